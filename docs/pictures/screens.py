@@ -25,7 +25,7 @@ from playwright.sync_api import Page, sync_playwright
 from demo.profile import write_profile
 from demo.recording import Recording
 from tests.browser.chromium import find_browser
-from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertRequest
 

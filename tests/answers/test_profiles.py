@@ -18,7 +18,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import PROFILER, ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.streams.job_streams import JobRules, Look
+from trainguard.engine.streams.job_streams import JobState, Look
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
@@ -144,10 +144,10 @@ class Job:
 
     def judged(self) -> dict[str, Any]:
         """Judge the job twice from its items, the second time as a job that has ended; return what was said at last."""
-        own = JobRules({}, {"LoadBalancing": float(START) + 1_700.0})
+        own = JobState(watermark_s={"LoadBalancing": float(START) + 1_700.0})
         for closed in (False, True):
             streams = self._opened()
-            found = streams.judge(self.job, self.plan, own, Look(closed=closed))
+            verdicts, fires = streams.judge(self.job, self.plan, own, Look(closed=closed))
             view, failed = streams.job_view(self.job, self.plan, closed=closed)
             nodes = [[name, each.cores, each.waiting, sorted(each.watched)] for name, each in view.nodes.items()]
             facts: list[Any] = [
@@ -165,7 +165,7 @@ class Job:
                 sorted(streams.nodes),
                 failed,
             ]
-            self.told.append([nodes, facts, [[fire.verdict.rule, fire.at] for fire in found.fires]])
+            self.told.append([nodes, facts, [[fire.verdict.rule, fire.at] for fire in fires]])
             said: list[list[Any]] = [
                 [
                     *(
@@ -177,7 +177,7 @@ class Job:
                     ),
                     *(each.history.violations, each.history.judged, each.history.times_fired),
                 ]
-                for each in found.verdicts
+                for each in verdicts
             ]
             self.told.append(said)
         return {str(each[0]): [*each[1:3], each[4], *(each[3] if each[1] == "FIRED" else [])] for each in said}

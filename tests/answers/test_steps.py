@@ -16,11 +16,12 @@ from tests.support.tensor_files import event, frame, simple_scalar
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.streams.session import Announced, Applied
+from trainguard.engine.streams.session import Announced, Applied, state_of
 from trainguard.engine.training import scalar_files, scalar_session
-from trainguard.engine.training.debug_session import DebugSession
+from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.keys import match_key
 from trainguard.engine.training.runs import SharedRuns
+from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.services import MemoryProfileObjects
@@ -102,8 +103,7 @@ def _applied(each: Applied) -> list[Any]:
 
 
 def _item(record: NodeRecord) -> dict[str, Any]:
-    module = scalar_session if record.key == SCALAR else __import__(DebugSession.__module__, fromlist=["state_of"])
-    state = msgspec.to_builtins(module.state_of(record))
+    state = msgspec.to_builtins(state_of(record, ScalarState if record.key == SCALAR else DebugState))
     item = {"cursors": record.cursors, "counters": record.counters, "pending": record.pending}
     return {**item, "watermark": record.watermark_s, "closed": record.closed, **state}
 

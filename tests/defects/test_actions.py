@@ -14,7 +14,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, OutboxEntry, RuleRow, Status
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
 from trainguard.stack.actions.stop import decide_stop

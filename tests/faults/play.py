@@ -251,11 +251,8 @@ class Play:
     def _follow(self) -> None:
         services = self.world.services
         Lifecycle(
-            jobs=services.jobs,
             nodes=services.nodes,
             tasks=services.tasks,
-            training_jobs=services.training_jobs,
-            journal=services.journal,
             bucket=BUCKET,
             registry=JobRegistry.of(services, self._timing.now),
             families=FAMILIES,

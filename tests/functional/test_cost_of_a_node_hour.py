@@ -15,9 +15,8 @@ from tests.scale.replay import Bodies
 from tests.support.counted_network import GPUS, MESSAGES_A_REQUEST, PRICES, CountedNetwork, Counts, minute_of
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.layout import hour_folder
-from trainguard.running_costs.item_sizes import node_bytes
 from trainguard.running_costs.operating import estimate
-from trainguard.running_costs.workload import Workload
+from trainguard.running_costs.workload import Workload, node_bytes
 
 GOALS = {1: 0.0005, 128: 0.00035}
 """USD for an hour of a node, by the job's nodes."""

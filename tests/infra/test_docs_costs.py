@@ -8,9 +8,8 @@ import pytest
 
 from trainguard.cli.commands.cost.estimates import money
 from trainguard.pricing.table import packaged_prices
-from trainguard.running_costs.cost_lines import total
 from trainguard.running_costs.operating import ALARM_METRICS, estimate
-from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.unit_prices import packaged_unit_prices, total
 from trainguard.running_costs.workload import Workload
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import trainguard.config
 from tests.unit.test_docs_parameters import shown, table
 from trainguard.aws.alert_channels import EVENT_SOURCE, EVENT_TYPE
 from trainguard.config import rule_configs
-from trainguard.engine.jobs.job_description import NAMESPACE
+from trainguard.engine.settings.tag_names import NAMESPACE
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.registry import SPECS
 from trainguard.stack.actions.alert import compose_alert

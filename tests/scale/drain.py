@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE
 from trainguard.rules.registry import SYSTEM_RULES
-from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units
 from trainguard.running_costs.sizing import SIZES, Size
+from trainguard.running_costs.workload import READ_BYTES, node_bytes, node_units
 
 PARTITION_UNITS, PARTITION_READ_UNITS = 1_000, 3_000
 """Write and read units a second of one partition: of one job, as a job's name is the partition key of each table."""

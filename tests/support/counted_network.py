@@ -20,8 +20,8 @@ from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.messages.created_objects import Message
-from trainguard.running_costs.item_sizes import READ_BYTES, UNIT_BYTES, node_bytes
 from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.workload import READ_BYTES, UNIT_BYTES, node_bytes
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.node_states import MemoryNodeStates, MemoryRuleStates
 from trainguard.testing.memory.world import MemoryWorld

@@ -54,11 +54,8 @@ def told_by_event(network: Network) -> JobRecord | None:
     """Let a state change event of the job arrive; return its item."""
     world = network.world
     return Lifecycle(
-        jobs=world.jobs,
         nodes=world.nodes,
         tasks=world.tasks,
-        training_jobs=world.training_jobs,
-        journal=world.journal,
         bucket=BUCKET,
         registry=registry(network),
         families=FAMILIES,

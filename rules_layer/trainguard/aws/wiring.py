@@ -49,11 +49,8 @@ def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, f
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
     training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
     return Lifecycle(
-        jobs=jobs,
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        training_jobs=training_jobs,
-        journal=journal,
         bucket=environment.profile_bucket,
         registry=JobRegistry(
             jobs=jobs,

@@ -17,9 +17,16 @@ from trainguard.config.rule_configs import CONFIGS, RuleConfig
 from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig
 from trainguard.core.errors import LaunchConfigError
 from trainguard.core.job_policy import ALL
-from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 from trainguard.engine.settings.job_settings import STOP_RULES, TRAINING_RULES
-from trainguard.engine.settings.tag_names import PROFILE_TAG, to_tag
+from trainguard.engine.settings.tag_names import (
+    FRAMEWORK_EXPECTED,
+    FRAMEWORK_TAG,
+    NAMESPACE,
+    PROFILE_TAG,
+    STOP_ALLOWED,
+    STOP_TAG,
+    to_tag,
+)
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig

@@ -48,24 +48,17 @@ class NodeWork:
     close: bool = False
     modified_before: float | None = None
     repeated: bool = False
+    message_ids: Sequence[str] = ()
 
 
 class NodeEvaluator:
-    """Evaluates nodes against the stores."""
-
     def __init__(
         self, *, services: Services, timing: Timing, families: Families, shared: Mapping[str, object] | None = None
     ) -> None:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
-        self._jobs = services.jobs
-        self._nodes = services.nodes
-        self._rows = services.rows
-        self._objects = services.objects
-        self._executions = services.executions
-        self._captures = services.captures
-        self._training_jobs = services.training_jobs
-        self._journal = services.journal
+        self._services = services
+        self._nodes, self._executions, self._journal = services.nodes, services.executions, services.journal
         self._timing = timing
 
     def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
@@ -81,13 +74,12 @@ class NodeEvaluator:
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
-        check_stream(job, record, self._jobs)
+        check_stream(job, record, self._services.jobs)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
         family = self._families.of(work.key)
-        root = job.root
-        shared = self._shared.get(family.name)
-        source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
+        objects, shared = self._services.objects, self._shared.get(family.name)
+        source = ObjectSource(objects, job.bucket, job.root, family.object_cap_bytes, shared, self._place_of)
         session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
         if not closing and self._may_wait(session, work, job):
             return True
@@ -104,21 +96,21 @@ class NodeEvaluator:
         if work.repeated or work.modified_before is not None:
             return False
         return session.defers(
-            work.messages,
-            every_s=job.evaluation_every_s,
-            now=self._timing.now(),
-            in_turn=job.is_evaluated_in_turn,
+            work.messages, every_s=job.evaluation_every_s, now=self._timing.now(), in_turn=job.is_evaluated_in_turn
         )
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
-        description = self._training_jobs.describe(name)
+        description = self._services.training_jobs.describe(name)
         return None if description is None else profile_place(description)
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []
         begun = self._timing.now()
         for count, applied in enumerate(ready, 1):
-            begun = self._time(applied, job, begun)
+            ended = self._timing.now()
+            if ended - begun >= SLOW_OBJECT_S:
+                self._journal.count("slow_objects", job=job.job, key=applied.key, seconds=round(ended - begun, 3))
+            begun = ended
             fires.extend(applied.fires)
             self._journal.count("objects_applied", job=job.job, node=session.record.key.node_kind)
             if applied.fault is not None:
@@ -129,14 +121,7 @@ class NodeEvaluator:
         return fires, True
 
     def _settle(
-        self,
-        session: AnySession,
-        fires: list[Fire],
-        *,
-        job: JobRecord,
-        plan: RulePlan,
-        closed: bool,
-        repeated: bool,
+        self, session: AnySession, fires: list[Fire], *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
         last = session.stream.finished() if closed else session.stream
         if closed:
@@ -148,16 +133,24 @@ class NodeEvaluator:
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
         if session.near_threshold and not job.polled_fast:
-            self._jobs.set_fast_polling(job.job, polled_fast=True)
-        for request in session.requests:
-            self._captures.start(request.name, request.payload)
+            self._services.jobs.set_fast_polling(job.job, polled_fast=True)
+        for name, payload in session.requests:
+            self._services.captures.start(name, payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
-        self._report_counts(before, record)
-        if not closed and record.watermark_s is not None and record.watermark_s != before.watermark_s:
-            self._report_lag(record.watermark_s)
+        self._report(before, record, closed=closed)
         for fault in session.stream.raised:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
         self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
+
+    def _report(self, before: NodeRecord, record: NodeRecord, *, closed: bool) -> None:
+        for name in ("gaps", *DELIVERY_COUNTERS):
+            amount = record.counters.get(name, 0) - before.counters.get(name, 0)
+            if amount:
+                self._journal.count(name, amount, job=record.key.job, node=record.key.node_kind)
+        if not closed and record.watermark_s is not None and record.watermark_s != before.watermark_s:
+            lag = self._timing.now() - record.watermark_s
+            if lag <= LIVE_S:
+                self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 
     def _publish(
         self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
@@ -180,27 +173,8 @@ class NodeEvaluator:
         if closed:
             verdicts = [final(verdict, last.state.watermark_s) for verdict in verdicts]
             verdicts.extend(gone_rules([last.state.stored_rules], plan))
-        self._rows.publish([rule_row(context, verdict) for verdict in verdicts])
+        self._services.rows.publish([rule_row(context, verdict) for verdict in verdicts])
         last.due.clear()
-
-    def _time(self, applied: Applied, job: JobRecord, begun: float) -> float:
-        """Name an object that took long to read and apply; return the time at which the next one begins."""
-        ended = self._timing.now()
-        if ended - begun >= SLOW_OBJECT_S:
-            self._journal.count("slow_objects", job=job.job, key=applied.key, seconds=round(ended - begun, 3))
-        return ended
-
-    def _report_lag(self, watermark_s: float) -> None:
-        """Measure how far the verdicts are behind the clock."""
-        lag = self._timing.now() - watermark_s
-        if lag <= LIVE_S:
-            self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
-
-    def _report_counts(self, before: NodeRecord, after: NodeRecord) -> None:
-        for name in ("gaps", *DELIVERY_COUNTERS):
-            amount = after.counters.get(name, 0) - before.counters.get(name, 0)
-            if amount:
-                self._journal.count(name, amount, job=after.key.job, node=after.key.node_kind)
 
 
 def _moved(record: NodeRecord, before: NodeRecord) -> bool:

@@ -12,20 +12,15 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
-from trainguard.engine.streams.session import Session, Stream, item_name
+from trainguard.engine.streams.session import Session, Stream, state_of
 from trainguard.pricing.table import PriceTable
 from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import AnyRule, RuleParameters
-from trainguard.state.codec import decode_state
 
 
 class ObjectKey(Protocol):
-    """What a family reads in the key of one of its objects."""
-
     @property
-    def root(self) -> ProfileRoot:
-        """Where the job's objects lie."""
-        ...
+    def root(self) -> ProfileRoot: ...
 
     @property
     def node(self) -> str:
@@ -33,9 +28,7 @@ class ObjectKey(Protocol):
         ...
 
     @property
-    def stream(self) -> str:
-        """The stream of the unit, as `StreamKey.stream`."""
-        ...
+    def stream(self) -> str: ...
 
     @property
     def named_at(self) -> float | None:
@@ -56,7 +49,6 @@ class ObjectEvents:
     ends: tuple[str, ...] = ()
 
     def admits(self, key: str) -> bool:
-        """Return whether EventBridge would let an object through by its key."""
         return key.endswith(self.ends) or any(_matches(wildcard, key) for wildcard in self.wildcards)
 
 
@@ -79,22 +71,10 @@ class ObjectSource:
 class Family(ABC):
     """One family of rules.
 
-    Attributes
-    ----------
-    name : str
-        Stands in the keys of its streams and rules; those of ``profiler`` are bare.
-    units : str
-        What writes its streams, in the plural: nodes, workers or ranks.
-    expected_keys : str
-        How its objects' keys look, for the message about a key that no family reads.
-    object_cap_bytes : int
-        A larger object is counted and named, and not used.
-    reads : tuple of str
-        The keys that it reads, as IAM writes them: ``*`` stands for any characters.
-    settings_types : mapping of str to type of RuleParameters
-        Groups of settings that are no rule's, by name.
-    report : str
-        Its half in reports, as ``module:object``; a function that makes no report never imports it.
+    ``name`` stands in the keys of its streams and rules; those of ``profiler`` are bare. ``units`` are what writes its
+    streams, in the plural. ``expected_keys`` is for the message about a key that no family reads. An object larger than
+    ``object_cap_bytes`` is counted, and not used. ``reads`` are keys as IAM writes them. ``settings_types`` are groups
+    of settings that are no rule's. ``report`` is its half in reports, as ``module:object``, imported by those alone.
     """
 
     name: ClassVar[str]
@@ -176,11 +156,9 @@ class Families:
 
     @property
     def rule_names(self) -> tuple[str, ...]:
-        """Names of all rules, each once."""
         return tuple(dict.fromkeys(rule.name for family in self for rule in family.rules))
 
     def get(self, name: str) -> Family | None:
-        """Return a family by its name; None when this version does not have it."""
         return self._by_name.get(name)
 
     def of(self, key: StreamKey) -> Family:
@@ -215,11 +193,9 @@ class Families:
         return set().union(*(family.expected(job, known) for family in self))
 
     def share(self, objects: ProfileObjects) -> Mapping[str, object]:
-        """Return what the sessions of one evaluator share, by family."""
         return {family.name: family.share(objects) for family in self}
 
     def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
-        """Resolve a job's settings: which rules run on it, with which parameters."""
         rules = {family.name: tuple(family.chosen(job)) for family in self}
         groups = {name: kind for family in self for name, kind in family.settings_types.items()}
         return plan_rules(job, rules, others=self.rule_names, groups=groups, defaults=defaults, prices=prices)
@@ -231,17 +207,22 @@ class Families:
         StateCodecError, StateDamagedError when a stream's item is damaged; the job's own item then starts again, and
         what was sent is not sent again.
         """
-        own = next((record for record in records if record.key.is_own), NodeRecord(StreamKey.own(job)))
-        held = {record.key: record for record in records if not record.key.is_own}
+        opened = {record.key: record for record in records}
+        own = next((record for key, record in opened.items() if key.is_own), NodeRecord(StreamKey.own(job)))
+        held = {key: record for key, record in opened.items() if not key.is_own}
         families: dict[str, FamilyStreams] = {}
         for family in self:
             of_family = {key: record for key, record in held.items() if key.family == family.name}
             families[family.name] = family.streams_of(of_family, _streams(family, of_family, plan))
+        try:
+            state = state_of(own, JobState)
+        except StateDamagedError:
+            state = JobState()
         return JobStreams(
             families=families,
             records={key: record for key, record in held.items() if key.family in families},
             own=own,
-            state=_own_state(own),
+            state=state,
         )
 
 
@@ -262,19 +243,11 @@ def _matches(wildcard: str, key: str) -> bool:
 
 
 def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:
-    streams = LazyStreams(records, lambda key: _opened(family, records[key], plan))
+    def opened(key: StreamKey) -> Stream:
+        stream = family.open_stream(records[key], plan)
+        if records[key].closed:
+            stream.finish()
+        return stream
+
+    streams = LazyStreams(records, opened)
     return dict(streams) if plan.detailed else streams
-
-
-def _own_state(own: NodeRecord) -> JobState:
-    try:
-        return decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState()
-    except StateDamagedError:
-        return JobState()
-
-
-def _opened(family: Family, record: NodeRecord, plan: RulePlan) -> Stream:
-    stream = family.open_stream(record, plan)
-    if record.closed:
-        stream.finish()
-    return stream

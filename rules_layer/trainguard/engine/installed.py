@@ -1,7 +1,7 @@
 """The families of rules that this version has."""
 
 from trainguard.engine.family import Families
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.training.family import TRAINING_HEALTH
 

@@ -24,7 +24,7 @@ from zlib import crc32
 
 import msgspec
 
-from trainguard.core.finding import Episode, Finding, Severity, severity_rank
+from trainguard.core.finding import Finding, Severity, severity_rank
 from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.links import report_links
 from trainguard.core.ports import Executions, Journal
@@ -78,42 +78,35 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
     """Add entries to the record's outbox and drop those that are known to be sent; waiting ones stay."""
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
-        outbox.setdefault(entry.alert_id, replace(entry, finding=_plain(entry.finding)))
+        finding = entry.finding
+        plain = replace(
+            finding,
+            reason=one_line(finding.reason, LONGEST_SENTENCE),
+            advice=None if finding.advice is None else one_line(finding.advice, ADVICE_LIMIT),
+            episodes=tuple(episode.plain for episode in finding.episodes),
+        )
+        outbox.setdefault(entry.alert_id, replace(entry, finding=plain))
     return replace(record, outbox=outbox)
-
-
-def _plain(finding: Finding) -> Finding:
-    """Return a finding with plain texts, no longer than an alert has room for."""
-    return replace(
-        finding,
-        reason=one_line(finding.reason, LONGEST_SENTENCE),
-        advice=None if finding.advice is None else one_line(finding.advice, ADVICE_LIMIT),
-        episodes=tuple(episode.plain for episode in finding.episodes),
-    )
 
 
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return a fire's meaning by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    episodes = merged_episodes({record.key.node: fire.verdict}).episodes
+    episodes, _ = merged_episodes({record.key.node: fire.verdict})
     verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
-    found = finding_of(verdict, account, node, ledger=_priced(fire.ledger, account)).finding
+    # A node's stream does not know the price of its instance.
+    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
+    ledger = None if fire.ledger is None else replace(fire.ledger, hourly=hourly)
+    found = finding_of(verdict, account, node, ledger=ledger).finding
     return with_ledger(found, fire.ledger)
 
 
 def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
-    """Return a finding with the ledger among its facts."""
     if ledger is None or not ledger.nodes:
         return finding
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
-
-
-def _priced(ledger: Ledger | None, account: Account) -> Ledger | None:
-    """Return a node's ledger with the price of its instance: its stream does not know it."""
-    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
-    return None if ledger is None else replace(ledger, hourly=hourly)
 
 
 def drain(
@@ -149,7 +142,6 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return a fire's input about the job: its description and its owner's settings."""
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,
@@ -317,7 +309,9 @@ def _row_finding(
     reason = verdict.result.reason + _counted(unused, context.last_fault)
     finding = verdict.finding_on(context.node, one_line(reason, LONGEST_SENTENCE))
     if ranked is not None:
-        finding = replace(finding, episodes=tuple(_of_node(each, context.node) for each in ranked.episodes))
+        node, episodes = context.node, ranked.episodes
+        placed = episodes if node is None else (replace(each, nodes=(node,)) for each in episodes)
+        finding = replace(finding, episodes=tuple(each.plain for each in placed))
     if ranked is None or shown_status(verdict) is not Status.FIRED:
         return finding
     found = ranked.finding
@@ -326,16 +320,11 @@ def _row_finding(
     )
 
 
-def _of_node(episode: Episode, node: str | None) -> Episode:
-    return (episode if node is None else replace(episode, nodes=(node,))).plain
-
-
 def _shown_line(text: str | None, longest: int) -> str | None:
     return None if text is None else one_line(text, longest)
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
-    """Return sentences about what was not used, and about what was given up to keep the item small."""
     degraded = sorted(name for name in counters if name.startswith(DEGRADED))
     unused = [faults_counted(amount, name) for name, amount in sorted(counters.items()) if name not in degraded]
     sentences = ""

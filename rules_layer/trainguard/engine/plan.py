@@ -10,20 +10,9 @@ from trainguard.core.errors import RuleConfigError
 from trainguard.core.records import FIRST_FAMILY, JobRecord
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 from trainguard.pricing.table import PriceTable
+from trainguard.rules import protocol
 from trainguard.rules.parameters import Defaults, parameters_of, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
-from trainguard.rules.protocol import (
-    AnyFrameworkRule,
-    AnyJobRule,
-    AnyJoinedRule,
-    AnyRule,
-    AnySystemRule,
-    FrameworkRule,
-    JobRule,
-    JoinedRule,
-    RuleParameters,
-    SystemRule,
-)
 
 DEFAULT_INTERVAL_S = 0.5
 
@@ -36,8 +25,8 @@ class RulePlan:
     asked for, ``unchosen`` because the owner did not choose them. ``by_event_time`` is for a job without a scheduler.
     """
 
-    by_family: Mapping[str, tuple[AnyRule, ...]]
-    parameters: Mapping[str, RuleParameters]
+    by_family: Mapping[str, tuple[protocol.AnyRule, ...]]
+    parameters: Mapping[str, protocol.RuleParameters]
     faults: Mapping[str, RuleConfigError]
     episodes: Mapping[str, int]
     interval_s: float
@@ -49,21 +38,17 @@ class RulePlan:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Names of all rules that run, each once."""
         return tuple(dict.fromkeys(rule.name for rules in self.by_family.values() for rule in rules))
 
     @property
     def node_rules(self) -> frozenset[str]:
-        """Names of the rules that are judged on each unit."""
         every = (rule for rules in self.by_family.values() for rule in rules)
-        return frozenset(rule.name for rule in every if not isinstance(rule, JobRule))
+        return frozenset(rule.name for rule in every if not isinstance(rule, protocol.JobRule))
 
-    def rules_of(self, family: str) -> tuple[AnyRule, ...]:
-        """Return a family's rules that run, in order."""
+    def rules_of(self, family: str) -> tuple[protocol.AnyRule, ...]:
         return self.by_family.get(family, ())
 
     def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
-        """Return the rule that runs and has such a state; None when none does."""
         every = (rule for rules in self.by_family.values() for rule in rules)
         return next((rule.name for rule in every if getattr(rule, "state_type", None) is state_type), None)
 
@@ -72,16 +57,15 @@ class RulePlan:
         return self.parameters[rule]
 
     def episode_of(self, rule: str) -> int:
-        """Return the job's current episode of a rule."""
         return self.episodes.get(rule, 0)
 
 
 def plan_rules(
     job: JobRecord,
-    rules: Mapping[str, tuple[AnyRule, ...]],
+    rules: Mapping[str, tuple[protocol.AnyRule, ...]],
     *,
     others: Collection[str] = (),
-    groups: Mapping[str, type[RuleParameters]] | None = None,
+    groups: Mapping[str, type[protocol.RuleParameters]] | None = None,
     defaults: Defaults = "documented",
     prices: PriceTable | None = None,
 ) -> RulePlan:
@@ -113,7 +97,7 @@ def plan_rules(
     )
 
 
-def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
+def _invoked(parameters: Mapping[str, protocol.RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
     """Return the profiler rules that the report runs; all of them when its own configuration is at fault."""
     report = parameters.get(PROFILER_REPORT)
     if isinstance(report, ReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
@@ -121,7 +105,7 @@ def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -
     return every
 
 
-def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
+def only(plan: RulePlan, rule: protocol.AnyRule, parameters: protocol.RuleParameters) -> RulePlan:
     """Return the plan with one rule in place of all, which need be none of the registry."""
     return replace(
         plan,
@@ -132,19 +116,16 @@ def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
     )
 
 
-def system_rules(plan: RulePlan) -> tuple[AnySystemRule, ...]:
-    """Return the rules over a node's system metrics."""
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, SystemRule))
+def system_rules(plan: RulePlan) -> tuple[protocol.AnySystemRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.SystemRule))
 
 
-def framework_rules(plan: RulePlan) -> tuple[AnyFrameworkRule, ...]:
-    """Return the rules over a node's framework events."""
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, FrameworkRule))
+def framework_rules(plan: RulePlan) -> tuple[protocol.AnyFrameworkRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.FrameworkRule))
 
 
-def job_rules(plan: RulePlan) -> tuple[AnyJobRule, ...]:
-    """Return the rules over the whole job."""
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JobRule))
+def job_rules(plan: RulePlan) -> tuple[protocol.AnyJobRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JobRule))
 
 
 def compared_rules(plan: RulePlan) -> frozenset[str]:
@@ -152,6 +133,5 @@ def compared_rules(plan: RulePlan) -> frozenset[str]:
     return frozenset(rule.name for rule in job_rules(plan)) & frozenset(rule.name for rule in system_rules(plan))
 
 
-def joined_rules(plan: RulePlan) -> tuple[AnyJoinedRule, ...]:
-    """Return the rules over the whole job that collect from framework events."""
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JoinedRule))
+def joined_rules(plan: RulePlan) -> tuple[protocol.AnyJoinedRule, ...]:
+    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JoinedRule))

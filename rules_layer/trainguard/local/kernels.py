@@ -17,7 +17,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
 from trainguard.kernels.captures.capture import capture_verdict, rank_place
@@ -28,7 +28,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
-from trainguard.kernels.verdict import encode_verdict
+from trainguard.kernels.verdict import CaptureHead, encode_verdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, safe_name
 
 MOST_LISTED = 50_000
@@ -117,8 +117,8 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tupl
     session.announce([Announced(files.newest.traces[0].key, files.key)])
     for _ in session.apply(drain=True, modified_before=None):
         pass
-    for request in session.requests:
-        reader.judge(request.name)
+    for name, _ in session.requests:
+        reader.judge(name)
     for _ in session.apply(drain=True, modified_before=None):
         pass
     return session.to_record(closed=True), tuple(reader.notes)

@@ -13,10 +13,10 @@ from trainguard.core.job_policy import ALL
 from trainguard.core.records import JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import Announced
+from trainguard.engine.streams.session import Announced, state_of
 from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.engine.training.keys import SCALAR_FILES, SCALARS, TRAINING, match_key
-from trainguard.engine.training.scalar_session import state_of
+from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.stream import StepStream, step_rules
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames
@@ -170,7 +170,7 @@ def digest_training(
     scalars = TrainingDigest()
     if training.scalars:
         source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
-        other_runs = [state_of(record).other_runs for record in records if record.key.stream == SCALARS]
+        other_runs = [state_of(record, ScalarState).other_runs for record in records if record.key.stream == SCALARS]
         until = {name: step for runs in other_runs for name, step in runs.items()}
         scalars = read_scalars_on(source, ScalarPart(), names, until=until).digest
     if not training.tensors:

@@ -33,18 +33,11 @@ class Bill:
 
     @property
     def instance_hours(self) -> float:
-        """Hours of all nodes that were paid for."""
         return _paid_hours(self.hours, self.unpaid_hours, self.nodes)
 
     @property
     def spent(self) -> float:
-        """All that was paid."""
         return self.hourly * self.instance_hours
-
-    def lost(self, wasted_nodes: float) -> Cost:
-        """Return the cost of a finding that wasted the time of so many nodes, of all hours, fractions included."""
-        lost = min(max(wasted_nodes, 0.0), self.nodes) * self.hourly * self.hours
-        return Cost(min(lost, self.spent), self.spent, self.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +61,9 @@ class Account:
 
     @property
     def table(self) -> PriceTable:
-        """The table in force."""
         return packaged_prices() if self.prices is None else self.prices
 
     def bill(self) -> Bill | Unpriced:
-        """Return what the nodes have cost, or why that is not known."""
         if self.instance_type is None:
             return Unpriced("the job's instance type is not known")
         if self.started_at is None or self.watermark_s is None:
@@ -82,13 +73,10 @@ class Account:
         if hourly is None:
             why = f"no price of {self.instance_type} is known ({table.origin})"
             return Unpriced(why, _paid_hours(hours, self.unpaid_s / HOUR_S, self.nodes))
-        origin = table.origin_of(self.instance_type, _day(self.watermark_s))
+        day = datetime.datetime.fromtimestamp(self.watermark_s, datetime.UTC).date()
+        origin = table.origin_of(self.instance_type, day)
         return Bill(hourly, hours, self.nodes, table.currency, origin, self.unpaid_s / HOUR_S)
 
 
 def _paid_hours(hours: float, unpaid_hours: float, nodes: int) -> float:
     return max(hours - unpaid_hours, 0.0) * nodes
-
-
-def _day(epoch_s: float) -> datetime.date:
-    return datetime.datetime.fromtimestamp(epoch_s, datetime.UTC).date()

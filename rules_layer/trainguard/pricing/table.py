@@ -27,7 +27,6 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     @property
     def gpus(self) -> int:
-        """How many GPUs an instance has."""
         return self.count if self.kind == "gpu" else 0
 
     def __str__(self) -> str:
@@ -56,11 +55,9 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: Literal[2] = SCHEMA_VERSION
 
     def row(self, instance_type: str) -> InstanceRow | None:
-        """Return the row of an instance type; None for one that the table does not have."""
         return self.instances.get(instance_type)
 
     def hourly(self, instance_type: str) -> float | None:
-        """Return the price of an instance type; None where the table has none."""
         row = self.row(instance_type)
         return None if row is None else row.per_hour
 

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
-from trainguard.running_costs.cost_lines import CostLine, total
-from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units, own_bytes, own_units
 from trainguard.running_costs.saved_steps import saved_step_lines
-from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
-from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
+from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
+from trainguard.running_costs.workload import (
+    DEFAULT_MEMORY,
+    MINUTES_AN_HOUR,
+    READ_BYTES,
+    FunctionMemory,
+    Workload,
+    node_bytes,
+    node_units,
+    own_bytes,
+    own_units,
+)
 from trainguard.stack.report.keys import FEWEST_NODES, MOST_KEYS
 
 HOURS_A_MONTH = 730.0
@@ -109,7 +117,6 @@ class Estimate:
 
     @property
     def an_hour(self) -> float:
-        """Cost of an hour of the job."""
         return total(self.hourly)
 
     @property
@@ -141,7 +148,6 @@ class Estimate:
 def estimate(
     workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE, memory: FunctionMemory = DEFAULT_MEMORY
 ) -> Estimate:
-    """Multiply out what a job and its deployment use."""
     return Estimate(
         workload=workload,
         hourly=_hourly(workload, prices, memory),
@@ -155,7 +161,8 @@ def estimate(
 
 
 def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
+    per_minute = job.objects / MINUTES_AN_HOUR
+    invocations = MINUTES_AN_HOUR * min(per_minute, max(_WINDOWS_A_MINUTE, per_minute / _OBJECTS_A_BATCH))
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
     evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
     evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
@@ -170,6 +177,9 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     rows = _rows(job) - inapplicable
     row_units = rows * _SHOWS_AN_HOUR * _ROW_UNITS + inapplicable * _ROW_UNITS_WITHOUT_FACTS
     row_units += _REPORT_SHOWS_AN_HOUR * _REPORT_ROW_UNITS
+    framework_units = MINUTES_AN_HOUR * _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
+    state_units = job.nodes * (job.evaluations * node_units(job.gpus) + framework_units)
+    state_units += job.looks * own_units(job.nodes)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         *(_events(job.objects, prices) if job.sends_events else ()),
@@ -185,7 +195,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("Lambda", "GiB-s of reconcile_job", looks, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
-        CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
+        CostLine("DynamoDB", "write units of NodeState", state_units, prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", row_units, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
@@ -195,7 +205,6 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 
 
 def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
-    """Return the cost of EventBridge for objects of an existing bucket: once when they come, and once when they go."""
     return (
         CostLine("EventBridge", "events of S3", objects, prices.event),
         CostLine("EventBridge", "events of S3 when objects expire", objects, prices.event),
@@ -203,7 +212,6 @@ def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
 
 
 def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    """Return the cost of a job's beginning: registration, rows, and minutes that are all evaluated."""
     evaluations, looks = job.nodes * job.early_evaluations, job.early_looks
     compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
     compute += looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
@@ -221,7 +229,7 @@ def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tupl
 
 
 def _rows(job: Workload) -> int:
-    return len(RULE_NAMES) + job.nodes * _rows_of_a_node(job)
+    return len(RULE_NAMES) + job.nodes * (len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0))
 
 
 def _evaluations(job: Workload) -> float:
@@ -247,24 +255,9 @@ def _look_gib_s(nodes: int, gib: float) -> float:
 
 
 def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
-    """Return how many pages evaluators list in an hour, each of those at work for itself."""
     evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
     keys = job.nodes * job.framework_objects * _MINUTES_LISTED
     return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)
-
-
-def _batches_a_minute(objects: float) -> float:
-    return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
-
-
-def _state_writes(job: Workload) -> float:
-    framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
-    of_nodes = job.evaluations * node_units(job.gpus) + MINUTES_AN_HOUR * framework
-    return job.nodes * of_nodes + job.looks * own_units(job.nodes)
-
-
-def _rows_of_a_node(job: Workload) -> int:
-    return len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0)
 
 
 def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:

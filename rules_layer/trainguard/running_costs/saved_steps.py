@@ -1,8 +1,7 @@
 """Cost of steps that a job saves: a model, compared with counts of the real engine in a test."""
 
 from trainguard.engine.training.family import DEFAULT_NAMES
-from trainguard.running_costs.cost_lines import CostLine
-from trainguard.running_costs.unit_prices import UnitPrices
+from trainguard.running_costs.unit_prices import CostLine, UnitPrices
 from trainguard.running_costs.workload import MINUTES_AN_HOUR, FunctionMemory, Workload
 
 OBJECTS_A_STEP = 2

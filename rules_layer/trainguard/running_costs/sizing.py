@@ -1,6 +1,6 @@
 """Settings of a deployment by number of nodes; `tests/scale/drain.py` simulates each row against AWS's limits."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,50 +9,20 @@ class Size:
 
     nodes: int
     evaluator_concurrency: int
-    evaluator_memory_mb: int
+    evaluator_memory_mb: int = 1_024
     reconcile_memory_mb: int
     max_write_units: int
 
     @property
     def settings(self) -> dict[str, int]:
-        """The settings by name."""
-        return {
-            "evaluator_concurrency": self.evaluator_concurrency,
-            "evaluator_memory_mb": self.evaluator_memory_mb,
-            "reconcile_memory_mb": self.reconcile_memory_mb,
-            "max_write_units": self.max_write_units,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "nodes"}
 
 
 SIZES = (
-    Size(
-        nodes=1_000,
-        evaluator_concurrency=20,
-        evaluator_memory_mb=1_024,
-        reconcile_memory_mb=512,
-        max_write_units=2_000,
-    ),
-    Size(
-        nodes=2_000,
-        evaluator_concurrency=40,
-        evaluator_memory_mb=1_024,
-        reconcile_memory_mb=1_024,
-        max_write_units=2_000,
-    ),
-    Size(
-        nodes=5_000,
-        evaluator_concurrency=80,
-        evaluator_memory_mb=1_024,
-        reconcile_memory_mb=1_769,
-        max_write_units=4_000,
-    ),
-    Size(
-        nodes=10_000,
-        evaluator_concurrency=120,
-        evaluator_memory_mb=1_024,
-        reconcile_memory_mb=1_769,
-        max_write_units=4_000,
-    ),
+    Size(nodes=1_000, evaluator_concurrency=20, reconcile_memory_mb=512, max_write_units=2_000),
+    Size(nodes=2_000, evaluator_concurrency=40, reconcile_memory_mb=1_024, max_write_units=2_000),
+    Size(nodes=5_000, evaluator_concurrency=80, reconcile_memory_mb=1_769, max_write_units=4_000),
+    Size(nodes=10_000, evaluator_concurrency=120, reconcile_memory_mb=1_769, max_write_units=4_000),
 )
 """From few nodes to many; the first row is the deployment's defaults."""
 

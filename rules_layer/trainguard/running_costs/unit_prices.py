@@ -1,6 +1,8 @@
-"""Prices of AWS by unit: a dated data file, which another of the same form can replace."""
+"""Prices of AWS by unit, a dated data file that another of the same form can replace, and the lines of a bill."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -45,8 +47,6 @@ class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A later source that names the same price: what it is, and its date."""
-
     date: str
     source: str
 
@@ -89,5 +89,29 @@ def read_unit_prices(name: str, body: bytes) -> UnitPriceTable:
 
 @cache
 def packaged_unit_prices() -> UnitPriceTable:
-    """Return the table that comes with TrainGuard; it is read when it is first asked for."""
     return read_unit_prices(PACKAGED_NAME, Path(__file__).with_name(PACKAGED_NAME).read_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of a bill: ``amount`` units of ``what`` at ``price`` each, ``free`` of them for nothing."""
+
+    service: str
+    what: str
+    amount: float
+    price: float
+    free: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """The line at list price."""
+        return self.amount * self.price
+
+    @property
+    def cost_beyond_free(self) -> float:
+        """The line in an account that uses its free tier for nothing else."""
+        return max(self.amount - self.free, 0.0) * self.price
+
+
+def total(lines: Sequence[CostLine]) -> float:
+    return math.fsum(line.cost for line in lines)

@@ -13,8 +13,7 @@ from tests.support.small_job import BUCKET, JOB
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.kernels.session import CaptureRun, CaptureSession, CaptureState
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES, CaptureRun, CaptureSession, CaptureState
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.kernels.captures.keys import match_key, verdict_key
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
@@ -120,9 +119,9 @@ def test_settled_capture_or_ended_job_is_requested(before: float | None, drain: 
     run = bucket.run()
     assert (run.attempt, run.folder) == (1, folder)
     assert run.asked_at == (T0 if before is None else before + WAIT_S)
-    (request,) = session.requests
-    assert request.name == run.name
-    assert request.payload == {
+    ((name, payload),) = session.requests
+    assert name == run.name
+    assert payload == {
         "job": JOB,
         "bucket": BUCKET,
         "prefix": "",

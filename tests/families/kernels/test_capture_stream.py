@@ -9,7 +9,7 @@ from tests.families.kernels.test_capture_session import PLAN, T0, Bucket, judged
 from tests.support.captures import KEY, ROOT, trace_key
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import NodeRecord
-from trainguard.engine.kernels.streams import KERNEL_PROFILES
+from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.kernels.captures.keys import match_key
 from trainguard.kernels.rules.registry import KERNEL_RULES
 

@@ -14,7 +14,8 @@ from tests.support.kernel_traces import real_text
 from tests.support.small_job import BUCKET, JOB, Upload
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.kernels.session import state_of
+from trainguard.engine.kernels.session import CaptureState
+from trainguard.engine.streams.session import state_of
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.listing import Wanted
 from trainguard.kernels.readers.reading import read_any
@@ -188,7 +189,7 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
     done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
     (record,) = (each for each in done.records if each.key.family == "kernels")
-    verdict = state_of(record).verdict
+    verdict = state_of(record, CaptureState).verdict
     assert verdict is not None
     assert verdict.rules[0].rule == "kernels/LoaderBound"
     assert verdict.shares is not None

@@ -9,7 +9,7 @@ from trainguard.core.layout import EndKey
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.verdict import combine
 
@@ -17,8 +17,8 @@ from trainguard.engine.verdicts.verdict import combine
 class PulseStreams(FamilyStreams):
     """The pulse of a job's workers."""
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
-        return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
+        return [combine(rule, parts) for rule, parts in self.unit_verdicts().items()], []
 
 
 class PulseFamily(Family):

@@ -21,8 +21,8 @@ from tests.families.training.runs import (
 from tests.support.delivery import Network
 from tests.support.small_job import START, Upload, describe
 from trainguard.core.records import JobStatus
-from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.training.debug_session import state_of
+from trainguard.engine.streams.session import DELIVERY_COUNTERS, state_of
+from trainguard.engine.training.debug_session import DebugState
 
 WORKERS, STEPS = 3, 8
 LOSSES = [1.0, 1.0, 200.0, 300.0, 1.0, 500.0, 1.0, 1.0]
@@ -79,7 +79,7 @@ def play(delivery: Delivery) -> Network:
 def outcome(network: Network) -> object:
     """Return all that must not depend on delivery."""
     item = debug_item(network)
-    state = msgspec.structs.replace(state_of(item), ended=False)
+    state = msgspec.structs.replace(state_of(item, DebugState), ended=False)
     for stored in state.stored_rules.values():
         stored.published = stored.published_at = None
     counters = {name: count for name, count in item.counters.items() if name not in DELIVERY_COUNTERS}
@@ -151,5 +151,5 @@ def test_worker_writing_between_listing_pages_loses_no_step() -> None:
     network.world.faults.interleave("ProfileObjects.list", write, nth=2)
     network.announce(every[-1], START + 110.0)
     network.run_until(START + 111.0, batch_s=0.0)
-    history = state_of(debug_item(network)).history
+    history = state_of(debug_item(network), DebugState).history
     assert [len(history.workers_of(past)) for past in history.steps] == [2, 2, 2]

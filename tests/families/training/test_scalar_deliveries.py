@@ -19,8 +19,8 @@ from tests.families.training.test_scalars import TB, events
 from tests.support.delivery import Network
 from tests.support.small_job import START, Upload, describe
 from trainguard.core.records import JobStatus, RuleRow
-from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.training.scalar_session import state_of
+from trainguard.engine.streams.session import DELIVERY_COUNTERS, state_of
+from trainguard.engine.training.scalar_files import ScalarState
 
 TRAIN, EVAL = (f"{TB}{name}/events.out.tfevents.1.host" for name in ("train", "eval"))
 MINUTES, EVERY = 6, 4
@@ -83,7 +83,7 @@ def outcome(network: Network) -> object:
         name: (row.status, row.finding.reason, row.finding.measured, row.violations, row.data_points)
         for name, row in training_rows(network).items()
     }
-    stored = msgspec.json.encode(state_of(item))
+    stored = msgspec.json.encode(state_of(item, ScalarState))
     return (
         stored,
         dict(item.cursors),
@@ -120,9 +120,12 @@ def test_of_a_source_that_begins_late_its_late_steps_differ(
     expected, found = (each.node(SCALAR) for each in (in_order(eval_begins=3), network))
     assert (found.cursors, found.pending, found.closed) == (expected.cursors, expected.pending, expected.closed)
     assert fires_of(network) == fires_of(in_order(eval_begins=3))
-    shown = {state_of(item).steps + item.counters.get("late", 0) for item in (expected, found)}
+    shown = {state_of(item, ScalarState).steps + item.counters.get("late", 0) for item in (expected, found)}
     assert len(shown) == 1, "a step was shown, or counted as late, and never both"
-    trained = [[row for row in state_of(item).history.rows if row.mode.value == "TRAIN"] for item in (expected, found)]
+    trained = [
+        [row for row in state_of(item, ScalarState).history.rows if row.mode.value == "TRAIN"]
+        for item in (expected, found)
+    ]
     assert trained[0] == trained[1]
     assert {name: row.status for name, row in training_rows(network).items()} == {
         name: row.status for name, row in training_rows(in_order(eval_begins=3)).items()

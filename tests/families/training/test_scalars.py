@@ -11,8 +11,9 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import event, frame, simple_scalar
 from trainguard.core.records import JobStatus, NodeRecord, Status
+from trainguard.engine.streams.session import state_of
 from trainguard.engine.training.family import TRAINING_HEALTH
-from trainguard.engine.training.scalar_session import state_of
+from trainguard.engine.training.scalar_files import ScalarState
 
 TB = f"{JOB}/tensorboard-output/"
 
@@ -38,7 +39,10 @@ def item(network: Network) -> NodeRecord:
 
 def seen(network: Network) -> list[tuple[int, str, float]]:
     """Return step, mode and value of each row that rules have seen."""
-    return [(row.step, row.mode.value, next(iter(row.values.values()))) for row in state_of(item(network)).history.rows]
+    return [
+        (row.step, row.mode.value, next(iter(row.values.values())))
+        for row in state_of(item(network), ScalarState).history.rows
+    ]
 
 
 def close(network: Network) -> None:
@@ -151,7 +155,7 @@ def test_hostile_file_is_counted_and_named(name: str, body: bytes) -> None:
     put(network, "tensorboard-output/good/events.out.tfevents.1.h", events({1: 1.0, 2: 200.0, 3: 1.0}), 20.0)
     close(network)
     assert item(network).counters["bad_objects"] == 1
-    assert name in str(state_of(item(network)).last_fault)
+    assert name in str(state_of(item(network), ScalarState).last_fault)
     assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
 
 
@@ -169,7 +173,7 @@ def test_many_rows_read_in_pieces_keep_the_item_small() -> None:
     steps = 20_000
     put(network, "tensorboard-output/events.out.tfevents.1.h", events(dict.fromkeys(range(steps), 1.0)), 10.0)
     close(network)
-    assert state_of(item(network)).steps == steps
+    assert state_of(item(network), ScalarState).steps == steps
     assert len(item(network).state) < 64 * 1024
 
 
@@ -181,7 +185,7 @@ def test_waiting_rows_of_a_leading_file_are_bounded() -> None:
     assert seen(network) == []
     assert len(item(network).state) < 64 * 1024
     close(network)
-    assert state_of(item(network)).steps == 20_001
+    assert state_of(item(network), ScalarState).steps == 20_001
 
 
 def test_evaluator_crash_at_any_call_gives_the_same_state() -> None:
@@ -200,12 +204,12 @@ def test_evaluator_crash_at_any_call_gives_the_same_state() -> None:
         return network
 
     plain = play([])
-    expected = (seen(plain), fires_of(plain), state_of(item(plain)).steps)
+    expected = (seen(plain), fires_of(plain), state_of(item(plain), ScalarState).steps)
     died = 0
     for calls in range(1, 15):
         network = play([calls, (calls * 7) % 9 + 1, 15 - calls])
         died += network.crashes
-        assert (seen(network), fires_of(network), state_of(item(network)).steps) == expected
+        assert (seen(network), fires_of(network), state_of(item(network), ScalarState).steps) == expected
     assert died > 20
 
 
@@ -257,7 +261,7 @@ def test_second_run_of_a_job_is_judged_and_the_first_is_named(
         put(network, "trainer-output/version_1/metrics.csv", body, 1_000.0 + rows)
     close(network)
     assert [(step, value) for step, _, value in seen(network)] == [*list(FIRST_RUN.items())[:kept], *second.items()]
-    state = state_of(item(network))
+    state = state_of(item(network), ScalarState)
     assert (state.steps, item(network).counters["files_of_other_runs"]) == (kept + len(second), 1)
     assert "version_0/metrics.csv is of an older run" in state.notes[0]
     row = rows_of(network)[HIGH_LOSS]

@@ -16,7 +16,8 @@ from tests.support.tensor_trials import expected, trials
 from trainguard.config import Rule, rule_configs, tags
 from trainguard.core.records import Status, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.training.debug_session import state_of
+from trainguard.engine.streams.session import state_of
+from trainguard.engine.training.debug_session import DebugState
 from trainguard.engine.training.keys import TRAINING
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
@@ -93,7 +94,7 @@ def delivered(trial: str, tags: Mapping[str, str], order: str) -> Network:
 
 def state_in(network: Network, rule: str) -> StepState:
     """Return what a rule remembers, which has no fault."""
-    stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))).stored_rules[f"training/{rule}"]
+    stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING)), DebugState).stored_rules[f"training/{rule}"]
     assert stored.fault is None
     state: StepState = msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
     return state
@@ -140,7 +141,7 @@ def similar(
     network.run_until(START + 10_000.0, batch_s=3.0)
     network.run_scheduler()
     item = network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))
-    stored = state_of(item).stored_rules[SIMILAR]
+    stored = state_of(item, DebugState).stored_rules[SIMILAR]
     return network, msgspec.msgpack.decode(stored.data, type=RULES["SimilarAcrossRuns"].state_type)
 
 

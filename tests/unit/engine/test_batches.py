@@ -57,7 +57,7 @@ def test_tasks_for_one_stream_are_merged_into_one_piece_of_work(
     tasks: list[NodeTask], close: bool, before: float | None
 ) -> None:
     (job,) = sorted_jobs(*map(encode_task, tasks))
-    work = job.nodes[SYSTEM].work
+    work = job.nodes[SYSTEM]
     assert (work.close, work.modified_before, work.repeated, list(work.messages)) == (close, before, False, [])
     assert (job.source, job.generation) == (None, 0)
 
@@ -65,14 +65,14 @@ def test_tasks_for_one_stream_are_merged_into_one_piece_of_work(
 @pytest.mark.parametrize(("deliveries", "repeated"), [(1, False), (2, True), (3, True)])
 def test_redelivered_messages_repeat_the_work(deliveries: int, repeated: bool) -> None:
     (job,) = sorted_jobs(created(system()), deliveries=deliveries)
-    assert job.nodes[SYSTEM].work.repeated is repeated
+    assert job.nodes[SYSTEM].repeated is repeated
     (job,) = sorted_jobs(encode_task(CLOSE), deliveries=deliveries)
-    assert job.nodes[SYSTEM].work.repeated is repeated
+    assert job.nodes[SYSTEM].repeated is repeated
     bodies = [Message("a", created(system()), deliveries), Message("b", created(system(minute=1_795_248_060)), 1)]
     for order in (bodies, bodies[::-1]):
         (joined,), _ = sort_messages(order, FAMILIES)
-        assert joined.nodes[SYSTEM].work.repeated is repeated
-        assert len(joined.nodes[SYSTEM].work.messages) == 2
+        assert joined.nodes[SYSTEM].repeated is repeated
+        assert len(joined.nodes[SYSTEM].messages) == 2
 
 
 def test_tasks_of_two_registrations_and_objects_are_separate() -> None:
@@ -83,7 +83,7 @@ def test_tasks_of_two_registrations_and_objects_are_separate() -> None:
 def test_task_without_a_registration_is_for_the_first_one() -> None:
     named = {"trainguard": "task", "job": "job", "node": "algo-1", "stream": "system", "action": "close"}
     (job,), _ = sort_messages([Message("m", json.dumps(named))], FAMILIES)
-    assert (job.generation, job.nodes[SYSTEM].work.repeated) == (0, False)
+    assert (job.generation, job.nodes[SYSTEM].repeated) == (0, False)
 
 
 def test_message_that_names_its_task_late_is_no_task() -> None:

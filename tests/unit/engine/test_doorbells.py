@@ -55,7 +55,7 @@ def test_notification_keys_are_decoded_and_sorted_by_node() -> None:
     (job,), refusals = sort_messages(messages(notified(*map(record, keys)), created(keys[0])), FAMILIES)
     assert refusals == []
     assert job.source == ("profiles", ProfileRoot("my team+1/", "job"))
-    announced = {key.node: [each.key for each in of_node.work.messages] for key, of_node in job.nodes.items()}
+    announced = {key.node: [each.key for each in of_node.messages] for key, of_node in job.nodes.items()}
     assert announced == {"algo-1": [keys[0], keys[0]], "algo-2": [keys[1]]}
     assert job.message_ids == ["m0", "m1"]
 
@@ -105,13 +105,13 @@ def test_one_job_name_under_two_roots_is_not_mixed() -> None:
 def test_given_a_task_when_sorted_then_it_closes_its_stream() -> None:
     task = NodeTask("job", "algo-1", "system", "close")
     (job,), _ = sort_messages(messages(encode_task(task), deliveries=2), FAMILIES)
-    work = job.nodes[StreamKey("job", "algo-1", "system")].work
+    work = job.nodes[StreamKey("job", "algo-1", "system")]
     assert (work.close, work.modified_before, work.repeated) == (True, None, True)
 
 
 def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
     (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))), FAMILIES)
-    assert job.nodes[StreamKey("job", "algo-1", "framework")].work.modified_before == 12.5
+    assert job.nodes[StreamKey("job", "algo-1", "framework")].modified_before == 12.5
 
 
 def test_end_marker_ends_the_job_and_announces_no_node() -> None:

@@ -19,7 +19,7 @@ from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.streams.session import Announced, Applied, Request
+from trainguard.engine.streams.session import Announced, Applied
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.bucket import Bucket
@@ -80,7 +80,7 @@ class Session:
     stream: Stream = field(default_factory=Stream)
     has_changes: bool = False
     near_threshold: bool = False
-    requests: tuple[Request, ...] = ()
+    requests: tuple[tuple[str, dict[str, object]], ...] = ()
     waits: bool = False
     counters: dict[str, int] = field(default_factory=dict)
     moves: bool = True
@@ -338,7 +338,7 @@ def test_messages_alone_apply_nothing_in_a_deferrable_session(
 def test_rule_near_a_change_has_its_job_looked_at_each_minute(
     near_threshold: bool, polled_fast: bool, set_fast_polling: int
 ) -> None:
-    session = Session([applied(1)], near_threshold=near_threshold, requests=(Request("capture-1", {"a": 1}),))
+    session = Session([applied(1)], near_threshold=near_threshold, requests=(("capture-1", {"a": 1}),))
     session.stream.raised = ["Own: failed"]
     evaluation = Evaluation(session, replace(JOB, polled_fast=polled_fast))
     evaluation.evaluate()

@@ -12,9 +12,9 @@ from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.core.errors import JobFileError
 from trainguard.core.records import JobStatus, RuleRow, Status
-from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
 from trainguard.engine.reconcile import ABANDONED_S
+from trainguard.engine.settings.tag_names import STOP_TAG
 
 KEY = f"{JOB}/job.json"
 SYSTEM_1 = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]

@@ -52,7 +52,7 @@ class Family:
 
     def judge(self, _job: object, _plan: object, _own: object, look: Look) -> FamilyVerdicts:
         self.asked.append((look.closed, look.now))
-        return FamilyVerdicts(self.verdicts, self.fires)
+        return self.verdicts, self.fires
 
     def ledger(self, _account: Account, *, ended: bool, shares: StepShares | None) -> Ledger | None:
         self.asked_ledger.append((ended, shares))

@@ -46,11 +46,8 @@ class Registered:
             self.world.training_jobs.set(described)
         self.registry = JobRegistry.of(self.world.services, lambda: NOW)
         self.lifecycle = Lifecycle(
-            jobs=self.world.jobs,
             nodes=self.world.nodes,
             tasks=self.world.tasks,
-            training_jobs=self.world.training_jobs,
-            journal=self.world.journal,
             bucket=BUCKET,
             registry=self.registry,
             families=FAMILIES,

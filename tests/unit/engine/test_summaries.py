@@ -68,7 +68,7 @@ class Streams(FamilyStreams):
     """The streams of a family that judges nothing."""
 
     def judge(self, *_: object, **__: object) -> FamilyVerdicts:
-        return FamilyVerdicts([], [])
+        return [], []
 
 
 def case(*verdicts: Verdict, ledger: Ledger | None = None) -> Case:

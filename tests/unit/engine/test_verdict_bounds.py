@@ -178,14 +178,14 @@ def episodes_of(
 
 def test_touching_node_episodes_are_merged_and_the_rest_counted() -> None:
     many = [(100.0 * place, 100.0 * place + 50.0) for place in range(MOST_EPISODES + 2)]
-    found = merged_episodes({"a": episodes_of(*many, earlier=3), "b": episodes_of(earlier=5)})
-    assert (len(found.episodes), found.earlier, found.episodes[0].start) == (MOST_EPISODES, 7, 200.0)
-    assert merged_episodes({"a": episodes_of(*many[:8], earlier=3)}).earlier == 3
-    touching = merged_episodes({"a": episodes_of((0.0, 50.0), (60.0, None)), "b": episodes_of((50.0, 59.0))})
-    assert [(each.start, each.end) for each in touching.episodes] == [(0.0, 59.0), (60.0, None)]
-    open_ = merged_episodes({"a": episodes_of((0.0, None)), "b": episodes_of((9_000.0, 9_500.0))})
-    assert [(each.start, each.end, each.nodes) for each in open_.episodes] == [(0.0, None, ("a", "b"))]
-    assert merged_episodes({"a": episodes_of()}).episodes == ()
+    found, earlier = merged_episodes({"a": episodes_of(*many, earlier=3), "b": episodes_of(earlier=5)})
+    assert (len(found), earlier, found[0].start) == (MOST_EPISODES, 7, 200.0)
+    assert merged_episodes({"a": episodes_of(*many[:8], earlier=3)})[1] == 3
+    touching, _ = merged_episodes({"a": episodes_of((0.0, 50.0), (60.0, None)), "b": episodes_of((50.0, 59.0))})
+    assert [(each.start, each.end) for each in touching] == [(0.0, 59.0), (60.0, None)]
+    open_, _ = merged_episodes({"a": episodes_of((0.0, None)), "b": episodes_of((9_000.0, 9_500.0))})
+    assert [(each.start, each.end, each.nodes) for each in open_] == [(0.0, None, ("a", "b"))]
+    assert merged_episodes({"a": episodes_of()})[0] == ()
 
 
 @pytest.mark.parametrize(("threshold", "worst"), [(None, 40.0), (70.0, 20.0), (10.0, 40.0)])
@@ -194,18 +194,18 @@ def test_merged_episode_keeps_the_most_extreme_measure(threshold: float | None, 
         "a": episodes_of((0.0, 50.0), measured=40.0, reason="mild"),
         "b": episodes_of((0.0, 60.0), measured=20.0, reason="longest", threshold=threshold),
     }
-    (found,) = merged_episodes(parts).episodes
+    ((found,), _) = merged_episodes(parts)
     assert (found.measured, found.reason) == (worst, "longest")
 
 
 def test_whole_job_part_affects_all_unless_gpus_name_nodes() -> None:
     nodes = {"a": episodes_of((0.0, 50.0))}
-    (found,) = merged_episodes({JOB_NODE: episodes_of((0.0, 50.0)), **nodes}).episodes
+    ((found,), _) = merged_episodes({JOB_NODE: episodes_of((0.0, 50.0)), **nodes})
     assert found.nodes == ()
     placed = episodes_of((0.0, 50.0), gpus=("a/gpu0", "b/gpu1"))
-    (found,) = merged_episodes({JOB_NODE: placed, **nodes}).episodes
+    ((found,), _) = merged_episodes({JOB_NODE: placed, **nodes})
     assert found.nodes == ("a", "b")
-    (alone,) = merged_episodes({JOB_NODE: placed}).episodes
+    ((alone,), _) = merged_episodes({JOB_NODE: placed})
     assert (alone.nodes, alone.gpus) == (("a", "b"), ("a/gpu0", "b/gpu1"))
 
 

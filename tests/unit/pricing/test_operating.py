@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from infra.config import DeploymentConfig
 from trainguard.core.errors import PriceTableError
-from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, estimate
-from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
+from trainguard.running_costs.unit_prices import (
+    PACKAGED_NAME,
+    CostLine,
+    FreeTier,
+    packaged_unit_prices,
+    read_unit_prices,
+    total,
+)
 from trainguard.running_costs.workload import FunctionMemory, Workload
 
 PRICES = packaged_unit_prices().prices

@@ -5,9 +5,8 @@ import datetime
 import pytest
 
 from tests.support.price_list import on_ec2, product, training
-from trainguard.pricing.price_list import ON_EC2, TRAINING, ListedPrice, ListedPrices, read_offer
+from trainguard.pricing.price_list import ON_EC2, TRAINING, ListedPrice, ListedPrices, changes, read_offer, updated
 from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable
-from trainguard.pricing.update import changes, updated
 
 P5, P5E, P3 = "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p3.2xlarge"
 H100 = Accelerators(8, "gpu", "NVIDIA H100")

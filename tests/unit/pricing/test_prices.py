@@ -133,7 +133,7 @@ def test_custom_table_sets_prices_and_currency(body: bytes) -> None:
     prices = read_prices("prices.json", body)
     bill = Account("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).bill()
     assert bill == Bill(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
-    assert str(bill.lost(0.5)) == "about EUR 15.00 of the EUR 60.00 spent"
+    assert str(Cost(15.0, bill.spent, bill.currency)) == "about EUR 15.00 of the EUR 60.00 spent"
 
 
 def test_older_format_copies_source_and_date_without_gpus() -> None:
@@ -169,11 +169,6 @@ def test_mixed_table_counts_its_sources_and_spans_their_dates() -> None:
 @pytest.mark.parametrize("prices", [packaged_prices(), PriceTable("here", "EUR", {})], ids=["packaged", "empty"])
 def test_given_a_table_when_written_then_it_reads_back_the_same(prices: PriceTable) -> None:
     assert read_prices("prices.json", write_prices(prices)) == prices
-
-
-@pytest.mark.parametrize(("wasted", "lost"), [(0.0, 0.0), (0.25, 0.25), (2.0, 2.0), (3.0, 2.0), (-1.0, 0.0)])
-def test_loss_never_exceeds_what_was_spent(wasted: float, lost: float) -> None:
-    assert Bill(1.0, 1.0, 2, "USD", "").lost(wasted) == Cost(lost, 2.0, "USD")
 
 
 @pytest.mark.parametrize(

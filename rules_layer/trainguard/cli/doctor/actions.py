@@ -7,7 +7,7 @@ from trainguard.aws.ssm import stored_switches
 from trainguard.cli.doctor.check import DEPLOY, CheckResult, asking, fail, ok, span, unless, warn
 from trainguard.cli.doctor.site import Site
 from trainguard.core.units import counted
-from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches, is_known
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
-from trainguard.engine.settings.tag_names import PROFILE_TAG
+from trainguard.engine.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_TAG
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop

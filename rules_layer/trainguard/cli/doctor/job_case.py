@@ -19,8 +19,8 @@ from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 from trainguard.engine.jobs.job_registry import describe_record
-from trainguard.engine.kernels.session import MOST_FOLDERS, state_of
-from trainguard.engine.streams.session import items_of
+from trainguard.engine.kernels.session import MOST_FOLDERS, CaptureState
+from trainguard.engine.streams.session import items_of, state_of
 from trainguard.formats.profile.keys import ProfileKey, SystemKey, parse_key, parse_trace_key
 from trainguard.kernels.captures.keys import (
     DATABASE_ENDINGS,
@@ -185,7 +185,9 @@ def check_traces(case: JobCase) -> Iterable[CheckResult]:
     """Judge whether a job's kernel traces are read."""
     seen = look_at_traces(case.objects, case.record.bucket, case.root)
     stream = next((each for each in case.nodes if each.key.family == KERNELS), None)
-    return grade_traces(seen, frozenset() if stream is None else frozenset(state_of(stream).folders), case.root)
+    return grade_traces(
+        seen, frozenset() if stream is None else frozenset(state_of(stream, CaptureState).folders), case.root
+    )
 
 
 def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator[CheckResult]:

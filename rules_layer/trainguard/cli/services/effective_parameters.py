@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainguard.engine.jobs.job_description import NAMESPACE
+from trainguard.engine.settings.tag_names import NAMESPACE
 from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import parameters_type_of
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -10,7 +10,7 @@ from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobRules, JobState, JobStreams, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import JobState, JobStreams, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -29,7 +29,6 @@ from trainguard.rules.spec import LOW_GPUS
 
 
 def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
-    """Return the verdicts by rule and unit, of all families."""
     return {rule: of_rule for family in streams.families.values() for rule, of_rule in family.unit_verdicts().items()}
 
 
@@ -39,11 +38,10 @@ def job_verdicts(
     """Return the job's verdict of every rule, and the job-wide fires; moves the episodes in ``streams.state``."""
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
-    own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
     for family in streams.families.values():
-        judged = family.judge(job, plan, own, look)
-        verdicts.extend(judged.verdicts)
-        fires.extend(judged.fires)
+        of_family, begun = family.judge(job, plan, streams.state, look)
+        verdicts.extend(of_family)
+        fires.extend(begun)
     if job.closing and streams.closed:
         verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
@@ -100,7 +98,6 @@ class Case:
 
     @property
     def ledger(self) -> Ledger:
-        """Where the paid time went."""
         return self.ledger_once()
 
     @cached_property
@@ -112,16 +109,13 @@ class Case:
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended and all of it was judged."""
         return self.job.closing and self.streams.closed
 
     @property
     def ended(self) -> bool:
-        """Whether the job runs no more."""
         return self.final or self.job.status.is_final
 
     def verdict_of(self, rule: str) -> Verdict | None:
-        """Return the job's verdict of a rule."""
         return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
 
 
@@ -148,12 +142,6 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rules of a job that can fire, by result; ``partly`` have judged some nodes.
-
-    ``vetoes`` are those of ``pending``, ``disabled`` and ``partly`` that could have found something; all where none has
-    judged. ``profiled`` says whether the use of the GPUs was judged.
-    """
-
     judged: tuple[str, ...]
     failed: tuple[str, ...]
     pending: tuple[str, ...]
@@ -250,14 +238,15 @@ class Diagnosis:
         return self.unexplained_share >= SIZEABLE_SHARE
 
     def share_of(self, bucket: Bucket) -> float:
-        """Return a bucket's share, 0 to 1, of the paid time."""
         return next((entry.share for entry in self.ledger if entry.bucket is bucket), 0.0)
 
 
 def diagnose(case: Case) -> Diagnosis:
-    """Return what is wrong with a job, and how much of it is known."""
     findings = case.findings
-    root = _root(findings[0], findings) if findings else None
+    root = findings[0] if findings else None
+    by_rule: dict[str | None, RankedFinding] = {each.rule: each for each in findings}
+    while root is not None and root.explained_by in by_rule:
+        root = by_rule[root.explained_by]
     others = [each for each in findings if each.explained_by is None and each is not root]
     causes = () if root is None else (root, *others)
     judged = judged_of(case)
@@ -276,13 +265,6 @@ def diagnose(case: Case) -> Diagnosis:
         claimed_share=claimed,
         unexplained_share=unexplained,
     )
-
-
-def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:
-    by_rule = {each.rule: each for each in findings}
-    while finding.explained_by is not None and finding.explained_by in by_rule:
-        finding = by_rule[finding.explained_by]
-    return finding
 
 
 def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexplained: float) -> Level:

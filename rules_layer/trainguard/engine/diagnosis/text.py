@@ -1,19 +1,11 @@
 """The words of a diagnosis: how the job is, what to change first, what the paid time went into."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.core.finding import clock_times
 from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
-from trainguard.core.units import (
-    clause,
-    counted,
-    listed,
-    show_duration,
-    show_money,
-    show_share,
-)
+from trainguard.core.units import clause, counted, listed, show_duration, show_money, show_share
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Diagnosis, Judged
 from trainguard.engine.streams.session import Gap, GapKind
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -40,20 +32,15 @@ _NO_REASON = frozenset({Bucket.COMPUTE, Bucket.NO_SAMPLES, Bucket.IDLE, Bucket.U
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """The first sentences: how the job is, what to change first, what the paid time went into."""
-
     health: str
     change: str
     cost: str
 
 
 def sentences_of(case: Case, diagnosis: Diagnosis) -> Sentences:
-    """Return the three sentences of a diagnosis."""
-    return Sentences(_health(case, diagnosis), _change(case, diagnosis), _cost(case, diagnosis))
-
-
-def _health(case: Case, found: Diagnosis) -> str:
-    return _with_findings(case, found, found.root) if found.root is not None else _without_findings(case, found)
+    root = diagnosis.root
+    health = _without_findings(case, diagnosis) if root is None else _with_findings(case, diagnosis, root)
+    return Sentences(health, _change(case, diagnosis), _cost(case, diagnosis))
 
 
 def _with_findings(case: Case, found: Diagnosis, root: RankedFinding) -> str:
@@ -95,7 +82,6 @@ def _clause(finding: RankedFinding) -> str:
 
 
 def _worked(case: Case, found: Diagnosis) -> str:
-    """Say how much of the paid time the GPUs worked; empty where that is not known."""
     if found.busy_share is None or not found.judged.profiled:
         return ""
     gpus = sum(node.gpus for node in case.ledger.nodes)
@@ -139,32 +125,25 @@ def _without_verdict(case: Case, found: Diagnosis, worked: str) -> str:
 
 
 def _paid_time(case: Case, found: Diagnosis) -> list[str]:
-    worked, bucket = _worked(case, found), _largest_loss(found)
-    if not worked or bucket is None:
-        return [worked] if worked else []
-    return [worked, f"{show_share(found.share_of(bucket))} of it was {BUCKET_WORDS[bucket]}"]
-
-
-def _largest_loss(found: Diagnosis) -> Bucket | None:
-    """Return the bucket of the largest sizeable loss with a known use; None without one."""
+    worked = _worked(case, found)
     known = [entry for entry in found.ledger if entry.bucket not in _NO_REASON and entry.share >= SIZEABLE_SHARE]
-    return max(known, key=lambda entry: entry.share).bucket if known else None
+    if not worked or not known:
+        return [worked] if worked else []
+    largest = max(known, key=lambda entry: entry.share)
+    return [worked, f"{show_share(largest.share)} of it was {BUCKET_WORDS[largest.bucket]}"]
 
 
 def _silent(judged: Judged, case: Case) -> list[str]:
-    """Say which rules that could have found something have not judged all of the job, and why."""
     waiting = "too little data" if case.ended else "not enough data yet"
     kinds = (
         ("in error", judged.failed, ""),
-        ("not judged", _of(judged.vetoes, judged.pending), f" ({waiting})"),
-        ("not judged on all nodes", _of(judged.vetoes, judged.partly), f" ({waiting})"),
-        ("disabled", _of(judged.vetoes, judged.disabled), ""),
+        ("not judged", judged.pending, f" ({waiting})"),
+        ("not judged on all nodes", judged.partly, f" ({waiting})"),
+        ("disabled", judged.disabled, ""),
     )
-    return [f"{what}: {listed(rules)}{why}" for what, rules, why in kinds if rules]
-
-
-def _of(rules: Sequence[str], kind: Sequence[str]) -> list[str]:
-    return [rule for rule in rules if rule in kind]
+    silent = {*judged.failed, *judged.vetoes}
+    found = [(what, [rule for rule in rules if rule in silent], why) for what, rules, why in kinds]
+    return [f"{what}: {listed(rules)}{why}" for what, rules, why in found if rules]
 
 
 def _unexplained(found: Diagnosis) -> str:
@@ -187,7 +166,6 @@ def _gap(gap: Gap) -> str:
 
 
 def _marked(finding: RankedFinding, case: Case) -> str:
-    """For example ``Some rule, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
     reach = finding.verdict.over_nodes
     parts = [finding.rule, str(finding.finding.severity)]
     if reach.affected < reach.nodes:
@@ -220,9 +198,17 @@ def _change(case: Case, found: Diagnosis) -> str:
 
 def _of_ledger(case: Case, found: Diagnosis) -> str | None:
     """Say where to look for a loss that only the ledger knows; None without one."""
-    if found.level == "unknown" and (advice := _of_largest_loss(case, found)) is not None:
-        return advice
-    return _find_out(case, found) if found.lacks_reason else None
+    if found.level == "unknown" and case.ended and found.share_of(Bucket.START_UP) >= MOSTLY:
+        return "Find out what the job did before its GPUs first worked: its log of that time says it."
+    if found.level == "unknown" and case.ended and found.share_of(Bucket.TAIL) >= MOSTLY:
+        return "Find out what kept the job from ending after its last work: its log of that time says it."
+    if not found.lacks_reason:
+        return None
+    if not case.ended and found.judged.pending:
+        return f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
+    if found.share_of(Bucket.UNEXPLAINED) < found.share_of(Bucket.IDLE):
+        return "Find out what the job did while its GPUs were idle: its log at these times says it."
+    return "Record a kernel trace of a few steps: it says whether the GPUs wait for the host, for data or for peers."
 
 
 def _nothing(case: Case, found: Diagnosis) -> str:
@@ -238,26 +224,7 @@ def _nothing(case: Case, found: Diagnosis) -> str:
     return f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
 
 
-def _of_largest_loss(case: Case, found: Diagnosis) -> str | None:
-    """Say where to look when an ended job spent most of its time before its first work, or after its last."""
-    if case.ended and found.share_of(Bucket.START_UP) >= MOSTLY:
-        return "Find out what the job did before its GPUs first worked: its log of that time says it."
-    if case.ended and found.share_of(Bucket.TAIL) >= MOSTLY:
-        return "Find out what kept the job from ending after its last work: its log of that time says it."
-    return None
-
-
-def _find_out(case: Case, found: Diagnosis) -> str:
-    """Say what to record, so that the next verdict says why the GPUs did little."""
-    if not case.ended and found.judged.pending:
-        return f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
-    if found.share_of(Bucket.UNEXPLAINED) < found.share_of(Bucket.IDLE):
-        return "Find out what the job did while its GPUs were idle: its log at these times says it."
-    return "Record a kernel trace of a few steps: it says whether the GPUs wait for the host, for data or for peers."
-
-
 def smaller_instance(case: Case) -> str | None:
-    """Return the advice of a rule that finds the work too small for the instance; None without one."""
     text = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
     return text[0].reason if text else None
 

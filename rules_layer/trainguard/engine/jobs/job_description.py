@@ -5,22 +5,7 @@ from dataclasses import replace
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus
-from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
-
-__all__ = [
-    "FRAMEWORK_EXPECTED",
-    "FRAMEWORK_TAG",
-    "NAMESPACE",
-    "SAME_MOMENT_S",
-    "STOP_ALLOWED",
-    "STOP_TAG",
-    "is_another",
-    "is_anothers",
-    "lies_elsewhere",
-    "profile_place",
-    "stop_allowed",
-    "with_description",
-]
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 
 SAME_MOMENT_S = 1.0
 """Creation times are stored to the millisecond."""
@@ -34,7 +19,6 @@ def is_another(record: JobRecord, description: TrainingJobDescription) -> bool:
 
 
 def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot] | None:
-    """Return the bucket and root of a job's profile as its configuration names them; None when it names none."""
     scheme, _, place = (description.profile_uri or "").partition("://")
     bucket, _, path = place.partition("/")
     if scheme != "s3" or not bucket:
@@ -44,7 +28,6 @@ def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot
 
 
 def lies_elsewhere(description: TrainingJobDescription, bucket: str) -> bool:
-    """Whether a job's profile belongs into another bucket than ``bucket``."""
     place = profile_place(description)
     return place is not None and place[0] != bucket
 
@@ -57,7 +40,6 @@ def is_anothers(record: JobRecord, description: TrainingJobDescription | None) -
 
 
 def stop_allowed(description: TrainingJobDescription) -> bool:
-    """Whether the job's owner has opted in to being stopped."""
     return description.tags.get(STOP_TAG) == STOP_ALLOWED
 
 

@@ -11,9 +11,9 @@ from trainguard.core.layout import JOB_NAME, ProfileRoot
 from trainguard.core.ports import Services, TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs
-from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.settings.job_settings import run_pages
+from trainguard.engine.settings.tag_names import NAMESPACE, STOP_TAG
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 
 MAX_BYTES = 64 * 1024
@@ -29,8 +29,6 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the job runs on: a job of AWS Batch, or instances of EC2."""
-
     batch_job: _BatchJob | None = None
     instances: Annotated[list[_Instance], msgspec.Meta(max_length=64)] = []
 
@@ -76,7 +74,7 @@ def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescript
         raise JobFileError(key, "name", None, "the job's name" if job is None else _name_expected(job))
     file = JobFile(**{name: _field(key, name, value) for name, value in document.items()})
     _check(key, file, job)
-    tags = {f"{NAMESPACE}{name}": _text(value) for name, value in file.settings.items()} | file.tags
+    tags = {f"{NAMESPACE}{name}": str(value) for name, value in file.settings.items()} | file.tags
     return TrainingJobDescription(
         job=job or file.name,
         arn=f"{OUTSIDE_ARN}{job or file.name}",
@@ -128,10 +126,6 @@ def _status(file: JobFile) -> JobStatus:
     return JobStatus.UNKNOWN if file.status is None else JobStatus(file.status)
 
 
-def _text(value: str | float | bool) -> str:
-    return value if isinstance(value, str) else str(value)
-
-
 def _epoch(time: datetime | float | None) -> float | None:
     return time.timestamp() if isinstance(time, datetime) else time
 
@@ -147,7 +141,6 @@ class KnownJobs:
         self._file_descriptions: dict[str, TrainingJobDescription | None] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
-        """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
         if job not in self._described:
             self._described[job] = self._services.training_jobs.describe(job) or self.job_file_description(job)
         return self._described[job]
@@ -166,25 +159,21 @@ class KnownJobs:
             return None
         except JobFileError as fault:
             self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
-            return _unusable(job, str(fault))
-
-
-def _unusable(job: str, fault: str) -> TrainingJobDescription:
-    return TrainingJobDescription(
-        job=job,
-        arn=f"{OUTSIDE_ARN}{job}",
-        status=JobStatus.UNKNOWN,
-        secondary_status=None,
-        instance_type=None,
-        instance_count=None,
-        created_at=None,
-        started_at=None,
-        ended_at=None,
-        profiling_interval_ms=None,
-        framework_profiling=False,
-        tags={},
-        file_fault=fault,
-    )
+            return TrainingJobDescription(
+                job=job,
+                arn=f"{OUTSIDE_ARN}{job}",
+                status=JobStatus.UNKNOWN,
+                secondary_status=None,
+                instance_type=None,
+                instance_count=None,
+                created_at=None,
+                started_at=None,
+                ended_at=None,
+                profiling_interval_ms=None,
+                framework_profiling=False,
+                tags={},
+                file_fault=str(fault),
+            )
 
 
 MOST_FOLDERS = 13

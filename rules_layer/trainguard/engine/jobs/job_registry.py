@@ -16,17 +16,11 @@ from trainguard.core.ports import Executions, Journal, Services, SettingDocument
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
 from trainguard.core.stores import Jobs
 from trainguard.core.text import one_line
-from trainguard.engine.jobs.job_description import (
-    FRAMEWORK_EXPECTED,
-    FRAMEWORK_TAG,
-    lies_elsewhere,
-    profile_place,
-    stop_allowed,
-)
+from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
 from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
-from trainguard.engine.settings.tag_names import SETTINGS_TAG, owners_of
+from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, SETTINGS_TAG, owners_of
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import expiry
 
@@ -65,7 +59,6 @@ def recount(job: JobRecord, streams: JobStreams, jobs: Jobs) -> None:
 
 
 def left_out(job: JobRecord) -> dict[str, int]:
-    """Return the counter that a job's rows show when some of its streams are not evaluated."""
     return {LEFT_OUT: 1} if job.streams_left_out else {}
 
 
@@ -88,8 +81,6 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class JobRegistry:
-    """Registers jobs; ``now`` gives epoch seconds."""
-
     jobs: Jobs
     training_jobs: TrainingJobs
     settings: SettingDocuments
@@ -99,7 +90,6 @@ class JobRegistry:
 
     @classmethod
     def of(cls, services: Services, now: Callable[[], float]) -> Self:
-        """Return a registry with a function's services."""
         return cls(
             jobs=services.jobs,
             training_jobs=services.training_jobs,
@@ -160,13 +150,7 @@ class JobRegistry:
         return self._register_again(known, description, bucket=known.bucket, root=known.root, why=why)
 
     def _register_again(
-        self,
-        known: JobRecord,
-        description: TrainingJobDescription | None,
-        *,
-        bucket: str,
-        root: ProfileRoot,
-        why: str,
+        self, known: JobRecord, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot, why: str
     ) -> JobRecord:
         record = describe_record(description, self.settings, bucket=bucket, root=root)
         record = replace(record, generation=known.generation + 1)
@@ -277,10 +261,13 @@ def _with_settings(
     if nowhere and record.stop_allowed:
         sources.append(Source("ProfilerConfig", faults=(NO_PLACE,)))
     resolved = resolve(record.root.job, sources, asked=asks(tags))
+    policy = resolved.policy
+    if nowhere:
+        policy = msgspec.structs.replace(policy, stops=msgspec.structs.replace(policy.stops, rules=()))
     return replace(
         record,
         rule_settings=resolved.parameters,
-        policy=_unstoppable(resolved.policy) if nowhere else resolved.policy,
+        policy=policy,
         setting_sources=resolved.sources,
         setting_faults=fault_sentences(resolved.faults),
         rules_elsewhere=rules.elsewhere,
@@ -288,10 +275,6 @@ def _with_settings(
         training_rules=resolved.training_rules,
         owners=owners_of(tags, resolved.owner_tags),
     )
-
-
-def _unstoppable(policy: JobPolicy) -> JobPolicy:
-    return msgspec.structs.replace(policy, stops=msgspec.structs.replace(policy.stops, rules=()))
 
 
 def _document(documents: SettingDocuments, name: str, called: str) -> Source:

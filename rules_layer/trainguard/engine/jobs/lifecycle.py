@@ -9,15 +9,7 @@ import msgspec
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import (
-    Journal,
-    NodeTask,
-    ProfileObjects,
-    Services,
-    TaskQueue,
-    TrainingJobDescription,
-    TrainingJobs,
-)
+from trainguard.core.ports import Journal, NodeTask, ProfileObjects, Services, TaskQueue, TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families
@@ -42,7 +34,9 @@ def begin_close(
     """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat."""
     closing = replace(job, closing=True)
     jobs.update_status(closing)
-    if not _is_over(job, now) or _is_still_read(job, now):
+    # The last poll of a job's source comes a little after its end.
+    is_still_read = bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
+    if is_still_read or not _is_over(job, now):
         return closing
     met = [record for record in nodes.of_job(job.job) if not record.key.is_own]
     known = {record.key for record in met if record.generation == job.generation}
@@ -51,11 +45,6 @@ def begin_close(
     asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
     jobs.update_status(asked)
     return asked
-
-
-def _is_still_read(job: JobRecord, now: float) -> bool:
-    """Whether a job has just ended, whose source is read a little behind its time."""
-    return bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
 
 
 def given_up(job: JobRecord, now: float) -> bool:
@@ -70,7 +59,6 @@ def _is_over(job: JobRecord, now: float) -> bool:
 
 
 def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
-    """Return the task that closes a stream of the job."""
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
 
 
@@ -117,40 +105,36 @@ def are_all_silent(objects: ProfileObjects, bucket: str, root: ProfileRoot, now:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Follows training jobs whose profile lies in ``bucket``."""
-
-    jobs: Jobs
     nodes: NodeStates
     tasks: TaskQueue
-    training_jobs: TrainingJobs
-    journal: Journal
     bucket: str
     registry: JobRegistry
     families: Families
 
     def follow(self, job: str) -> JobRecord | None:
         """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
-        description = self.training_jobs.describe(job)
+        description = self.registry.training_jobs.describe(job)
         if description is None:
-            self.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
+            self.registry.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
             return None
         known = self._known(description)
         if known is None:
-            self.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {self.bucket}")
+            reason = f"its profile is not in bucket {self.bucket}"
+            self.registry.journal.count("jobs_elsewhere", job=job, reason=reason)
             return None
         if is_another(known, description):
             reason = "SageMaker gave the name to a later job, which is not followed"
-            self.journal.count("names_given_again", job=job, reason=reason)
+            self.registry.journal.count("names_given_again", job=job, reason=reason)
         current = with_description(known, description)
         if current.status.is_final and current.active:
             return self._close(current)
         if current != known:
-            self.jobs.update_status(current)
+            self.registry.jobs.update_status(current)
         return current
 
     def _known(self, description: TrainingJobDescription) -> JobRecord | None:
         """Return the job's item; None for a foreign profile, whose earlier item of that name is closed."""
-        stored = self.jobs.load(description.job)
+        stored = self.registry.jobs.load(description.job)
         if stored is None:
             place = profile_place(description)
             if place is None or place[0] != self.bucket:
@@ -164,8 +148,8 @@ class Lifecycle:
         return None
 
     def _close(self, job: JobRecord) -> JobRecord:
-        now = self.registry.now()
-        return begin_close(job, self.families, jobs=self.jobs, nodes=self.nodes, tasks=self.tasks, now=now)
+        jobs, now = self.registry.jobs, self.registry.now()
+        return begin_close(job, self.families, jobs=jobs, nodes=self.nodes, tasks=self.tasks, now=now)
 
 
 class _Detail(msgspec.Struct):

@@ -23,11 +23,9 @@ def replay_name(job: str, label: str) -> str:
 
 
 def replay_label(now: float) -> str:
-    """Return the default label of a replay: ``now``, epoch seconds, in UTC."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def replayed_job(name: str) -> str | None:
-    """Return the job that a replay is of; None when ``name`` is not of a replay."""
     job, mark, label = name.rpartition(_MARK)
     return job if mark and JOB_NAME.fullmatch(job) and _LABEL.fullmatch(label) else None

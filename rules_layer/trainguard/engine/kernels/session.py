@@ -1,31 +1,38 @@
-"""A job's captures in hand: S3's listing, not a message, decides; one execution at a time is asked for."""
+"""The kernel family, and a job's captures in hand: S3's listing, not a message, decides; one execution at a time."""
 
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
-from trainguard.core.records import NodeRecord
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.units import counted
-from trainguard.engine.family import ObjectSource
+from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Request, Session, item_name
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, state_of
+from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
+from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
 from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
+from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
+from trainguard.ledger.bucket import StepShares
 from trainguard.pricing.cost import Account
+from trainguard.rules.family_rules import KERNELS as RULES
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.codec import decode_state
 
 
 class CaptureRun(msgspec.Struct):
@@ -57,8 +64,6 @@ class CaptureState(msgspec.Struct, kw_only=True):
 
 
 class CaptureStream:
-    """Works on a CaptureState; ``store`` writes it back."""
-
     def __init__(self, unit: str, state: CaptureState, plan: RulePlan) -> None:
         self.unit = unit
         self.state = state
@@ -82,23 +87,18 @@ class CaptureStream:
         return [] if watermark_s is None else self._run(watermark_s)
 
     def finished(self) -> "CaptureStream":
-        """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def ledger(self, account: Account) -> None:
-        """Return nothing: the stream holds no samples of GPUs."""
         del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
         return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)
 
     def store(self) -> CaptureState:
-        """Return the state: rules over captures have none of their own."""
         return self.state
 
     def degrade(self) -> str | None:
-        """Give up evidence, then the last rules, to keep the item small; None when nothing is left to give up."""
         if self.state.verdict is None or not self.state.verdict.rules:
             return None
         self.state.verdict = shorter(self.state.verdict)
@@ -106,12 +106,10 @@ class CaptureStream:
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
         return self._rules.due
 
     @property
     def raised(self) -> list[str]:
-        """Faults that rules raised since the stream was opened."""
         return self._rules.raised
 
     def _run(self, watermark_s: float) -> list[Fire]:
@@ -136,16 +134,14 @@ _MICROSECONDS = 1_000_000
 
 
 class CaptureSession(Session[CaptureStream]):
-    """Asks for executions, and applies their verdicts in the order of captures."""
-
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        super().__init__(record, source, CaptureStream(record.key.node, state_of(record), plan))
+        state = state_of(record, CaptureState)
+        super().__init__(record, source, CaptureStream(record.key.node, state, plan))
         self._source = source
         self._waiting: dict[str, int] = dict(record.pending)
-        self._asked = self.stream.state.run
+        self._asked = state.run
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Accept messages: each says that a folder has a trace that is new."""
         folders = self.stream.state.folders
         for message in messages:
             if isinstance(message.parsed, TraceKey) and message.parsed.folder not in self._waiting:
@@ -157,7 +153,6 @@ class CaptureSession(Session[CaptureStream]):
                     del folders[:-MOST_FOLDERS]
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the verdict that was asked for, and ask for that on the next settled capture."""
         if not (drain or modified_before is not None):
             return
         state = self.stream.state
@@ -175,23 +170,21 @@ class CaptureSession(Session[CaptureStream]):
             yield self._pass_over(due, f"{MOST_CAPTURE_EXECUTIONS} executions have judged captures of it")
         if state.run is None and (due := self._due(settled)):
             state.asked += 1
-            state.run = self._run(due[0], attempt=1, asked_at=now)
+            state.run = self._run(due[0].name, due[0].version, due[0].folder, attempt=1, asked_at=now)
         self._waiting = {each.folder: int(each.at) for each in self._due(captures)}
         if state.run is not None:
             self._waiting.setdefault(state.run.folder, int(state.run.asked_at))
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits, or was asked for, that the stored item does not know."""
         return self._waiting != self.record.pending or self.stream.state.run != self._asked
 
     @property
-    def requests(self) -> Sequence[Request]:
-        """The execution that the stream waits for."""
+    def requests(self) -> Sequence[tuple[str, dict[str, object]]]:
         run, root = self.stream.state.run, self._source.root
         if run is None:
             return ()
-        payload = {
+        payload: dict[str, object] = {
             "job": self.record.key.job,
             "bucket": self._source.bucket,
             "prefix": root.prefix,
@@ -200,10 +193,9 @@ class CaptureSession(Session[CaptureStream]):
             "capture": run.capture,
             "folder": run.folder,
         }
-        return (Request(run.name, payload),)
+        return ((run.name, payload),)
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         state = self.stream.state
         cursors = {
             "captures": state.captures or None,
@@ -240,7 +232,7 @@ class CaptureSession(Session[CaptureStream]):
             why = fault or f"execution {run.name} left no verdict"
             if run.attempt < MOST_ATTEMPTS and state.asked < MOST_CAPTURE_EXECUTIONS:
                 state.asked += 1
-                state.run = self._again(run, now)
+                state.run = self._run(run.capture, run.version, run.folder, attempt=run.attempt + 1, asked_at=now)
                 yield self._settle(key, Counter(), [], why)
             else:
                 self._note(run.capture, run.version)
@@ -281,21 +273,86 @@ class CaptureSession(Session[CaptureStream]):
         for name in sorted(versions)[:-MOST_VERSIONS]:
             del versions[name]
 
-    def _run(self, capture: Capture, *, attempt: int, asked_at: float) -> CaptureRun:
-        name = self._name(capture.name, capture.version, attempt)
-        return CaptureRun(name, capture.name, capture.version, capture.folder, attempt, asked_at)
-
-    def _again(self, run: CaptureRun, now: float) -> CaptureRun:
-        name = self._name(run.capture, run.version, run.attempt + 1)
-        return CaptureRun(name, run.capture, run.version, run.folder, run.attempt + 1, now)
-
-    def _name(self, capture: str, version: str, attempt: int) -> str:
-        """Return the execution's name, which Step Functions takes once."""
+    def _run(self, capture: str, version: str, folder: str, *, attempt: int, asked_at: float) -> CaptureRun:
         key, source = self.record.key, self._source
         what = (source.bucket, source.root.folder, key.job, self.record.generation, capture, version, attempt)
-        return name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
+        # Step Functions takes a name once.
+        name = name_of_execution(f"kernels-{hashlib.sha256(repr(what).encode()).hexdigest()[:20]}-{key.job}")
+        return CaptureRun(name, capture, version, folder, attempt, asked_at)
 
 
-def state_of(record: NodeRecord) -> CaptureState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
-    return decode_state(item_name(record), record.codec, record.state, CaptureState) if record.state else CaptureState()
+@dataclass(frozen=True)
+class CaptureStreams(FamilyStreams):
+    @cached_property
+    def stream(self) -> CaptureStream | None:
+        return next((each for each in self.streams.values() if isinstance(each, CaptureStream)), None)
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What the newest judged capture says about the job's steps; None where no trace has some."""
+        verdict = None if self.stream is None else self.stream.state.verdict
+        found = None if verdict is None else verdict.shares
+        if found is None or not found.steps:
+            return None
+        return StepShares(
+            compute=found.compute + found.copies,
+            communication=found.communication,
+            peers=found.peers,
+            data=found.loader,
+            host=found.host,
+            other=found.other,
+            steps=found.steps,
+        )
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
+        del job, plan, own, look
+        return [combine(rule, parts) for rule, parts in self.unit_verdicts().items()], []
+
+
+class KernelFamily(Family):
+    """Kernel traces of all ranks in one stream; another function reads them."""
+
+    name = keys.KERNELS
+    title = RULES.title
+    units = "ranks"
+    expected_keys = keys.EXPECTED_KEYS
+    events = ObjectEvents(
+        wildcards=(f"*/{keys.TRACE_FOLDER}/*.sqlite", f"*/{keys.TRACE_FOLDER}/*.sqlite.gz"), ends=keys.TRACE_ENDINGS
+    )
+    object_cap_bytes = MOST_BYTES
+    # The evaluator lists traces, and reads none.
+    reads = ("*/rule-output/TrainGuardReport/kernels/*/verdict.json",)
+    report = "trainguard.report.job.coverage:CAPTURES"
+
+    @property
+    def rules(self) -> Sequence[KernelRule]:
+        return KERNEL_RULES
+
+    @property
+    def written(self) -> Sequence[str]:
+        return keys.TRACE_READS
+
+    def parse_key(self, key: str) -> keys.TraceKey | None:
+        return keys.match_key(key)
+
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.TraceKey | None:
+        root = known(key) if keys.is_trace_name(key) else None
+        return None if root is None else keys.match_below(key, root)
+
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
+        return CaptureSession(record, source, plan)
+
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
+        return CaptureStream(record.key.node, state_of(record, CaptureState), plan)
+
+    def streams_of(
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+    ) -> CaptureStreams:
+        return CaptureStreams(records, streams)
+
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        del stream
+        return [rule.name for rule in KERNEL_RULES]
+
+
+KERNEL_PROFILES = KernelFamily()

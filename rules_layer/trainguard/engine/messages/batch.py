@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from trainguard.core.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
 from trainguard.core.ports import Services, Timing
 from trainguard.core.records import JobRecord, JobStatus
-from trainguard.engine.evaluate import NodeEvaluator
+from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_file import JobFolderIndex, KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
 from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
-from trainguard.engine.messages.created_objects import JobMessages, Message, StreamMessages, sort_messages
+from trainguard.engine.messages.created_objects import JobMessages, Message, sort_messages
 from trainguard.engine.summary import Summariser
 
 
@@ -26,8 +26,6 @@ class BatchOutcome:
 
 
 class BatchProcessor:
-    """Processes batches; ``shared`` is what sessions share from batch to batch."""
-
     def __init__(
         self,
         *,
@@ -91,11 +89,9 @@ class BatchProcessor:
                 failed.extend(
                     self._give_back([*job_messages.ended, *job_messages.job_files], job_messages.job, None, error)
                 )
-        for stream_messages in job_messages.nodes.values():
-            failed.extend(self._process_node(job, stream_messages))
-        if not failed and (
-            job.closing or any(stream_messages.work.close for stream_messages in job_messages.nodes.values())
-        ):
+        for work in job_messages.nodes.values():
+            failed.extend(self._process_node(job, work))
+        if not failed and (job.closing or any(work.close for work in job_messages.nodes.values())):
             try:
                 self._summariser.summarise(replace(job, closing=True))
             except TrainGuardError as error:
@@ -142,23 +138,23 @@ class BatchProcessor:
             services.jobs.update_status(described)
         return described
 
-    def _process_node(self, job: JobRecord, stream_messages: StreamMessages) -> list[str]:
-        node = stream_messages.work.key.node_kind
+    def _process_node(self, job: JobRecord, work: NodeWork) -> list[str]:
+        node = work.key.node_kind
         try:
             # The message names the folder, the job's item the job.
-            work = replace(stream_messages.work, key=replace(stream_messages.work.key, job=job.job))
-            done = self._has_time() and self._evaluator.evaluate(job, work)
+            named = replace(work, key=replace(work.key, job=job.job))
+            done = self._has_time() and self._evaluator.evaluate(job, named)
         except TooManyNamesError as error:
             self._journal.count("streams_refused", job=job.job, node=node, reason=str(error))
             return []
         except TrainGuardError as error:
-            return self._give_back(stream_messages.message_ids, job.job, node, error)
+            return self._give_back(work.message_ids, job.job, node, error)
         except Exception as error:
             # A defect of TrainGuard: these messages end in the dead-letter queue, the others go on.
-            return self._give_back(stream_messages.message_ids, job.job, node, error)
+            return self._give_back(work.message_ids, job.job, node, error)
         if not done:
             self._journal.count("evaluations_unfinished", job=job.job, node=node)
-            return list(stream_messages.message_ids)
+            return list(work.message_ids)
         return []
 
     def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:

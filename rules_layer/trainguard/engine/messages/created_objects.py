@@ -110,20 +110,12 @@ class Message:
 
 
 @dataclass(slots=True)
-class StreamMessages:
-    """Messages of one node, and what they ask."""
-
-    work: NodeWork
-    message_ids: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class JobMessages:
     """Messages of one job; ``source`` is None for mere tasks. ``written_at`` is S3's newest, epoch seconds."""
 
     job: str
     source: tuple[str, ProfileRoot] | None = None
-    nodes: dict[StreamKey, StreamMessages] = field(default_factory=dict)
+    nodes: dict[StreamKey, NodeWork] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     job_files: list[str] = field(default_factory=list)
     generation: int = 0
@@ -131,8 +123,7 @@ class JobMessages:
 
     @property
     def message_ids(self) -> list[str]:
-        """All messages of the job."""
-        of_streams = (each for stream_messages in self.nodes.values() for each in stream_messages.message_ids)
+        of_streams = (each for work in self.nodes.values() for each in work.message_ids)
         return list(dict.fromkeys((*self.ended, *self.job_files, *of_streams)))
 
 
@@ -164,7 +155,6 @@ _TASK_DECODER = msgspec.json.Decoder(_Task)
 
 
 def encode_task(task: NodeTask) -> str:
-    """Return the message body of a task."""
     body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
     return msgspec.json.encode(body).decode()
 
@@ -210,8 +200,9 @@ def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
         close=task.action == "close",
         modified_before=task.flush_before if task.action == "flush" else None,
         repeated=message.deliveries > 1,
+        message_ids=[message.message_id],
     )
-    _join(job_messages, work, message.message_id)
+    _join(job_messages, work)
 
 
 def _stream_of(task: _Task, families: Families) -> StreamKey:
@@ -251,21 +242,21 @@ def _add_object(
     if not isinstance(parsed, EndKey):
         job_messages.written_at = max(found.at.timestamp(), job_messages.written_at or 0.0)
     node_key = StreamKey(parsed.root.job, unit, parsed.stream)
-    work = NodeWork(node_key, messages=[Announced(key, parsed)], repeated=message.deliveries > 1)
-    _join(job_messages, work, message.message_id)
+    repeated, ids = message.deliveries > 1, [message.message_id]
+    _join(job_messages, NodeWork(node_key, messages=[Announced(key, parsed)], repeated=repeated, message_ids=ids))
 
 
-def _join(job_messages: JobMessages, work: NodeWork, message_id: str) -> None:
-    stream_messages = job_messages.nodes.get(work.key)
-    if stream_messages is None:
-        job_messages.nodes[work.key] = StreamMessages(work, [message_id])
+def _join(job_messages: JobMessages, work: NodeWork) -> None:
+    known = job_messages.nodes.get(work.key)
+    if known is None:
+        job_messages.nodes[work.key] = work
         return
-    flushes = [each for each in (stream_messages.work.modified_before, work.modified_before) if each is not None]
-    stream_messages.work = NodeWork(
+    flushes = [each for each in (known.modified_before, work.modified_before) if each is not None]
+    job_messages.nodes[work.key] = NodeWork(
         work.key,
-        messages=[*stream_messages.work.messages, *work.messages],
-        close=stream_messages.work.close or work.close,
+        messages=[*known.messages, *work.messages],
+        close=known.close or work.close,
         modified_before=max(flushes, default=None),
-        repeated=stream_messages.work.repeated or work.repeated,
+        repeated=known.repeated or work.repeated,
+        message_ids=[*known.message_ids, *work.message_ids],
     )
-    stream_messages.message_ids.append(message_id)

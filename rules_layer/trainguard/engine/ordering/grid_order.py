@@ -47,7 +47,6 @@ class GridOrder:
     lateness: int = LATENESS_S
 
     def announce(self, key: str, position: int) -> None:
-        """Take in a message."""
         if self.cursor is not None and position <= self.cursor:
             if position in self.skipped:
                 self.late += 1
@@ -87,7 +86,7 @@ class GridOrder:
             listed = True
         while self.pending:
             position = min(self.pending)
-            if not self._contiguous(position):
+            if self.cursor is None or position > self.cursor + self.spacing:
                 if not listed and self._fetched(fetch, position, asked):
                     continue
                 if not (drain or position in old or self._overdue(position)):
@@ -124,9 +123,6 @@ class GridOrder:
     def _await(self, key: str, position: int) -> None:
         self.pending[position] = key
         self.max_seen = position if self.max_seen is None else max(position, self.max_seen)
-
-    def _contiguous(self, position: int) -> bool:
-        return self.cursor is not None and position <= self.cursor + self.spacing
 
     def _overdue(self, position: int) -> bool:
         return self.max_seen is not None and position <= self.max_seen - self.lateness

@@ -27,16 +27,9 @@ MOST_PARTITIONS = 1_000
 class Extents:
     """Distances between positions, in the unit of a family's positions: microseconds, or training steps.
 
-    Attributes
-    ----------
-    lateness : int
-        How far the newest position runs ahead of an object that is applied.
-    list_every : int
-        How far the horizon moves from one listing to the next: less than a partition's objects are apart.
-    silent : int
-        A partition this far behind the newest position is silent; an unknown one began no further back.
-    forgotten : int
-        A partition this far behind the newest cursor is forgotten.
+    The newest position runs ``lateness`` ahead of an object that is applied. The horizon moves by ``list_every`` from
+    one listing to the next, less than a partition's objects are apart. A partition is silent when it is ``silent``
+    behind the newest position, and forgotten when it is ``forgotten`` behind the newest cursor.
     """
 
     lateness: int
@@ -46,17 +39,13 @@ class Extents:
 
 
 class Positioned(Protocol):
-    """The position of a key in its partition."""
-
     @property
     def position(self) -> int:
         """The object's place in its partition, from 0; no two of a partition have the same."""
         ...
 
     @property
-    def partition(self) -> str:
-        """Names the partition."""
-        ...
+    def partition(self) -> str: ...
 
 
 Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[tuple[str, Positioned, float]]]
@@ -87,12 +76,10 @@ class PartitionOrder:
     duplicates: int = 0
 
     def restore(self, pending: Iterable[tuple[str, Positioned]]) -> None:
-        """Restore what waited when the item was written."""
         for key, parsed in pending:
             self._await(key, parsed)
 
     def announce(self, key: str, parsed: Positioned) -> None:
-        """Take in a message."""
         if self._is_applied(parsed) or key in self.pending:
             self.duplicates += 1
             return

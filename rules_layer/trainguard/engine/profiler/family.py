@@ -26,7 +26,7 @@ from trainguard.engine.profiler.job_time import (
 from trainguard.engine.profiler.listing import ProfileListing, SharedNames
 from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, JobStreams, LazyStreams, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
 from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, item_name
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -143,7 +143,7 @@ class ProfilerStreams(FamilyStreams):
         steps = {node: stream.state.time for node, stream in self.framework.items()}
         return job_ledger(self._sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
@@ -168,7 +168,7 @@ class ProfilerStreams(FamilyStreams):
             if rule in of_job and (parts or rule not in node_rules):
                 parts[JOB_NODE] = of_job[rule]
             verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
-        return FamilyVerdicts(verdicts, [_as_known(fire, of_job[fire.verdict.rule], own) for fire in fires])
+        return verdicts, [_as_known(fire, of_job[fire.verdict.rule], own) for fire in fires]
 
     def _seen(
         self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
@@ -292,7 +292,7 @@ def _lack(node: str, stream: SystemStream, unpaid: Sequence[Span]) -> Gap | None
     return Gap(GapKind.NO_SAMPLES, node, missing_s, whole_s, gaps[-NAMED_SPANS:])
 
 
-def _as_known(fire: Fire, verdict: Verdict, own: JobRules) -> Fire:
+def _as_known(fire: Fire, verdict: Verdict, own: JobState) -> Fire:
     """Let a fire of the whole job be as old as its row's EvaluatedThrough, else a stop would never see a newer row."""
     marks = [mark for mark in (verdict.watermark_s, own.watermark_s.get(verdict.rule)) if mark is not None]
     return replace(fire, at=max(marks, default=fire.at))

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.errors import RuleConfigError
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.links import RUN_URL_TAG, run_links
@@ -50,7 +49,6 @@ NO_PLACE = SettingFault(
 
 
 def fault_sentences(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
-    """Return each fault as a sentence; of more than ``MOST_FAULTS`` the rest as their number."""
     reason = [str(fault) for fault in faults[:MOST_FAULTS]]
     rest = len(faults) - len(reason)
     return (*reason, f"and {rest} more") if rest else tuple(reason)
@@ -85,8 +83,6 @@ def about_stops(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SettingReader:
-    """Reads a setting, None where it cannot, and says what is expected."""
-
     read: Callable[[str], Any]
     expected: str
 
@@ -99,18 +95,15 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
 
 
-def read_source(text: str) -> str | None:
-    """Read the name of a source, with one space between its words."""
-    return " ".join(text.split()) if named_source(text) is not None else None
-
-
 SETTING_READERS: Mapping[str, SettingReader] = {
     EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
     STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
     TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
-    SOURCE: SettingReader(read_source, SOURCE_EXPECTED),
+    SOURCE: SettingReader(
+        lambda text: " ".join(text.split()) if named_source(text) is not None else None, SOURCE_EXPECTED
+    ),
     EVALUATION_EVERY: SettingReader(parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
     STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
@@ -122,7 +115,6 @@ SETTING_READERS: Mapping[str, SettingReader] = {
 def read_settings(
     given: Mapping[str, str], origins: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[SettingFault, ...]]:
-    """Return the values of what can be read, and the faults of the others."""
     values: dict[str, Any] = {}
     faults = []
     for name, text in sorted(given.items()):
@@ -169,7 +161,7 @@ def _evaluated(job: str, wanted: str | tuple[str, ...] | None, origin: str, *, a
     return asked, text + ("a tag of TrainGuard's" if asked else "no tag of TrainGuard's")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
     """The settings of one rank.
 
@@ -179,14 +171,16 @@ class Source:
     """
 
     name: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
     faults: tuple[SettingFault, ...] = ()
 
     def origin_of(self, setting: str) -> str:
-        """Return who gave the setting."""
         return self.origins.get(setting, self.name)
+
+    def fault(self, setting: str, value: str, expected: str, *, stops: bool = False, origin: str = "") -> None:
+        self.faults = (*self.faults, SettingFault(origin or self.name, setting, value, expected, stops))
 
 
 def run_pages(tags: Mapping[str, str], *others: Mapping[str, str]) -> dict[str, str]:
@@ -231,7 +225,11 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
     parameters, left_out = _storable(parameters, gave)
     gave = {setting: gave[setting] for setting in parameters}
     values, unread = read_settings(choices, chose)
-    unusable = [_fault(fault, gave) for fault in parameter_faults(parameters) if fault.field not in reason]
+    unusable = [
+        SettingFault(gave.get(fault.field, "settings"), fault.field, str(fault.value), fault.expected)
+        for fault in parameter_faults(parameters)
+        if fault.field not in reason
+    ]
     faults = (*(fault for source in sources for fault in source.faults), *left_out, *unread, *unusable)
     safe = not any(fault.stops for fault in faults)
     return Resolved(
@@ -242,10 +240,6 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
         training_rules=values.get(TRAINING_RULES),
         owner_tags={kind: values[name] for kind, name in OWNER_SETTINGS.items() if name in values},
     )
-
-
-def _fault(fault: RuleConfigError, gave: Mapping[str, str]) -> SettingFault:
-    return SettingFault(gave.get(fault.field, "settings"), fault.field, str(fault.value), fault.expected)
 
 
 def _storable(parameters: dict[str, str], gave: Mapping[str, str]) -> tuple[dict[str, str], tuple[SettingFault, ...]]:

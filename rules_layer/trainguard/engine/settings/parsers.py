@@ -53,7 +53,6 @@ def read_training_rules(text: str) -> tuple[str, ...] | None:
 
 
 def read_flag(text: str) -> bool | None:
-    """Read a truth value."""
     word = text.strip().lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
@@ -68,7 +67,6 @@ def read_duration_s(text: str) -> float | None:
 
 
 def read_evaluation_every_s(text: str) -> float | None:
-    """Read how often a node is evaluated, seconds; None outside of what is possible."""
     seconds = read_duration_s(text)
     return seconds if seconds is not None and SHORTEST_EVALUATION_S <= seconds <= LONGEST_EVALUATION_S else None
 
@@ -83,7 +81,6 @@ def read_quiet_hours(text: str) -> tuple[QuietHours, ...] | None:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a value."""
     return text.replace(",", " ").split()
 
 

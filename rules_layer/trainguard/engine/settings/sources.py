@@ -13,7 +13,7 @@ choices by their names or in groups::
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -60,32 +60,29 @@ _PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\x00-\x1f]+)*/?"
 
 
 def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
-    """Return the settings in a job's tags; ``called`` is the source's name for people."""
     named = {
         key.removeprefix(NAMESPACE): value
         for key, value in tags.items()
         if key.startswith(NAMESPACE) and key not in _NO_SETTINGS
     }
-    faults = tuple(
-        SettingFault(f"{called} {key}", key.removeprefix(NAMESPACE), tags[key], f"{wanted}, to the letter")
-        for key, wanted in _EXACT.items()
-        if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}
-    )
-    if not _PLACE.fullmatch(place := tags.get(PROFILE_TAG, "s3://profiles")):
-        expected = "where the job's profile lies, s3://<bucket>/<prefix>"
-        faults += (SettingFault(f"{called} {PROFILE_TAG}", "profile-path", place, expected, stops=True),)
     choices = {name: value for name, value in named.items() if name in SETTING_READERS or about_stops(name)}
-    return Source(
+    source = Source(
         name=f"{called}s",
         parameters={name: from_tag(value) for name, value in named.items() if name not in choices},
         choices=choices,
         origins={name: f"{called} {NAMESPACE}{name}" for name in named},
-        faults=faults,
     )
+    for key, wanted in _EXACT.items():
+        if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}:
+            setting = key.removeprefix(NAMESPACE)
+            source.fault(setting, tags[key], f"{wanted}, to the letter", origin=f"{called} {key}")
+    if not _PLACE.fullmatch(place := tags.get(PROFILE_TAG, "s3://profiles")):
+        expected = "where the job's profile lies, s3://<bucket>/<prefix>"
+        source.fault("profile-path", place, expected, stops=True, origin=f"{called} {PROFILE_TAG}")
+    return source
 
 
 def asks(tags: Mapping[str, str]) -> bool:
-    """Whether any tag is TrainGuard's."""
     return any(key.startswith(NAMESPACE) for key in tags)
 
 
@@ -118,16 +115,8 @@ class Configured:
     places: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class _ReadConfigurations:
-    parameters: dict[str, str] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    faults: list[SettingFault] = field(default_factory=list)
-
-
 def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleConfiguration] = ()) -> Configured:
-    """Return the settings of a job's rule configurations."""
-    reading = _ReadConfigurations()
+    source = Source(_CONFIGURATIONS)
     elsewhere: dict[str, str] = {}
     chosen: dict[str, tuple[str, Mapping[str, str]]] = {}
     for configuration in (*profiler, *debugger):
@@ -141,13 +130,13 @@ def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleCon
         if rule in TRAINING_NAMES:
             first = chosen.setdefault(bare(rule), (configuration.name, settings))
             if first[1] != settings:
-                _refuse_second(reading, first, (configuration.name, settings))
+                _refuse_second(source, first, (configuration.name, settings))
                 continue
         for setting, value in settings.items():
-            _add(reading, configuration.name, setting, value)
-    choices = {TRAINING_RULES: " ".join(chosen)} if chosen else {}
+            _add(source, configuration.name, setting, value)
+    source.choices = {TRAINING_RULES: " ".join(chosen)} if chosen else {}
     return Configured(
-        source=Source(_CONFIGURATIONS, reading.parameters, choices, reading.origins, tuple(reading.faults)),
+        source=source,
         elsewhere=elsewhere,
         places={each.name: each.place for each in (*profiler, *debugger) if each.place},
     )
@@ -175,7 +164,7 @@ def _settings(configuration: RuleConfiguration) -> dict[str, str]:
 
 
 def _refuse_second(
-    reading: _ReadConfigurations, first: tuple[str, Mapping[str, str]], second: tuple[str, Mapping[str, str]]
+    reading: Source, first: tuple[str, Mapping[str, str]], second: tuple[str, Mapping[str, str]]
 ) -> None:
     """Leave a rule without usable settings where two configurations disagree: it refuses a setting with two values."""
     origin = f"rule configuration {second[0]}"
@@ -184,13 +173,13 @@ def _refuse_second(
         if one == other:
             continue
         expected = f"as in rule configuration {first[0]}, {one!r}: a job runs one configuration of a rule"
-        reading.faults.append(SettingFault(origin, setting, other, expected))
+        reading.fault(setting, other, expected, origin=origin)
         for name, value, gave in ((setting, one, first[0]), (f"{TRAINING}/{setting}", other, second[0])):
             reading.parameters[name] = value
             reading.origins[name] = f"rule configuration {gave}"
 
 
-def _add(reading: _ReadConfigurations, name: str, setting: str, value: str) -> None:
+def _add(reading: Source, name: str, setting: str, value: str) -> None:
     origin = f"rule configuration {name}"
     earlier = reading.parameters.get(setting, value)
     if earlier == value:
@@ -198,7 +187,7 @@ def _add(reading: _ReadConfigurations, name: str, setting: str, value: str) -> N
         reading.origins.setdefault(setting, origin)
         return
     expected = f"the same as in {reading.origins[setting]}, {earlier!r}"
-    reading.faults.append(SettingFault(origin, setting, value, expected))
+    reading.fault(setting, value, expected, origin=origin)
     # Configurations have one rank: neither value counts, and together they are one that no parameter takes.
     reading.parameters[setting] = f"{earlier} and {value}"
     reading.origins[setting] += f" and {name}"
@@ -213,26 +202,16 @@ _A_VALUE = "a number, a text, true, false or null"
 _AN_OBJECT = 'a JSON object such as {"<Rule>": {"<parameter>": 60}, "evaluate": "all"}'
 
 
-@dataclass(slots=True)
-class _ReadDocument:
-    name: str
-    parameters: dict[str, str] = field(default_factory=dict)
-    choices: dict[str, str] = field(default_factory=dict)
-    faults: list[SettingFault] = field(default_factory=list)
-
-    def fault(self, setting: str, value: object, expected: str, *, stops: bool = False) -> None:
-        self.faults.append(SettingFault(self.name, setting, _text_of(value), expected, stops))
-
-
 def read_document(name: str, body: str | bytes) -> Source:
     """Return the settings of a document; anything but a JSON object is ignored as a whole, with a fault."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
-        return unusable(name, _body_shown(body), f"{_AN_OBJECT} ({fault})")
+        shown = body if isinstance(body, str) else body.decode(errors="replace")
+        return unusable(name, shown, f"{_AN_OBJECT} ({fault})")
     if not isinstance(document, dict):
         return unusable(name, _text_of(document), _AN_OBJECT)
-    reading = _ReadDocument(name)
+    reading = Source(name)
     for key, value in document.items():
         if key in _GROUPS:
             _read_group(reading, key, value)
@@ -240,7 +219,7 @@ def read_document(name: str, body: str | bytes) -> Source:
             _read_choice(reading, key, key, value)
         else:
             _read_parameters(reading, key, value)
-    return Source(name, reading.parameters, reading.choices, {}, tuple(reading.faults))
+    return reading
 
 
 def unusable(name: str, value: str, expected: str) -> Source:
@@ -248,23 +227,25 @@ def unusable(name: str, value: str, expected: str) -> Source:
     return Source(name, faults=(SettingFault(name, "", value, expected, stops=True),))
 
 
-def _read_group(reading: _ReadDocument, group: str, value: object) -> None:
+def _read_group(reading: Source, group: str, value: object) -> None:
     names = _GROUPS[group]
     if not isinstance(value, dict):
-        return reading.fault(group, value, f"an object with {', '.join(names)}", stops=group == "stops")
+        expected = f"an object with {', '.join(names)}"
+        return reading.fault(group, _text_of(value), expected, stops=group == "stops")
     for key, each in value.items():
         if key in names:
             _read_choice(reading, f"{group}.{key}", names[key], each)
         else:
-            reading.fault(f"{group}.{key}", each, f"one of {', '.join(names)}", stops=group == "stops")
+            expected = f"one of {', '.join(names)}"
+            reading.fault(f"{group}.{key}", _text_of(each), expected, stops=group == "stops")
     return None
 
 
-def _read_choice(reading: _ReadDocument, setting: str, choice: str, value: object) -> None:
+def _read_choice(reading: Source, setting: str, choice: str, value: object) -> None:
     """Write a value as a tag would: a list's words side by side, its quiet hours joined by a plus."""
     parts = value if isinstance(value, list) else [value]
     if any(isinstance(part, dict | list) or part is None for part in parts):
-        reading.fault(setting, value, "a text, or a list of texts", stops=about_stops(choice))
+        reading.fault(setting, _text_of(value), "a text, or a list of texts", stops=about_stops(choice))
     else:
         joined = " + " if choice == QUIET_HOURS else " "
         text = joined.join(map(_text_of, parts)) if parts else "none"
@@ -273,17 +254,17 @@ def _read_choice(reading: _ReadDocument, setting: str, choice: str, value: objec
         reading.choices[choice] = text if earlier == text else f"{earlier} and {text}"
 
 
-def _read_parameters(reading: _ReadDocument, key: str, value: object) -> None:
+def _read_parameters(reading: Source, key: str, value: object) -> None:
     pairs = (
         {f"{key}_{parameter}": each for parameter, each in value.items()} if isinstance(value, dict) else {key: value}
     )
     for setting, each in pairs.items():
         if isinstance(each, dict | list):
-            reading.fault(setting, each, _A_VALUE)
+            reading.fault(setting, _text_of(each), _A_VALUE)
         text = _text_of(each)
         earlier = reading.parameters.get(setting, text)
         if earlier != text:
-            reading.fault(setting, each, f"the same as before, {earlier!r}")
+            reading.fault(setting, text, f"the same as before, {earlier!r}")
         # Neither of two values counts: together they are one that no parameter takes.
         reading.parameters[setting] = text if earlier == text else f"{earlier} and {text}"
 
@@ -294,7 +275,3 @@ def _text_of(value: object) -> str:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return str(value)
-
-
-def _body_shown(body: str | bytes) -> str:
-    return body if isinstance(body, str) else body.decode(errors="replace")

@@ -29,25 +29,21 @@ _ESCAPE = re.compile(r"(?:=[0-9A-F]{2})+", re.ASCII)
 
 
 def to_tag(text: str) -> str:
-    """Return a text escaped for a tag's value."""
     shown = _ESCAPE.sub(lambda found: found[0].replace("=", "=3D"), text)
-    return "".join(sign if _TAKEN.fullmatch(sign) else _escaped(sign) for sign in shown)
+    signs = (sign if _TAKEN.fullmatch(sign) else sign.encode("utf-8", "surrogatepass") for sign in shown)
+    return "".join(sign if isinstance(sign, str) else "".join(f"={byte:02X}" for byte in sign) for sign in signs)
 
 
 def from_tag(value: str) -> str:
     """Return the text of a tag's value; what is no escape, or no UTF-8, stays as it is."""
-    return _ESCAPE.sub(_unescaped, value)
 
+    def unescaped(found: re.Match[str]) -> str:
+        try:
+            return bytes.fromhex(found[0].replace("=", "")).decode()
+        except UnicodeDecodeError:
+            return found[0]
 
-def _escaped(sign: str) -> str:
-    return "".join(f"={byte:02X}" for byte in sign.encode("utf-8", "surrogatepass"))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    try:
-        return bytes.fromhex(found[0].replace("=", "")).decode()
-    except UnicodeDecodeError:
-        return found[0]
+    return _ESCAPE.sub(unescaped, value)
 
 
 OWNER_KINDS = tuple(OWNER_TAGS)
@@ -66,7 +62,6 @@ TAGS_EXPECTED = f"at most {MOST_TAGS} names of tags separated by spaces, or none
 
 
 def read_tag_names(text: str) -> tuple[str, ...] | None:
-    """Read names of tags, each once; ``()`` for none."""
     words = tuple(dict.fromkeys(split_words(text)))
     if [word.lower() for word in words] == [_NONE]:
         return ()

@@ -43,7 +43,6 @@ class LazyStreams(Mapping[StreamKey, Stream]):
         return len(self._opened)
 
     def opener(self, key: StreamKey) -> Callable[[], Stream]:
-        """Return what opens a stream once more, beside the one that is held, and holds none itself."""
         return partial(self._open, key)
 
     def in_order(self, keys: Iterable[StreamKey]) -> "LazyStreams":
@@ -56,20 +55,8 @@ UnitVerdicts = dict[str, dict[str, Verdict]]
 Seen = Callable[[StreamKey, Stream, Sequence[Verdict]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyVerdicts:
-    """A family's rules about a job, one verdict a rule, and the job-wide fires."""
-
-    verdicts: Sequence[Verdict]
-    fires: Sequence[Fire]
-
-
-@dataclass(frozen=True, slots=True)
-class JobRules:
-    """The job's own item for rules over the whole job: slots by rule, and how far each was shown."""
-
-    stored_rules: dict[str, StoredRule]
-    watermark_s: Mapping[str, float]
+FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
+"""A family's rules about a job, one verdict a rule, and the job-wide fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +76,7 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: "JobState", look: Look) -> FamilyVerdicts:
         """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
 
     def stale(self, now: float) -> frozenset[StreamKey]:
@@ -109,7 +96,6 @@ class FamilyStreams(ABC):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The job's nodes, as this family knows them."""
         return frozenset()
 
     @property
@@ -124,7 +110,6 @@ class FamilyStreams(ABC):
 
     @property
     def step_shares(self) -> StepShares | None:
-        """What a kernel trace says about the job's steps; None from a family that reads none."""
         return None
 
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
@@ -133,7 +118,6 @@ class FamilyStreams(ABC):
         return ()
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
-        """Return where the paid time of the job went; None from a family that does not know."""
         del account, ended, shares
         return None
 
@@ -153,12 +137,10 @@ class FamilyStreams(ABC):
 
     @cached_property
     def last_fault(self) -> str | None:
-        """The last fault of the first unit that has one."""
         return next((stream.state.last_fault for stream in self.streams.values() if stream.state.last_fault), None)
 
     @property
     def stored_rules(self) -> list[Mapping[str, StoredRule]]:
-        """Stored rules, stream by stream."""
         return [stream.state.stored_rules for stream in self.streams.values()]
 
     def unit_verdicts(self, seen: Seen | None = None) -> UnitVerdicts:
@@ -223,13 +205,11 @@ class JobStreams:
 
     @cached_property
     def watermark_s(self) -> float | None:
-        """The furthest watermark of all streams, epoch seconds."""
         marks = (family.watermark_s for family in self.families.values())
         return max((mark for mark in marks if mark is not None), default=None)
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes that the job is known to have."""
         return frozenset().union(*(family.nodes for family in self.families.values()))
 
     def stale(self, now: float) -> frozenset[StreamKey]:
@@ -238,7 +218,6 @@ class JobStreams:
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """The counters of all units together."""
         total: Counter[str] = Counter()
         for record in self.records.values():
             total.update(record.counters)
@@ -246,7 +225,6 @@ class JobStreams:
 
     @property
     def last_fault(self) -> str | None:
-        """The last fault of the first unit that has one."""
         return next((family.last_fault for family in self.families.values() if family.last_fault), None)
 
     def mark_of(self, key: StreamKey) -> int:
@@ -257,5 +235,4 @@ class JobStreams:
         return crc32(repr(contents).encode())
 
     def stream_of(self, key: StreamKey) -> Stream:
-        """Return one stream; KeyError when there is none."""
         return self.families[key.family].streams[key]

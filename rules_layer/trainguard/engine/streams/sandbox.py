@@ -19,6 +19,8 @@ TEXT_LENGTH = 1_000
 NAME_LENGTH = 120
 DETAILS_BYTES = 8_192
 MOST_GPUS = 64
+_SHARES = ("affected_share", "wasted_share", "confidence")
+_TEXTS = {"advice": TEXT_LENGTH, "worst": NAME_LENGTH, "past_reason": TEXT_LENGTH, "past_advice": TEXT_LENGTH}
 
 
 def sandboxed(rule: str, result: Any) -> RuleResult:
@@ -31,31 +33,26 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         raise RuleLoadError(rule, "oversized", result.oversized, "True or False")
     if result.idle_node not in (None, *get_args(IdleNode)):
         raise RuleLoadError(rule, "idle_node", result.idle_node, f"None or one of {get_args(IdleNode)}")
+    checked: dict[str, Any] = {
+        **{name: _text(rule, name, getattr(result, name), longest) for name, longest in _TEXTS.items()},
+        **{name: _number(rule, name, getattr(result, name)) for name in ("measured", "threshold", "onset", "until")},
+        **{name: _share(rule, name, getattr(result, name)) for name in _SHARES},
+    }
     return replace(
         result,
+        **checked,
         reason=_text(rule, "reason", result.reason, TEXT_LENGTH) or "no reason given.",
-        advice=_text(rule, "advice", result.advice, TEXT_LENGTH),
-        worst=_text(rule, "worst", result.worst, NAME_LENGTH),
         progress=_progress(rule, result.progress),
-        measured=_number(rule, "measured", result.measured),
-        threshold=_number(rule, "threshold", result.threshold),
         measure=_measure(rule, result.measure),
-        affected_share=_share(rule, "affected_share", result.affected_share),
-        wasted_share=_share(rule, "wasted_share", result.wasted_share),
-        confidence=_share(rule, "confidence", result.confidence),
         score=None,
         kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
         facts=_facts(rule, result.facts),
         clause=_text(rule, "clause", result.clause, TEXT_LENGTH) or "",
-        past_reason=_text(rule, "past_reason", result.past_reason, TEXT_LENGTH),
-        past_advice=_text(rule, "past_advice", result.past_advice, TEXT_LENGTH),
         found=None,
         needs_longer=result.needs_longer is True,
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         pooled_by={},
-        onset=_number(rule, "onset", result.onset),
-        until=_number(rule, "until", result.until),
         gpus=_gpus(rule, result.gpus),
         time_left_s=_time_left(rule, result.time_left_s),
         details=_details(rule, result.details),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from trainguard.core.errors import (
     ObjectMissingError,
     PortUnavailableError,
@@ -21,7 +23,7 @@ from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
-from trainguard.state.codec import CODEC, encode_state
+from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
@@ -52,14 +54,6 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """An execution that is to make data for a stream; one of a name starts once."""
-
-    name: str
-    payload: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
 class Applied:
     """One object that was applied, with its fires, counts and fault."""
 
@@ -70,28 +64,18 @@ class Applied:
 
 
 class ObjectReader(Protocol):
-    """Where a session gets its objects from."""
-
-    def get(self, key: str) -> bytes:
-        """Return an object's bytes, one more than the family's limit at most."""
-        ...
+    def get(self, key: str) -> bytes: ...
 
 
 class StreamState(Protocol):
-    """What every stored stream state has."""
-
     watermark_s: float | None
     last_fault: str | None
     stored_rules: dict[str, StoredRule]
 
 
 class Stream(Protocol):
-    """What a session needs of a stream."""
-
     @property
-    def state(self) -> StreamState:
-        """The state in hand."""
-        ...
+    def state(self) -> StreamState: ...
 
     @property
     def due(self) -> set[str]:
@@ -99,29 +83,19 @@ class Stream(Protocol):
         ...
 
     @property
-    def raised(self) -> list[str]:
-        """Faults that rules raised since the stream was opened."""
-        ...
+    def raised(self) -> list[str]: ...
 
-    def finished(self) -> "Stream":
-        """Return a copy to finish."""
-        ...
+    def finished(self) -> "Stream": ...
 
-    def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended."""
-        ...
+    def finish(self) -> list[Fire]: ...
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state for the rules that ``of`` names; None means all."""
         ...
 
-    def ledger(self, account: Account) -> Ledger | None:
-        """Return where the paid time of the unit's GPUs went; None where nothing is known of them."""
-        ...
+    def ledger(self, account: Account) -> Ledger | None: ...
 
-    def store(self) -> StreamState:
-        """Write everything back into the state and return it."""
-        ...
+    def store(self) -> StreamState: ...
 
     def degrade(self) -> str | None:
         """Make the state smaller at a named cost; None when nothing is left to give up."""
@@ -133,8 +107,6 @@ Parsed = TypeVar("Parsed")
 
 
 class Session(ABC, Generic[S]):
-    """What the sessions of all families share."""
-
     def __init__(self, record: NodeRecord, objects: ObjectReader, stream: S) -> None:
         self.record = record
         self.stream = stream
@@ -169,8 +141,8 @@ class Session(ABC, Generic[S]):
         """Whether there is something to save although nothing was applied."""
 
     @property
-    def requests(self) -> Sequence[Request]:
-        """Executions that the stream waits for, as the saved item has them: a lost start is repeated."""
+    def requests(self) -> Sequence[tuple[str, Mapping[str, object]]]:
+        """Name and input of executions that the stream waits for, as the item has them: a lost start is repeated."""
         return ()
 
     @abstractmethod
@@ -180,7 +152,6 @@ class Session(ABC, Generic[S]):
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
-        """Read one object and apply it; what is wrong with it is counted and named."""
         try:
             parsed = read(self._objects.get(key))
         except (TelemetryFormatError, ObjectMissingError) as error:
@@ -220,8 +191,15 @@ class Session(ABC, Generic[S]):
 
 
 def item_name(record: NodeRecord) -> str:
-    """Return an item's name for messages."""
     return f"{record.key.job}/{record.key.node_kind}"
+
+
+State = TypeVar("State", bound=msgspec.Struct)
+
+
+def state_of(record: NodeRecord, kind: type[State]) -> State:
+    """Return the state of an item, empty for a new one; raises StateCodecError."""
+    return decode_state(item_name(record), record.codec, record.state, kind) if record.state else kind()
 
 
 REBUILT = "items_rebuilt"
@@ -278,8 +256,6 @@ def expiry(watermark_s: float | None, now: float) -> int:
 
 
 class GapKind(StrEnum):
-    """What is missing."""
-
     SILENT = "silent"
     """The node wrote nothing."""
 

@@ -16,12 +16,11 @@ from trainguard.core.layout import EndKey
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, item_name
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, state_of
 from trainguard.engine.training.runs import RunObjects, open_run, run_collections
 from trainguard.engine.training.stream import StepsState, StepStream, WatchedStep, believed
 from trainguard.formats.tensors.debug.keys import RunFile, TensorKey, index_name, match_name
 from trainguard.formats.tensors.debug.ledger import CompleteStep, RunHistory, StepLedger
-from trainguard.state.codec import decode_state
 
 if TYPE_CHECKING:
     from trainguard.formats.tensors.debug.run import DebugRun, DebugStep
@@ -50,11 +49,9 @@ class DebugState(StepsState, kw_only=True):
 
     @property
     def no_data(self) -> str | None:
-        """Why a stream that has ended has no data, in a sentence."""
         return NO_DATA if self.workers is None else None
 
     def shorten(self) -> str | None:
-        """Forget all but the newest steps of each set of tensors of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
 
 
@@ -66,10 +63,8 @@ _LONGEST_PREFIX = len("index/000000000/000000000000_")
 
 
 class DebugSession(Session[StepStream[DebugState]]):
-    """Applies the complete steps of debug-output in order."""
-
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        state = state_of(record)
+        state = state_of(record, DebugState)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
         self._source = source
         self._files = RunObjects.of(source)
@@ -82,7 +77,6 @@ class DebugSession(Session[StepStream[DebugState]]):
         self._opened: DebugRun | None = None
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages about index files, collections files and the mark of the end."""
         for message in messages:
             self._woken = True
             if isinstance(message.parsed, EndKey):
@@ -99,7 +93,8 @@ class DebugSession(Session[StepStream[DebugState]]):
         yield from self._begin(ended=ended)
         if ended:
             self._ledger.end()
-        for step, files in groupby(self._listed(), key=lambda file: file.step):
+        after = index_name(self._ledger.listing_starts, "")[:_LONGEST_PREFIX]
+        for step, files in groupby(self._index_files("index/", after), key=lambda file: file.step):
             for file in files:
                 self._ledger.add_index(step, file.worker)
             yield from self._take()
@@ -109,7 +104,6 @@ class DebugSession(Session[StepStream[DebugState]]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know, or the job has written something new."""
         fresher_s = self._progress_s - (self.stream.state.progress_s or 0.0)
         is_looked_at = self._looked_s > self.stream.state.looked_s
         is_late = self.counters["late"] > self.record.counters.get("late", 0)
@@ -117,7 +111,6 @@ class DebugSession(Session[StepStream[DebugState]]):
         return waits or is_late or is_looked_at or fresher_s >= PROGRESS_S
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         ledger, state = self._ledger, self.stream.state
         self.counters["steps_given_up"] += ledger.given_up
         self.counters["too_many_workers"] += ledger.refused
@@ -151,23 +144,19 @@ class DebugSession(Session[StepStream[DebugState]]):
 
     def _begin(self, *, ended: bool) -> Iterator[Applied]:
         """Find out how many workers write, and the run's collections; yield what is wrong with its files."""
-        found = run_collections(self._source, self._files)
+        found, state = run_collections(self._source, self._files), self.stream.state
+        fault, tally = next(iter(found.faults.values()), None), Counter({"bad_objects": len(found.faults)})
         for worker in found.workers if found.number is not None else ():
             self._ledger.add_collections(worker, found.number or 1)
-        state = self.stream.state
         if found.number is None or not (self._ledger.has_begun or ended):
             if ended and found.faults:
-                yield self._settle(self._files.prefix, Counter({"bad_objects": len(found.faults)}), [], found.fault)
+                yield self._settle(self._files.prefix, tally, [], fault)
             return
         if state.workers is None:
             state.workers = found.number
             if found.faults:
-                yield self._settle(self._files.prefix, Counter({"bad_objects": len(found.faults)}), [], found.fault)
+                yield self._settle(self._files.prefix, tally, [], fault)
         self._opened = open_run(self._source, found.collections, state.history)
-
-    def _listed(self) -> Iterator[RunFile]:
-        after = index_name(self._ledger.listing_starts, "")[:_LONGEST_PREFIX]
-        yield from self._index_files("index/", after)
 
     def _index_files(self, prefix: str, after: str = "") -> Iterator[RunFile]:
         for listed in self._files.list(prefix, after):
@@ -240,11 +229,6 @@ class DebugSession(Session[StepStream[DebugState]]):
             except Exception as fault:
                 faults[worker] = f"index of step {step} of {worker}: {type(fault).__name__}: {fault}"
         return faults
-
-
-def state_of(record: NodeRecord) -> DebugState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
-    return decode_state(item_name(record), record.codec, record.state, DebugState) if record.state else DebugState()
 
 
 def _first(faults: dict[str, str]) -> str | None:

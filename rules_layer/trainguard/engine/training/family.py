@@ -11,23 +11,14 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
-from trainguard.engine.streams.session import Session, Stream
-from trainguard.engine.training.debug_session import DebugSession, state_of
-from trainguard.engine.training.keys import (
-    COMPARES_RUNS,
-    EXPECTED_KEYS,
-    SCALAR_FILES,
-    SCALARS,
-    STALLED,
-    TRAINING,
-    TrainingKey,
-    match_key,
-)
+from trainguard.engine.streams.session import Session, Stream, state_of
+from trainguard.engine.training import keys
+from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
+from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
-from trainguard.engine.training.scalar_session import state_of as scalar_state_of
 from trainguard.engine.training.stream import StepsState, StepStream, step_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
@@ -81,11 +72,8 @@ WAITS = "No step was saved: neither debug-output nor a file of scalars came."
 
 @dataclass(frozen=True)
 class TrainingStreams(FamilyStreams):
-    """Debug-output and files of scalars of a job."""
-
     @cached_property
     def of_steps(self) -> Mapping[StreamKey, AnyStepStream]:
-        """The streams by key."""
         return {key: stream for key, stream in self.streams.items() if isinstance(stream, StepStream)}
 
     def stale(self, now: float) -> frozenset[StreamKey]:
@@ -97,19 +85,18 @@ class TrainingStreams(FamilyStreams):
         stream = self.of_steps.get(key)
         return None if stream is None else stream.state.progress_s
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
-        """Return the verdict of each rule that runs on the job; moves the episodes in ``own``."""
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         by_unit = self._with_data(self.unit_verdicts())
         fires: list[Fire] = []
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
         if stalled is not None and self.of_steps and not plan.by_event_time:
             verdict, fires = self._stall(stalled, job, plan, own, look)
-            by_unit[STALLED] = {JOB_NODE: verdict}
+            by_unit[keys.STALLED] = {JOB_NODE: verdict}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
             verdicts = [Verdict(rule.name, waiting, FiringHistory()) for rule in step_rules(plan)]
-        return FamilyVerdicts(verdicts, fires)
+        return verdicts, fires
 
     def _with_data(self, by_unit: UnitVerdicts) -> UnitVerdicts:
         """Leave out the unit that ended without data where another has some; runs are compared by tensors first."""
@@ -122,13 +109,13 @@ class TrainingStreams(FamilyStreams):
             rule: {unit: verdict for unit, verdict in parts.items() if unit not in without}
             for rule, parts in by_unit.items()
         }
-        compared = with_data.get(COMPARES_RUNS, {})
+        compared = with_data.get(keys.COMPARES_RUNS, {})
         if len(compared) > 1:
-            compared.pop(SCALAR_FILES, None)
+            compared.pop(keys.SCALAR_FILES, None)
         return with_data
 
     def _stall(
-        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobRules, look: Look
+        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobState, look: Look
     ) -> tuple[Verdict, list[Fire]]:
         """Judge by the clock of the look; one without a clock keeps the last one's verdict."""
         runner = RuleRunner([rule], own.stored_rules, plan)
@@ -144,16 +131,16 @@ class TrainingStreams(FamilyStreams):
         return replace(verdict, watermark_s=at), fires
 
 
-DEFAULT_NAMES = ("training/ExplodingTensor", STALLED, *(rule.name for rule in TRUSTED_RULES))
+DEFAULT_NAMES = ("training/ExplodingTensor", keys.STALLED, *(rule.name for rule in TRUSTED_RULES))
 
 
 class TrainingFamily(Family):
     """Debug-output in one stream over all workers, and files of scalars in another; by default ``defaults`` run."""
 
-    name = TRAINING
+    name = keys.TRAINING
     title = TRAINING_TITLE
     units = "streams"
-    expected_keys = EXPECTED_KEYS
+    expected_keys = keys.EXPECTED_KEYS
     # An index file is written after its event file, and stands for it.
     events = ObjectEvents(
         wildcards=("*/debug-output/index/*.json", "*/events.out.tfevents.*"),
@@ -190,7 +177,6 @@ class TrainingFamily(Family):
 
     @property
     def rules(self) -> Sequence[AnyStepRule]:
-        """The rules over steps."""
         return self._rules
 
     def chosen(self, job: JobRecord) -> Sequence[AnyStepRule]:
@@ -207,26 +193,21 @@ class TrainingFamily(Family):
         ]
         return chosen or [rule for rule in self._rules if rule.name in self._defaults]
 
-    def parse_key(self, key: str) -> TrainingKey | None:
-        """Read a key of tensors or scalars."""
-        return match_key(key)
+    def parse_key(self, key: str) -> keys.TrainingKey | None:
+        return keys.match_key(key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        """Return the session of a stream."""
-        if record.key.stream == SCALARS:
+        if record.key.stream == keys.SCALARS:
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        """Return a stream from its item."""
-        if record.key.stream == SCALARS:
-            return StepStream(record.key.node, scalar_state_of(record), plan)
-        return StepStream(record.key.node, state_of(record), plan)
+        kind = ScalarState if record.key.stream == keys.SCALARS else DebugState
+        return StepStream(record.key.node, state_of(record, kind), plan)
 
     def streams_of(
         self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
     ) -> TrainingStreams:
-        """Return the family's streams of a job."""
         return TrainingStreams(records, streams)
 
     def unit_rules(self, stream: str) -> Sequence[str]:
@@ -235,15 +216,14 @@ class TrainingFamily(Family):
         return [rule.name for rule in self._rules]
 
     def share(self, objects: ProfileObjects) -> SharedRuns:
-        """Return the collections of runs, which are read once."""
         del objects
         return SharedRuns()
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return debug-output for a job whose owner named rules, unless its scalars are there to be judged."""
-        if not job.training_rules or StreamKey(job.job, SCALAR_FILES, SCALARS) in known:
+        if not job.training_rules or StreamKey(job.job, keys.SCALAR_FILES, keys.SCALARS) in known:
             return set()
-        return {StreamKey(job.job, ALL_WORKERS, TRAINING)}
+        return {StreamKey(job.job, ALL_WORKERS, keys.TRAINING)}
 
 
 TRAINING_HEALTH = TrainingFamily()

@@ -51,7 +51,6 @@ class ScalarKey:
 
     @property
     def source(self) -> str:
-        """The source whose steps the file's steps follow."""
         return f"{self.mark}/{self.file.source}"
 
 
@@ -67,7 +66,6 @@ def match_key(key: str) -> TrainingKey | None:
 
 
 def match_scalar_key(key: str) -> ScalarKey | None:
-    """Read the key of a file of scalars; None for any other object."""
     match = _SCALAR.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     file = None if match is None else match_scalar_file(_CHECKPOINT.sub("", match["name"]))
     return None if match is None or file is None else ScalarKey(root_of(match), match["mark"], file)

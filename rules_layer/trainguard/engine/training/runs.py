@@ -49,7 +49,6 @@ class RunObjects(BucketFiles):
 
     @classmethod
     def of(cls, source: ObjectSource, root: ProfileRoot | None = None) -> "RunObjects":
-        """Return the files of the source's own run, or of another one in its bucket."""
         return cls(source.objects, source.bucket, run_prefix(root or source.root))
 
     def get(self, name: str, max_bytes: int) -> bytes:
@@ -76,11 +75,6 @@ class FoundCollections:
     collections: Collections
     faults: dict[str, str]
 
-    @property
-    def fault(self) -> str | None:
-        """The first fault."""
-        return next(iter(self.faults.values()), None)
-
 
 def run_collections(source: ObjectSource, files: RunObjects) -> FoundCollections:
     """Return the collections of the source's run, of its first 64 workers; held once every worker has a file."""
@@ -103,7 +97,6 @@ def run_collections(source: ObjectSource, files: RunObjects) -> FoundCollections
 
 
 def open_run(source: ObjectSource, collections: Collections, history: RunHistory) -> "DebugRun":
-    """Return the source's run, which finds other runs by the names of their jobs."""
     from trainguard.formats.tensors.debug.run import DebugRun
 
     return DebugRun(RunObjects.of(source), collections, history, _other_runs(source))

@@ -67,12 +67,10 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def scalars(self) -> FoundScalars:
-        """The scalars that were found."""
         return FoundScalars(tuple(self.names[:MOST_NAMES]), tuple(self.losses), len(self.names) > MOST_NAMES)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Say which files are of older runs."""
         why = "a newer file records the same scalars over the same steps with other values"
         return [
             f"{name.partition('/')[2]} is of an older run, which is not judged"
@@ -81,14 +79,12 @@ class ScalarState(StepsState, kw_only=True):
         ]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
-        """Remember names of scalars, as far as there is room; those of losses in any case."""
         new = found - set(self.names)
         losses = sorted(names.members(LOSSES, new) - set(self.losses))
         self.losses += losses[: MOST_LOSSES - len(self.losses)]
         self.names += sorted(new)[: MOST_NAMES + 1 - len(self.names)]
 
     def shorten(self) -> str | None:
-        """Forget all but the newest rows of each set of scalars of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
 
     @property
@@ -105,7 +101,6 @@ class ScalarState(StepsState, kw_only=True):
         self.held, self.history, self.mode_place = [], ScalarHistory(), -1
 
     def is_behind(self, row: ScalarRow) -> bool:
-        """Whether rules have seen the row's step and mode, or a later one."""
         return self.step is not None and (row.step, MODE_PLACES[row.mode]) <= (self.step, self.mode_place)
 
     def front_of(self, source: str) -> int:
@@ -153,7 +148,6 @@ class ScalarFiles:
     _whole: "dict[tuple[str, float], TrainerFile]" = field(default_factory=dict)
 
     def listed(self) -> dict[str, ListedFile]:
-        """Return the newest version of each file by its name."""
         found: dict[str, ListedFile] = {}
         for folder in SCALAR_FOLDERS:
             prefix = f"{self.source.root.folder}{folder}/"
@@ -231,15 +225,6 @@ MOST_NUMBERS = 8_000_000
 _NUMBER = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class OtherRun:
-    """Files that are of an older run, from step ``until`` on; ``why`` is a sentence."""
-
-    names: frozenset[str]
-    until: int
-    why: str
-
-
 @dataclass(slots=True)
 class RunFinder:
     """Compares the trainers' files of one job; holds what each version records."""
@@ -251,8 +236,11 @@ class RunFinder:
 
     def older(
         self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
-    ) -> Iterator[OtherRun]:
-        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
+    ) -> Iterator[tuple[frozenset[str], int, str]]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once.
+
+        Each has the files' names, from which step on they are not used, and why.
+        """
         version = (file.key.name, file.listed.last_modified)
         if file.is_events or version in self._compared:
             return
@@ -264,7 +252,7 @@ class RunFinder:
             older, newer = _in_age(file, other)
             why = self._apart(newer, older, known)
             if why is not None:
-                yield OtherRun(_of_run(older, newer, listed), *why)
+                yield _of_run(older, newer, listed), *why
             if known[file.key.name].until == 0:
                 return
 

@@ -12,23 +12,13 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, item_name
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, state_of
+from trainguard.engine.training import scalar_files
 from trainguard.engine.training.keys import ScalarKey, scalar_names
-from trainguard.engine.training.scalar_files import (
-    MODE_PLACES,
-    FileState,
-    ListedFile,
-    Piece,
-    RunFinder,
-    ScalarFiles,
-    ScalarState,
-    lowest_first,
-)
 from trainguard.engine.training.stream import StepStream, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.state.codec import decode_state
 
 STEP = "step"
 MOST_FILES = 256
@@ -39,28 +29,24 @@ ROWS_AT_ONCE = 50
 PROGRESS_S = 60.0
 
 
-class ScalarSession(Session[StepStream[ScalarState]]):
-    """Applies the rows of files of scalars in the order of steps."""
-
+class ScalarSession(Session[StepStream[scalar_files.ScalarState]]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        state = state_of(record)
+        state = state_of(record, scalar_files.ScalarState)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
-        self._files = ScalarFiles(source)
+        self._files = scalar_files.ScalarFiles(source)
         self._names = scalar_names(plan)
-        self._runs = RunFinder(self._files, self._names)
+        self._runs = scalar_files.RunFinder(self._files, self._names)
         self._met: set[str] = set()
         self._woken = False
-        self._listed: dict[str, ListedFile] = {}
+        self._listed: dict[str, scalar_files.ListedFile] = {}
         self._silent: set[str] = set()
         self._progress_s = state.progress_s or 0.0
         self._looked_s = state.looked_s
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Accept messages: each says that some file has grown, or is new."""
         self._woken = self._woken or any(isinstance(message.parsed, ScalarKey) for message in messages)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Read what is new in the files, and apply the steps that every source has passed."""
         if not (self._woken or drain or modified_before is not None):
             return
         self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
@@ -73,13 +59,11 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know, or the job has written something new."""
         state = self.stream.state
         is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
         return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         state = self.stream.state
         self.counters["repeated_scalars"] += state.rows.dropped
         self.counters["too_many_scalars"] += state.rows.refused
@@ -94,7 +78,6 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
     @property
     def _waiting(self) -> dict[str, int]:
-        """The oldest step that waits: the scheduler has the files evaluated again when nothing more comes."""
         state = self.stream.state
         waiting = [*state.held, *(row for rows in state.rows.open.values() for row in rows)]
         if not waiting or not state.files:
@@ -113,9 +96,9 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             if known is None and len(state.files) >= MOST_FILES:
                 left_out += 1
             elif known is None:
-                state.files[name] = FileState(file.key.source)
+                state.files[name] = scalar_files.FileState(file.key.source)
             elif file.is_events and file.listed.size < known.taken:
-                state.files[name] = FileState(file.key.source)
+                state.files[name] = scalar_files.FileState(file.key.source)
                 sizes = f"it has {file.listed.size:,} bytes, {known.taken:,} were read"
                 why = f"object {file.listed.key}: {sizes}: it is read again"
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
@@ -129,7 +112,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             for name, known in state.files.items()
             if (file := self._listed.get(name)) is not None and _is_unread(file, known)
         ]
-        name = lowest_first(unread)
+        name = scalar_files.lowest_first(unread)
         if name is not None and len(state.held) >= MOST_WAITING and state.files[name].source not in self._lagging():
             return None
         return name
@@ -140,7 +123,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         oldest = min((row.step for row in state.held), default=-1)
         return {source for source in self._active_sources() if state.front_of(source) <= oldest}
 
-    def _read(self, file: ListedFile) -> Iterator[Applied]:
+    def _read(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
         known = self.stream.state.files[file.key.name]
         yield from self._separate_runs(file)
         if known.until == 0:
@@ -162,24 +145,24 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
 
-    def _separate_runs(self, file: ListedFile) -> Iterator[Applied]:
+    def _separate_runs(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
         """Leave out the files of older runs; what was read before one of them was found is read again."""
         state = self.stream.state
-        for run in self._runs.older(file, self._listed, state.files):
-            for name in run.names & state.files.keys():
+        for names, until, why in self._runs.older(file, self._listed, state.files):
+            for name in names & state.files.keys():
                 known = state.files[name]
-                known.until = run.until if known.until is None else min(known.until, run.until)
+                known.until = until if known.until is None else min(known.until, until)
             if any(known.taken for known in state.files.values()):
-                state.restart(run.until)
+                state.restart(until)
                 self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
-            yield self._settle(file.listed.key, Counter(), [], run.why)
+            yield self._settle(file.listed.key, Counter(), [], why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
 
     @staticmethod
-    def _note_read(file: ListedFile, known: FileState) -> None:
+    def _note_read(file: scalar_files.ListedFile, known: scalar_files.FileState) -> None:
         known.size, known.modified_s = file.listed.size, file.listed.last_modified
 
-    def _take(self, file: ListedFile, piece: Piece) -> None:
+    def _take(self, file: scalar_files.ListedFile, piece: scalar_files.Piece) -> None:
         state = self.stream.state
         until = state.files[file.key.name].until
         for each in piece.recordings:
@@ -250,17 +233,12 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
             step = WatchedStep(ScalarStep(row, self._names, state.history), at)
             fires += self.stream.apply(step, again=row.step < state.repeated)
-            state.mode_place = MODE_PLACES[row.mode]
+            state.mode_place = scalar_files.MODE_PLACES[row.mode]
             state.history.add(row)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
 
 
-def _is_unread(file: ListedFile, known: FileState) -> bool:
+def _is_unread(file: scalar_files.ListedFile, known: scalar_files.FileState) -> bool:
     if known.broken or known.until == 0:
         return False
     return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
-
-
-def state_of(record: NodeRecord) -> ScalarState:
-    """Return the state of an item, empty for a new one; raises StateCodecError."""
-    return decode_state(item_name(record), record.codec, record.state, ScalarState) if record.state else ScalarState()

@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.training.keys import STALLED, TRAINING
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
 from trainguard.pricing.cost import Account
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
@@ -50,12 +50,10 @@ class StepsState(msgspec.Struct, kw_only=True):
 
     @property
     def scalars(self) -> FoundScalars | None:
-        """The scalars that were found; None of a stream of tensors."""
         return None
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes beside the verdicts, a sentence each."""
         return ()
 
     def shorten(self) -> str | None:
@@ -90,7 +88,7 @@ class StepStream(Generic[S]):
         self._rules.raised += raised
         self._rules.due.update(self.state.stored_rules)
 
-    def apply(self, step: StepView, *, again: bool = False) -> list[Fire]:
+    def apply(self, step: "StepView | WatchedStep", *, again: bool = False) -> list[Fire]:
         """Show the rules a complete step, not before the watermark; return its fires, none for one shown ``again``."""
         state = self.state
         alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
@@ -100,7 +98,7 @@ class StepStream(Generic[S]):
         state.step = step.step
 
         def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
-            rule.observe(of_rule, step, parameters)
+            rule.observe(of_rule, cast("StepView", step), parameters)
 
         fires = self._rules.run(
             observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
@@ -112,7 +110,6 @@ class StepStream(Generic[S]):
         return [] if again else fires
 
     def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended."""
         if self.state.watermark_s is None:
             return []
         return self._rules.run(
@@ -124,35 +121,28 @@ class StepStream(Generic[S]):
         )
 
     def finished(self) -> "StepStream[S]":
-        """Return a copy to finish: the stored state goes on if a late step arrives after the end."""
         self.store()
         return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def ledger(self, account: Account) -> None:
-        """Return nothing: the stream holds no samples of GPUs."""
         del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
         return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)
 
     def store(self) -> S:
-        """Write everything back into the state and return it."""
         self._rules.store()
         return self.state
 
     def degrade(self) -> str | None:
-        """Give up history to keep the item under its cap; None when nothing is left to give up."""
         return self.state.shorten()
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
         return self._rules.due
 
     @property
     def raised(self) -> list[str]:
-        """Faults that rules raised since the stream was opened."""
         return self._rules.raised
 
     def state_of(self, rule: str) -> StepState:
@@ -167,13 +157,12 @@ class StepStream(Generic[S]):
         return patience_s is not None and not self.state.ended and silent_s > patience_s
 
     def _patience_s(self) -> float | None:
-        """Return StalledTrainingRule's patience; None where it does not run."""
         parameters = self._plan.parameters.get(STALLED)
         if parameters is None or all(rule.name != STALLED for rule in step_rules(self._plan)):
             return None
         return max(float(parameters.in_force()["threshold"]), RHYTHM * self.state.longest_s)
 
-    def _note_rhythm(self, step: StepView) -> None:
+    def _note_rhythm(self, step: "StepView | WatchedStep") -> None:
         state = self.state
         if not step.timed or state.watermark_s is None:
             return
@@ -181,26 +170,18 @@ class StepStream(Generic[S]):
         if patience_s is None or gap_s <= patience_s or (state.longest_s == 0.0 and gap_s <= INTERRUPTED_S):
             state.longest_s = max(state.longest_s, gap_s)
 
-    def _judge(self, *, closed: bool) -> "_Judge":
+    def _judge(self, *, closed: bool) -> Callable[[AnyStepRule, StepState, RuleParameters], RuleResult]:
+        """Return what judges a rule's state; of a stream that ended without data, every rule is in error."""
         view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
-        return _Judge(view, self.state.no_data if closed else None)
+        no_data = self.state.no_data if closed else None
 
+        def judge(rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
+            return rule.judge(state, view, parameters) if no_data is None else RuleResult(Status.ERROR, no_data)
 
-class _Judge:
-    """Judges a rule's state; of a stream that ended without data, every rule is in error."""
-
-    def __init__(self, view: RunView, no_data: str | None) -> None:
-        self._view = view
-        self._no_data = no_data
-
-    def __call__(self, rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
-        if self._no_data is not None:
-            return RuleResult(Status.ERROR, self._no_data)
-        return rule.judge(state, self._view, parameters)
+        return judge
 
 
 def step_rules(plan: RulePlan) -> list[AnyStepRule]:
-    """Return the rules over steps that run, in order."""
     return [rule for rule in plan.rules_of(TRAINING) if isinstance(rule, StepRule)]
 
 
@@ -220,49 +201,16 @@ class WatchedStep:
     at: float
     faults: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def step(self) -> int:
-        """Number of the step over all modes."""
-        return self.inner.step
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of all tensors of the step."""
-        return self.inner.mode
-
-    @property
-    def mode_step(self) -> int:
-        """Number of the step within its mode."""
-        return self.inner.mode_step
-
-    @property
-    def timed(self) -> bool:
-        """Whether the step says itself when it was saved."""
-        return self.inner.timed
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the tensors saved at the step, sorted."""
-        return self.inner.names
-
-    def members(self, collection: str) -> Set[str]:
-        """Return those of ``names`` that a collection holds."""
-        return self.inner.members(collection)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape."""
         return self._asked(name, lambda: self.inner.shape(name))
 
-    def has_value(self, name: str) -> bool:
-        """Whether the step holds all entries of a tensor."""
-        return self.inner.has_value(name)
-
     def value(self, name: str) -> Tensor:
-        """Return all entries of a tensor."""
         return self._asked(name, lambda: self.inner.value(name))
 
     def blocks(self, name: str) -> Iterator[Tensor]:
-        """Iterate over the entries of a tensor in blocks."""
         blocks = self._asked(name, lambda: self.inner.blocks(name))
         while True:
             block = self._asked(name, lambda: next(blocks, None))
@@ -271,16 +219,10 @@ class WatchedStep:
             yield block
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        """Return a reduction that was saved of a tensor."""
         return self._asked(name, lambda: self.inner.reduction(name, kind, absolute=absolute))
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
         return self._asked(name, lambda: self.inner.earlier(name, count))
-
-    def other_run(self, run: str) -> StepView | None:
-        """Return the same step of another run."""
-        return self.inner.other_run(run)
 
     def _asked(self, name: str, ask: Callable[[], T]) -> T:
         try:

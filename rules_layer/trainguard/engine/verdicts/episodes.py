@@ -120,7 +120,6 @@ class StoredEpisode(msgspec.Struct, array_like=True):
 
     @property
     def until(self) -> float:
-        """When it was over, as far as that is known."""
         return self.held_at if self.ended_at is None else self.ended_at
 
     def take_in(self, rule: str, result: RuleResult, *, not_before: float) -> None:
@@ -133,18 +132,13 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         reason, advice = kept_words(rule, result, longest=TEXT_LENGTH)
         self.reason, self.advice = reason, advice or ""
         self.kind, self.facts = result.kind, result.facts
-        if _is_worse(result, self.measured):
+        threshold = result.threshold or 0.0
+        if result.measured is not None and (
+            self.measured is None or abs(result.measured - threshold) > abs(self.measured - threshold)
+        ):
             self.measured = result.measured
         new = [gpu for gpu in result.gpus if gpu not in self.gpus]
         self.gpus = sorted([*self.gpus, *new], key=lambda gpu: (len(gpu), gpu))[:MOST_GPUS]
-
-
-def _is_worse(result: RuleResult, measured: float | None) -> bool:
-    """Whether a result's measure is further from its threshold than ``measured``."""
-    if result.measured is None or measured is None:
-        return result.measured is not None
-    threshold = result.threshold or 0.0
-    return abs(result.measured - threshold) > abs(measured - threshold)
 
 
 class FiringHistory(msgspec.Struct, omit_defaults=True):
@@ -173,7 +167,6 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
 
     @property
     def earlier_episodes(self) -> int:
-        """How many episodes there were before the oldest that is kept."""
         return max(self.times_fired - len(self.episodes), 0)
 
     def shown_episodes(self, rule: str) -> tuple[Episode, ...]:
@@ -203,7 +196,8 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         self.is_open = True
         self.times_fired += 1
         self.fired_at = watermark_s
-        self._begin(watermark_s)
+        self.episodes.append(StoredEpisode(watermark_s, watermark_s))
+        del self.episodes[:-MOST_EPISODES]
         return True
 
     def note(self, rule: str, result: RuleResult, *, watermark_s: float) -> None:
@@ -219,10 +213,6 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
             if all(each is not kept for kept in (newest, longest, idlest)):
                 each.reason = each.advice = each.kind = ""
                 each.facts = ()
-
-    def _begin(self, start: float) -> None:
-        self.episodes.append(StoredEpisode(start, start))
-        del self.episodes[:-MOST_EPISODES]
 
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:
         if not self.is_open:

@@ -41,17 +41,14 @@ class RankedFinding:
 
     @property
     def rule(self) -> str:
-        """Name of the rule."""
         return self.finding.rule
 
     @property
     def ongoing(self) -> bool:
-        """Whether its episode is still open."""
         return shown_status(self.verdict) is Status.FIRED
 
     @property
     def episodes(self) -> tuple[Episode, ...]:
-        """The newest times at which its condition held, oldest first, with what each cost."""
         return self.finding.episodes
 
     @property
@@ -64,13 +61,11 @@ class RankedFinding:
 
     @property
     def explains(self) -> tuple[Symptom, ...]:
-        """The symptoms that the finding names a reason for."""
         spec = spec_of(self.rule)
         return (*spec.explains, *spec.explains_as.get(self.finding.finding_kind, ()))
 
     @property
     def is_sure(self) -> bool:
-        """Whether the rule is sure of its reason, as far as it says."""
         confidence = self.verdict.result.confidence
         return confidence is None or confidence >= SURE_FROM
 
@@ -87,7 +82,6 @@ class RankedFinding:
 
     @property
     def wasted_percent(self) -> float | None:
-        """The same in percent to one decimal."""
         return None if self.loss is None else round(100.0 * self.loss.share, 1)
 
 
@@ -103,11 +97,6 @@ class Explanation:
     parts: Mapping[str, float]
     share: float
     left: tuple[Episode, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether there is a reason for every episode."""
-        return bool(self.by_rule) and not self.left
 
 
 def advice_of(explained: Explanation, cause: str | None) -> str:
@@ -131,24 +120,20 @@ def explanation_of(symptom: RankedFinding, found: Mapping[str, RankedFinding], u
         chosen = [each.idle_node == look for each in symptom.episodes]
         episodes = tuple(each for each, own in zip(symptom.episodes, chosen, strict=True) if own)
         weight = sum(each for each, own in zip(weights, chosen, strict=True) if own)
-        part = _of_one_look(_with_look(symptom, look, episodes, weight), found, until)
+        alone = symptom.alone
+        of_look = replace(
+            symptom,
+            finding=replace(symptom.finding, episodes=episodes),
+            idle_node=cast("IdleNode | None", look),
+            alone=None if alone is None else replace(alone, share=weight * alone.share),
+        )
+        part = _of_one_look(of_look, found, until)
         for rule, of_part in part.by_rule.items():
             shares[rule] = shares.get(rule, 0.0) + weight * of_part
             parts[rule] = parts.get(rule, 0.0) + weight * part.parts[rule]
         share += weight * part.share
         left += part.left
     return Explanation(shares, parts, share, tuple(sorted(left, key=lambda each: each.start)))
-
-
-def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
-    """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
-    alone = symptom.alone
-    return replace(
-        symptom,
-        finding=replace(symptom.finding, episodes=episodes),
-        idle_node=cast("IdleNode | None", look),
-        alone=None if alone is None else replace(alone, share=weight * alone.share),
-    )
 
 
 def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
@@ -160,7 +145,7 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
     shares = {rule: share for rule, share in shares.items() if share}
     most_severe = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
     causes = [found[rule] for rule in most_severe]
-    if not symptom.episodes or not all(cause.episodes for cause in causes):
+    if not (symptom.episodes and all(cause.episodes for cause in causes)):
         parts, reached = dict[str, float](), 0.0
         for rule in most_severe:
             parts[rule], reached = max(shares[rule] - reached, 0.0), max(shares[rule], reached)
@@ -172,7 +157,6 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
 
 
 def part_of(episode: Episode, share: float) -> Episode:
-    """Return an episode with a share, 0 to 1, of what it cost."""
     wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
     return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
 

@@ -85,12 +85,7 @@ def _priced(
     gpus = max((node.gpus for node in ledger.nodes), default=1)
     currency = account.table.currency
     return tuple(
-        replace(
-            episode,
-            wasted_s=each.total / gpus,
-            cost=each.usd,
-            currency=None if each.usd is None else currency,
-        )
+        replace(episode, wasted_s=each.total / gpus, cost=each.usd, currency=None if each.usd is None else currency)
         for episode, each in zip(episodes, claimed, strict=True)
     )
 
@@ -105,7 +100,11 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     if ledger is not None:
         mark_ruined(ledger, fired)
     found = {each.rule: finding_of(each, account, ledger=ledger) for each in fired}
-    timeless = {rule: _timeless(finding) for rule, finding in found.items()}
+    # The steps of a kernel trace stand for all of the job's.
+    timeless = {
+        rule: replace(each, finding=replace(each.finding, episodes=())) if spec_of(rule).family == TRACED else each
+        for rule, each in found.items()
+    }
     explained = {rule: explanation_of(timeless[rule], timeless, account.watermark_s) for rule in found}
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
@@ -146,13 +145,6 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
             )
         )
     return sorted(ranked, key=place)
-
-
-def _timeless(finding: RankedFinding) -> RankedFinding:
-    """Return a finding of a kernel trace without its time: its steps stand for all of the job's."""
-    if spec_of(finding.rule).family != TRACED:
-        return finding
-    return replace(finding, finding=replace(finding.finding, episodes=()))
 
 
 def _apart(
@@ -209,7 +201,7 @@ def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanat
     """Return by rule the rule that explains most of it; none in a circle, or with an unexplained episode."""
     causes: dict[str, str | None] = dict.fromkeys(found)
     for rule, of in explained.items():
-        if not of.whole:
+        if of.left or not of.by_rule:
             continue
         cause = max(of.by_rule, key=lambda each: found[each].score * of.by_rule[each])
         if rule not in _chain(cause, causes):

@@ -18,9 +18,6 @@ HOUR_S = 3_600.0
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
 """From which score on a finding is of a level; below the last it is low."""
 
-RUINED = frozenset({Bucket.BROKEN, Bucket.HANG})
-"""A finding that claims one of these while it goes on is critical, however little was lost until now."""
-
 
 def score_of(
     *,
@@ -44,12 +41,11 @@ def score_of(
 
 
 def severity_of(score: float) -> Severity:
-    """Return the level of a score."""
     return next((level for least, level in LEVELS if score >= least), Severity.LOW)
 
 
-_MARKS = (Bucket.HANG, Bucket.BROKEN)
-
+_RUINS = (Bucket.HANG, Bucket.BROKEN)
+"""A finding that claims one of these first while it goes on is critical, however little was lost until now."""
 
 RUINED_SCORE = 100.0
 TRACED = "kernels"
@@ -84,7 +80,8 @@ def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) ->
         return []
     family, wasted = spec.family, verdict.result.wasted_share
     if family == TRACED:
-        return [Claim(verdict.rule, buckets, ((_begin(ledger), until),))]
+        begin = min(float(node.edges[0]) for node in ledger.nodes if node.edges.size)
+        return [Claim(verdict.rule, buckets, ((begin, until),))]
     named = {node.node for node in ledger.nodes} if family == FIRST_FAMILY else set()
     claims = [_claim(verdict.rule, buckets, each, named, until) for each in (*_lasting(verdict, buckets), *more)]
     if not spec.measures_loss or wasted is None:
@@ -95,7 +92,7 @@ def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) ->
 def _claim(rule: str, buckets: tuple[Bucket, ...], episode: Episode, named: set[str], until: float) -> Claim:
     nodes = tuple(node for node in episode.nodes if node in named)
     # What ruins a job loses all of its GPUs' time, busy or not.
-    alone = (nodes or len(named) == 1) and set(_MARKS).isdisjoint(buckets)
+    alone = (nodes or len(named) == 1) and set(_RUINS).isdisjoint(buckets)
     gpus = episode.gpus if alone else ()
     return Claim(rule, buckets, (span_of(episode, until),), nodes, gpus)
 
@@ -103,7 +100,7 @@ def _claim(rule: str, buckets: tuple[Bucket, ...], episode: Episode, named: set[
 def _lasting(verdict: Verdict, buckets: tuple[Bucket, ...]) -> tuple[Episode, ...]:
     """Return the episodes; what ruins a job goes on to its end where it held when the rule judged last."""
     episodes = verdict.episodes
-    ruins = not set(_MARKS).isdisjoint(buckets) and verdict.result.status is Status.FIRED
+    ruins = not set(_RUINS).isdisjoint(buckets) and verdict.result.status is Status.FIRED
     return (*episodes[:-1], replace(episodes[-1], end=None)) if ruins and episodes else episodes
 
 
@@ -113,18 +110,13 @@ def span_of(episode: Episode, until: float) -> tuple[float, float]:
 
 
 def ledger_end(ledger: Ledger) -> float | None:
-    """Return where the paid time ends, epoch seconds; None where nothing was paid."""
     return max((float(node.edges[-1]) for node in ledger.nodes if node.edges.size), default=None)
-
-
-def _begin(ledger: Ledger) -> float:
-    return min(float(node.edges[0]) for node in ledger.nodes if node.edges.size)
 
 
 def mark_ruined(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
     """Give the time in which a job hung or computed garbage to those buckets; doing so again changes nothing."""
     claims = [claim for verdict in verdicts if verdict.history.times_fired for claim in claims_of(verdict, ledger)]
-    for bucket in _MARKS:
+    for bucket in _RUINS:
         for claim in claims:
             if bucket in claim.buckets:
                 ledger.mark(bucket, claim.spans, claim.nodes)
@@ -165,7 +157,6 @@ def loss_of(verdict: Verdict, ledger: Ledger | None) -> Loss | None:
 
 
 def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
-    """Return a finding's loss from what its claims got; None of one without claims."""
     return _loss(parts, ledger, ledger_end(ledger)) if parts else None
 
 
@@ -173,7 +164,7 @@ def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> f
     """Return the score, 0 to 100, of a fired verdict at ``at``, epoch seconds; what ruins a job is critical."""
     result = verdict.result
     buckets = claimed_buckets(verdict)
-    if buckets and buckets[0] in RUINED and (result.status is Status.FIRED or verdict.ended):
+    if buckets and buckets[0] in _RUINS and (result.status is Status.FIRED or verdict.ended):
         return RUINED_SCORE
     if result.score is not None and (loss is None or not loss.gpu_seconds):
         return min(max(result.score, 0.0), 100.0)
@@ -208,8 +199,7 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     weights = _losses(symptom, until)
     shares = [_of_one(each, symptom, causes, until) for each in symptom]
     if not sum(weights):
-        # Episodes of one moment have no weights.
-        return max(shares)
+        return max(shares)  # of episodes of one moment, which have no weights
     return min(sum(share * weight for share, weight in zip(shares, weights, strict=True)) / sum(weights), 1.0)
 
 
@@ -223,7 +213,7 @@ def loss_weights(episodes: Sequence[Episode], until: float) -> list[float]:
 def _losses(episodes: Sequence[Episode], until: float) -> list[float]:
     """Return what each wasted; how long each lasted where that is not known of every one."""
     wasted = [each.wasted_s or 0.0 for each in episodes]
-    return wasted if all(wasted) else [_length(_span(each, until)) for each in episodes]
+    return wasted if all(wasted) else [_length(span_of(each, until)) for each in episodes]
 
 
 def left_of(
@@ -257,7 +247,7 @@ def _gains(
     episode: Episode, node: str | None, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float
 ) -> list[float]:
     """Return the share, 0 to 1, of an episode's time on a node that each cause adds to those before it."""
-    span = _span(episode, until)
+    span = span_of(episode, until)
     of_node = [[each for each in cause if node is None or not each.nodes or node in each.nodes] for cause in causes]
     spans = [_shared(episode, each, symptom, until) for each in of_node]
     if not any(spans):
@@ -272,13 +262,12 @@ def _gains(
 
 
 def _of_one(episode: Episode, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
-    span = _span(episode, until)
+    span = span_of(episode, until)
     spans = [each for of in causes for each in _shared(episode, of, symptom, until)]
     return covered_s(span, spans) / _length(span) if _length(span) else float(bool(spans))
 
 
 def covered_s(span: Span, by: Sequence[Span]) -> float:
-    """Return how many seconds of a span lie in at least one of others."""
     total, reached = 0.0, span[0]
     for start, end in sorted(by):
         begin, finish = max(start, reached), min(end, span[1])
@@ -294,22 +283,18 @@ def on_same_nodes(one: Episode, other: Episode) -> bool:
 
 
 def _shared(episode: Episode, cause: Sequence[Episode], symptom: Sequence[Episode], until: float) -> list[Span]:
-    start, end = _span(episode, until)
+    start, end = span_of(episode, until)
     spans = []
     for each in cause:
-        begin, finish = _span(each, until)
+        begin, finish = span_of(each, until)
         common = max(start, begin - SLACK_S), min(end, finish + SLACK_S)
         if not on_same_nodes(episode, each) or common[1] < common[0]:
             continue
         held = min(begin, common[0]), common[1]
-        shown = [(one - SLACK_S, other + SLACK_S) for one, other in (_span(part, until) for part in symptom)]
+        shown = [(one - SLACK_S, other + SLACK_S) for one, other in (span_of(part, until) for part in symptom)]
         if covered_s(held, shown) >= SHOWN_SHARE * _length(held):
             spans.append(common)
     return spans
-
-
-def _span(episode: Episode, until: float) -> Span:
-    return episode.start, max(until if episode.end is None else episode.end, episode.start)
 
 
 def _length(span: Span) -> float:

@@ -35,8 +35,6 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a verdict reaches over the nodes that it is of."""
-
     affected: int
     nodes: int
 
@@ -71,7 +69,6 @@ class Verdict:
 
     @property
     def earlier_episodes(self) -> int:
-        """How many episodes there were before these."""
         return self.history.earlier_episodes if self.merged is None else self.merged_earlier
 
     @property
@@ -114,16 +111,8 @@ def shown_status(verdict: Verdict) -> Status:
     return Status.FIRED if verdict.history.is_open and status is not Status.ERROR else status
 
 
-@dataclass(frozen=True, slots=True)
-class MergedEpisodes:
-    """The newest episodes of a job, oldest first; ``earlier`` counts those before them."""
-
-    episodes: tuple[Episode, ...]
-    earlier: int
-
-
-def merged_episodes(verdicts: Mapping[str, Verdict]) -> MergedEpisodes:
-    """Return a job's episodes of one rule from its verdicts by node."""
+def merged_episodes(verdicts: Mapping[str, Verdict]) -> tuple[tuple[Episode, ...], int]:
+    """Return the newest episodes of a job, oldest first, and how many there were before those."""
     placed = [_placed(name, each) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
     threshold = next((each.result.threshold for each in verdicts.values() if each.result.threshold is not None), 0.0)
     groups: list[list[Episode]] = []
@@ -136,7 +125,7 @@ def merged_episodes(verdicts: Mapping[str, Verdict]) -> MergedEpisodes:
         until = max(until, inf if episode.end is None else episode.end)
     merged = [_merged(group, threshold) for group in groups]
     dropped = max((verdict.earlier_episodes for verdict in verdicts.values()), default=0)
-    return MergedEpisodes(tuple(merged[-MOST_EPISODES:]), dropped + max(len(merged) - MOST_EPISODES, 0))
+    return tuple(merged[-MOST_EPISODES:]), dropped + max(len(merged) - MOST_EPISODES, 0)
 
 
 def _placed(name: str, episode: Episode) -> Episode:
@@ -174,13 +163,9 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
 def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
     """Return the last verdict on an ended stream or job: an open episode ends, a rule without data does not apply."""
     result = verdict.result
-    if result.status is not Status.WAITING_FOR_DATA:
-        return _closed(verdict)
-    reason = never_judged(result.reason, read=watermark_s is not None)
-    return replace(verdict, result=replace(result, status=Status.NOT_APPLICABLE, reason=reason))
-
-
-def _closed(verdict: Verdict) -> Verdict:
+    if result.status is Status.WAITING_FOR_DATA:
+        reason = never_judged(result.reason, read=watermark_s is not None)
+        return replace(verdict, result=replace(result, status=Status.NOT_APPLICABLE, reason=reason))
     held_until = verdict.history.episodes[-1].held_at if verdict.history.episodes else verdict.watermark_s
     episodes = [each if each.end is not None else replace(each, end=held_until) for each in verdict.episodes]
     return replace(verdict, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes, ended=True)
@@ -253,10 +238,10 @@ def _silent_after_s(verdict: Verdict) -> float:
 
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
+    merged, earlier = merged_episodes(verdicts)
     if set(verdicts) == {JOB_NODE}:
-        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts)
         reach = Reach(nodes_of_job, nodes_of_job)
-        return replace(whole, reach=reach, merged=merged.episodes, merged_earlier=merged.earlier)
+        return replace(verdicts[JOB_NODE], reach=reach, merged=merged, merged_earlier=earlier)
     worst_first = sorted(sorted(verdicts), key=lambda name: _badness(verdicts[name]), reverse=True)
     node = worst_first[0]
     worst = verdicts[node]
@@ -278,27 +263,21 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         oversized=bool(nodes) and all(verdicts[name].result.oversized for name in nodes),
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
-    reach = Reach(_affected(verdicts, len(nodes)), len(nodes))
-    merged = merged_episodes(verdicts)
+    firing = [name for name, each in verdicts.items() if each.history.is_open]
+    firing = firing or [name for name, each in verdicts.items() if each.history.times_fired]
     return Verdict(
         rule,
         result,
         _history([each.history for each in verdicts.values()]),
-        reach=reach,
+        # A finding on a part of the job as a whole is of all its nodes.
+        reach=Reach(len(nodes) if JOB_NODE in firing else len(firing), len(nodes)),
         liveness=liveness_of(verdicts),
         watermark_s=known_until(verdicts),
-        merged=merged.episodes,
-        merged_earlier=merged.earlier,
+        merged=merged,
+        merged_earlier=earlier,
         worst_first=tuple(worst_first),
         waiting_nodes=tuple(waiting),
     )
-
-
-def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
-    """Count the nodes on which the rule fires, or has fired where it does nowhere now; a part of the job is of all."""
-    firing = [name for name, each in verdicts.items() if each.history.is_open]
-    firing = firing or [name for name, each in verdicts.items() if each.history.times_fired]
-    return nodes if JOB_NODE in firing else len(firing)
 
 
 def _counts(verdicts: Mapping[str, Verdict], nodes: Sequence[str], kind: str) -> tuple[Fact, ...]:

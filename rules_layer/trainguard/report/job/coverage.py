@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from trainguard.core.records import FIRST_FAMILY, NodeRecord, StreamKey
 from trainguard.core.units import counted, faults_counted, listed, show_duration, show_share
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.kernels.streams import CaptureStreams
+from trainguard.engine.kernels.session import CaptureStreams
 from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.profiler.system_session import MINUTE_PARTITION
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS

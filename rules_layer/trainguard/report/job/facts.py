@@ -7,12 +7,12 @@ import msgspec
 
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import counted, listed
-from trainguard.engine.kernels.streams import CaptureStreams
+from trainguard.engine.kernels.session import CaptureStreams
 from trainguard.engine.profiler.framework_session import MICROSECONDS
 from trainguard.kernels.captures.keys import DOCUMENT, KERNELS, PAGE
-from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.kernels.rules.registry import SPECS
 from trainguard.kernels.rules.rule import unjudged
+from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.kernels.words import explained
 from trainguard.report.document import KernelReport
 from trainguard.report.evaluated_job import EvaluatedJob

@@ -102,8 +102,6 @@ class DeadReluParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class DeadRelu(StepRule[DeadReluParameters, StepState]):
-    """Fires while most nodes of a ReLU layer are dead."""
-
     spec = step_spec(
         "DeadRelu",
         title="Dead ReLU units",
@@ -133,23 +131,33 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
-        """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
         tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
-        found = known(state, lambda view, name: _dead(state, view, name, inactivity), step, tensors)
+        found = known(state, lambda view, name: _inactive(state, view, name, (0.0, None), inactivity), step, tensors)
         readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
         return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),), kinds=DEAD_KINDS)
 
 
-def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> float | None:
+def _inactive(
+    state: StepState, step: StepView, tensor: str, limits: tuple[float, float | None], inactivity: float
+) -> float | None:
+    """Return the percentage of nodes that are inactive; of reductions only, whether all or none are, if they tell it.
+
+    A node is active between the ``limits``; the upper one may be None.
+    """
+    low, high = limits
     if not step.has_value(tensor):
-        most, least = step.reduction(tensor, "max"), step.reduction(tensor, "min")
-        if most is not None and most <= 0.0:
+        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+        if (least is not None and high is not None and least >= high) or (most is not None and most <= low):
             return 100.0 if inactivity > 0.0 else 0.0
-        if least is not None and least > 0.0:
+        if least is not None and low < least and (high is None or (most is not None and most < high)):
             return 0.0
         not_saved(state, step, tensor)
         return None
-    return inactive_percent(step, tensor, lambda values: np.asarray(values > 0, dtype=np.bool_), inactivity)
+
+    def within(values: Tensor) -> NDArray[np.bool_]:
+        return np.asarray(low < values if high is None else (low < values) & (values < high), dtype=np.bool_)
+
+    return inactive_percent(step, tensor, within, inactivity)
 
 
 class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
@@ -165,15 +173,12 @@ class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
     threshold_layer: Percent = 50.0
 
     def limits(self, tensor: str) -> tuple[float, float]:
-        """Return between which inputs a node is active, by the function that the tensor's name holds."""
         if "tanh" in tensor.lower():
             return self.threshold_tanh_min, self.threshold_tanh_max
         return self.threshold_sigmoid_min, self.threshold_sigmoid_max
 
 
 class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
-    """Fires while most nodes of a tanh or sigmoid layer are saturated."""
-
     spec = step_spec(
         "SaturatedActivation",
         title="Saturated activations",
@@ -207,28 +212,12 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
-        """Count the saturated nodes of each layer; of a layer with reductions only, see whether all or none are."""
         tensors = selected(step, parameters.collection_names, (parameters.tensor_regex,))
-        found = known(state, lambda view, name: _saturated(state, view, name, parameters), step, tensors)
-        readings = [above(tensor, saturated, parameters.threshold_layer) for saturated, tensor in found]
+        inactivity = parameters.threshold_inactivity
+
+        def saturated(view: StepView, name: str) -> float | None:
+            return _inactive(state, view, name, parameters.limits(name), inactivity)
+
+        found = known(state, saturated, step, tensors)
+        readings = [above(tensor, percent, parameters.threshold_layer) for percent, tensor in found]
         return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),), kinds=SATURATED_KINDS)
-
-
-def _saturated(
-    state: StepState, step: StepView, tensor: str, parameters: SaturatedActivationParameters
-) -> float | None:
-    low, high = parameters.limits(tensor)
-    inactivity = parameters.threshold_inactivity
-    if not step.has_value(tensor):
-        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
-        if (least is not None and least >= high) or (most is not None and most <= low):
-            return 100.0 if inactivity > 0.0 else 0.0
-        if least is not None and most is not None and low < least and most < high:
-            return 0.0
-        not_saved(state, step, tensor)
-        return None
-
-    def within(values: Tensor) -> NDArray[np.bool_]:
-        return np.asarray((low < values) & (values < high), dtype=np.bool_)
-
-    return inactive_percent(step, tensor, within, inactivity)

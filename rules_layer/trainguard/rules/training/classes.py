@@ -108,8 +108,6 @@ class ClassImbalanceState(StepState, kw_only=True):
 
 
 class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
-    """Fires while classes are out of balance, or one is mostly predicted wrongly."""
-
     spec = step_spec(
         "ClassImbalance",
         title="Class imbalance",
@@ -140,7 +138,6 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
     )
 
     def check(self, state: ClassImbalanceState, step: StepView, parameters: ClassImbalanceParameters) -> Check | None:
-        """Add the step's samples, and judge all so far once they are enough."""
         labels = matching(step, parameters.labels_regex)
         predictions = matching(step, parameters.predictions_regex)
         pairs = list(zip(labels, predictions, strict=False))
@@ -189,7 +186,6 @@ def _add(
 
 
 def _rounded_classes(step: StepView, tensor: str, values: Tensor) -> Classes:
-    """Return the classes (int64[N]) that a tensor names, rounded to whole numbers."""
     if not is_numeric(values) or not np.isfinite(float64(values)).all():
         raise TensorUnusableError(tensor, step.step, "it holds values that name no class")
     return np.rint(float64(values)).ravel().astype(np.int64)
@@ -243,8 +239,6 @@ Cell = tuple[float, int, int, int]
 
 
 class Confusion(StepRule[ConfusionParameters, StepState]):
-    """Fires while a step's predictions confuse classes."""
-
     spec = step_spec(
         "Confusion",
         title="Confusion of classes",
@@ -276,7 +270,6 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: ConfusionParameters) -> Check | None:
-        """Compare labels with predictions, class by class."""
         labels = _tensor(step, parameters.labels, parameters.labels_collection)
         predictions = _tensor(step, parameters.predictions, parameters.predictions_collection)
         if labels is None or predictions is None:
@@ -291,7 +284,18 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         if wrong is not None:
             readings.append(Reading(predictions, wrong[0], most, wrong[0] > most, wrong[0] - most, IS_WRONG))
         worst = max(readings, key=rank)
-        return checked(step, [worst], lambda reading: _confusion_facts(reading, right, wrong))
+
+        def facts(reading: Reading) -> list[Fact]:
+            is_other = reading.kind == IS_WRONG and wrong is not None
+            _, samples, label, predicted = wrong if is_other and wrong is not None else right
+            return [
+                measured(OTHER if is_other else RIGHT, reading, "share"),
+                Fact(name="label_class", value=label),
+                Fact(name="predicted_class", value=predicted),
+                Fact(name="predicted_samples", value=samples),
+            ]
+
+        return checked(step, [worst], facts)
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {IS_WRONG: spec.measures[1]}
 
@@ -338,14 +342,3 @@ def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np
         expected = "from 0" if category_no is None else f"from 0 to {category_no - 1}"
         raise TensorUnusableError(tensor, step.step, f"it holds class {found}, expected classes {expected}")
     return classes
-
-
-def _confusion_facts(reading: Reading, right: Cell, wrong: Cell | None) -> list[Fact]:
-    is_other = reading.kind == IS_WRONG and wrong is not None
-    _, samples, label, predicted = wrong if is_other and wrong is not None else right
-    return [
-        measured(OTHER if is_other else RIGHT, reading, "share"),
-        Fact(name="label_class", value=label),
-        Fact(name="predicted_class", value=predicted),
-        Fact(name="predicted_samples", value=samples),
-    ]

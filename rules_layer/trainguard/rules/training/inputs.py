@@ -72,7 +72,6 @@ class Images(msgspec.Struct, array_like=True):
 
     @property
     def means(self) -> list[float]:
-        """Mean of each channel."""
         return [total / self.values for total in self.sums]
 
 
@@ -83,8 +82,6 @@ class CheckInputImagesState(StepState, kw_only=True):
 
 
 class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesState]):
-    """Fires while the mean of a channel over all images so far is far from zero."""
-
     spec = step_spec(
         "CheckInputImages",
         title="Input images",
@@ -111,7 +108,6 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
     def check(
         self, state: CheckInputImagesState, step: StepView, parameters: CheckInputImagesParameters
     ) -> Check | None:
-        """Add the step's images, and compare the channels' means once there are enough."""
         threshold, readings = parameters.threshold_mean, []
         for tensor in matching(step, parameters.regex):
             if tensor not in state.images and len(state.images) >= MOST_TENSORS:
@@ -185,7 +181,6 @@ class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
     token_thresholds_percent: tuple[Percent, ...] = (50.0,)
 
     def __post_init__(self) -> None:
-        """Refuse lists of unequal length, but for the former default."""
         super().__post_init__()
         tokens, thresholds = len(self.token_values), self.token_thresholds_percent
         if tokens != len(thresholds) and not (tokens == 1 and thresholds == _FORMER_THRESHOLDS):
@@ -194,8 +189,6 @@ class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
-    """Fires while a token makes up too much of a sequence tensor."""
-
     spec = step_spec(
         "NLPSequenceRatio",
         title="Tokens of sequences",
@@ -219,7 +212,6 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: NLPSequenceRatioParameters) -> Check | None:
-        """Count each token in each tensor."""
         tokens = parameters.token_values
         readings = []
         for tensor in matching(step, parameters.tensor_regex):
@@ -236,7 +228,6 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
-    """Return the percentage of each token; None of a tensor that holds no numbers, or nothing."""
     blocks = numbers(step, tensor)
     counts, size = np.zeros(len(tokens)), 0
     for block in blocks or ():

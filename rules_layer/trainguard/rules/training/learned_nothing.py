@@ -29,8 +29,6 @@ from trainguard.rules.training.step_rule import StepParameters
 
 
 class LearningKind(StrEnum):
-    """The outcomes of NotLearning."""
-
     LEARNS = "learns"
     WARM_UP = "warm-up"
     STANDS = "stands"
@@ -236,8 +234,9 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Fo
             if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
                 continue
             lowest = min(smoothed(loss.means))
-            untrained = WORSE_THAN_UNTRAINED * train.means[0]
-            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not _score_fell(run)):
+            untrained, fell = WORSE_THAN_UNTRAINED * train.means[0], SCORE_FELL
+            score_fell = any((each.means[0] - tail(each)) / unit(each) >= fell for _, each in run.score(Mode.EVAL))
+            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not score_fell):
                 continue
             facts = (
                 *first_facts(train_name, train),
@@ -248,10 +247,6 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Fo
             )
             return found_in(LearningKind.UNSEEN, name, loss, facts, lowest, untrained)
     return None
-
-
-def _score_fell(run: RunSeries) -> bool:
-    return any((score.means[0] - tail(score)) / unit(score) >= SCORE_FELL for _, score in run.score(Mode.EVAL))
 
 
 def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Found | None:

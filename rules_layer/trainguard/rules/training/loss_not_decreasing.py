@@ -63,7 +63,6 @@ class LossHistory(msgspec.Struct, array_like=True):
     checked: int | None = None
 
     def reference(self, step: int, num_steps: int) -> tuple[int, float] | None:
-        """Return the newest saved step at least ``num_steps`` before a step, with its loss; None where none is."""
         found = None
         for index, saved in enumerate(self.steps):
             if saved <= step - num_steps:
@@ -71,7 +70,6 @@ class LossHistory(msgspec.Struct, array_like=True):
         return found
 
     def is_due(self, step: int, num_steps: int) -> bool:
-        """Whether the last check is far enough back."""
         return self.checked is None or step - self.checked >= num_steps
 
     def add(self, step: int, loss: float, num_steps: int) -> None:
@@ -110,8 +108,6 @@ class LossNotDecreasingState(StepState, kw_only=True):
 
 
 class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingState]):
-    """Fires while a loss does not fall."""
-
     spec = step_spec(
         "LossNotDecreasing",
         title="Loss that does not decrease",
@@ -144,7 +140,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     measures_by_kind: ClassVar[Mapping[str, Measure]] = dict.fromkeys((RISEN, ROSE_LITTLE), spec.measures[1])
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
-        """Keep the losses of a step before the range, which checks within it look back on."""
         for tensor, loss in _losses(state, step, parameters):
             history = _history(state, step.mode, tensor)
             if history is not None:
@@ -153,8 +148,8 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     def check(
         self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
     ) -> Check | None:
-        """Compare each loss with the newest one at least ``num_steps`` before, once in so many steps."""
-        counts = self._counts(state, step.mode, parameters)
+        known = (each for each in PREFERRED if each is step.mode or state.losses.get(each))
+        wanted: str | None = parameters.mode or next(known, None)
         readings, held = [], False
         since: dict[str, tuple[int, float, float]] = {}
         for tensor, loss in _losses(state, step, parameters):
@@ -162,7 +157,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             if history is None:
                 continue
             reference = history.reference(step.mode_step, parameters.num_steps)
-            if counts and reference is not None and history.is_due(step.mode_step, parameters.num_steps):
+            if wanted == step.mode and reference is not None and history.is_due(step.mode_step, parameters.num_steps):
                 history.checked = step.mode_step
                 since[tensor] = *reference, loss
                 readings.append(_reading(tensor, reference[1], loss, parameters))
@@ -183,12 +178,6 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
 
         return checked(step, readings, facts)
 
-    def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
-        """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
-        if parameters.mode is not None:
-            return mode == parameters.mode
-        return mode == next((each for each in PREFERRED if each is mode or state.losses.get(each)), None)
-
 
 def _losses(
     state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
@@ -196,12 +185,8 @@ def _losses(
     """Return the selected tensors of a step that are single numbers; all where nothing is selected."""
     collections = (*(parameters.collection_names or ()), *((LOSSES,) if parameters.use_losses_collection else ()))
     tensors = selected(step, collections, parameters.tensor_regex)
-    found = _scalars(state, step, tensors)
-    return found if tensors or parameters.selects else _scalars(state, step, step.names)
-
-
-def _scalars(state: LossNotDecreasingState, step: StepView, tensors: Sequence[str]) -> Sequence[tuple[str, float]]:
-    return [(tensor, loss) for loss, tensor in known(state, scalar, step, tensors)]
+    wanted = tensors if tensors or parameters.selects else step.names
+    return [(tensor, loss) for loss, tensor in known(state, scalar, step, wanted)]
 
 
 def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHistory | None:

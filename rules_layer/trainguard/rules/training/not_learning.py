@@ -74,14 +74,10 @@ class Rate(msgspec.Struct, array_like=True):
 
 
 class NotLearningState(SeriesState, kw_only=True):
-    """Series, and the learning rate."""
-
     rate: Rate | None = None
 
 
 class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
-    """Fires when a run has learned nothing."""
-
     spec = step_spec(
         "NotLearning",
         title="Training that learns nothing",
@@ -119,7 +115,6 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
     }
 
     def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
-        """Take in a step; judge it when a block is complete and the run is long enough."""
         losses = gather(state, step)
         _take_rate(state, step)
         state.waiting += bool(losses)
@@ -132,12 +127,13 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         if state.rate is not None and state.rate.warms_up:
             return _warm_up(state.run, main, state.rate)
         found = _stands(state, main, parameters) or at_chance(state.run, main, parameters)
-        if found is not None and not _improves(state.run, main):
+        improves = any(z_score(loss.whole) <= -NO_TREND for _, loss in state.run.loss(main))
+        improves = improves or any(z_score(score.whole) >= NO_TREND for _, score in state.run.score(main))
+        if found is not None and not improves:
             return found.check(state.run)
         return _learns(state.run, main)
 
     def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
-        """Judge the whole run."""
         run = state.run
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode) or run.score(mode)), None)
         if main is None or _longest(run, main) < _least_rows(run, parameters):
@@ -149,11 +145,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         return found.check(run) if found is not None else _learns(run, main)
 
     def score(self, check: Check) -> float:
-        """Return the severity: a run that learned nothing is lost, of others something may be kept."""
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
 
     def progress(self, state: NotLearningState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
-        """Say how many values were seen of those that are needed."""
         seen = max((_longest(state.run, mode) for mode in (Mode.TRAIN, Mode.EVAL)), default=0)
         needed = _least_rows(state.run, parameters) if view.closed else parameters.live_rows
         return Progress(seen=seen, needed=needed, counts="values")
@@ -188,11 +182,6 @@ def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) 
         return found
     fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= found.series.means[0] < LOW_LOSS
     return None if fine_tune and found.value > -limits.min_fall else found
-
-
-def _improves(run: RunSeries, mode: Mode) -> bool:
-    falls = any(z_score(loss.whole) <= -NO_TREND for _, loss in run.loss(mode))
-    return falls or any(z_score(score.whole) >= NO_TREND for _, score in run.score(mode))
 
 
 def _learns(run: RunSeries, mode: Mode) -> Check | None:

@@ -52,13 +52,10 @@ class OverfitParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class Average(msgspec.Struct, array_like=True):
-    """Sum and count of the losses of a phase."""
-
     total: float = 0.0
     count: int = 0
 
     def add(self, loss: float) -> None:
-        """Take in the loss of a step."""
         self.total += loss
         self.count += 1
 
@@ -73,8 +70,6 @@ class OverfitState(StepState, kw_only=True):
 
 
 class Overfit(StepRule[OverfitParameters, OverfitState]):
-    """Fires while the loss of validation is clearly above that of training."""
-
     spec = step_spec(
         "Overfit",
         title="Overfitting",
@@ -221,15 +216,11 @@ BestLoss = tuple[float, int, int]
 
 
 class OvertrainingState(StepState, kw_only=True):
-    """The best loss of training and of validation."""
-
     train: BestLoss | None = None
     validation: BestLoss | None = None
 
 
 class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
-    """Fires while the loss of training or of validation does not improve."""
-
     spec = step_spec(
         "Overtraining",
         title="Overtraining",

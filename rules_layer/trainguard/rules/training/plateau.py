@@ -66,8 +66,6 @@ class PlateauState(SeriesState, kw_only=True):
 
 
 class Plateau(StepRule[PlateauParameters, PlateauState]):
-    """Fires when the run has gained nothing for most of its time."""
-
     spec = step_spec(
         "Plateau",
         title="Plateau",
@@ -92,7 +90,6 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
     )
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
-        """Take in a step; judge it when a block is complete and the run is long enough."""
         losses = gather(state, step)
         for name in sorted(step.members(LEARNING_RATE))[:1]:
             state.learning_rate = used(state, scalar, step, name)
@@ -105,12 +102,10 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         return _judged(state, parameters)
 
     def at_end(self, state: PlateauState, parameters: PlateauParameters) -> Check | None:
-        """Judge the whole run."""
         losses = state.run.loss(Mode.TRAIN)
         return _judged(state, parameters) if losses and losses[0][1].count >= parameters.min_rows else None
 
     def progress(self, state: PlateauState, view: RunView, parameters: PlateauParameters) -> Progress | None:
-        """Say how many losses were seen of those that are needed."""
         seen = next((loss.count for _, loss in state.run.loss(Mode.TRAIN)), 0)
         return Progress(seen=seen, needed=parameters.min_rows if view.closed else parameters.live_rows, counts="values")
 

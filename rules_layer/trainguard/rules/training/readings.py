@@ -6,6 +6,7 @@ where they cannot be read; it returns None of a tensor that holds no numbers.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,16 +26,10 @@ def numbers(step: StepView, name: str) -> Iterator[Tensor] | None:
     first = next(blocks, None)
     if first is None or not is_numeric(first):
         return None
-    return _again(first, blocks)
-
-
-def _again(first: Tensor, rest: Iterator[Tensor]) -> Iterator[Tensor]:
-    yield first
-    yield from rest
+    return chain([first], blocks)
 
 
 def float64(block: Tensor) -> Floats:
-    """Return a block as float64[N]; itself where it is so already."""
     return np.asarray(block, np.float64)
 
 
@@ -147,7 +142,6 @@ class Reading(NamedTuple):
 
 
 def above(tensor: str, value: float, threshold: float) -> Reading:
-    """Return the reading of a tensor that fires above a threshold."""
     return Reading(tensor, value, threshold, value > threshold, value)
 
 
@@ -245,7 +239,7 @@ SAVED = tuple((kind, absolute) for kind in REDUCTIONS for absolute in (False, Tr
 
 def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
     """Cut the blocks of two tensors of one size so that they cover the same entries."""
-    left, right = _no_entries(), _no_entries()
+    left = right = np.empty(0)
     while True:
         if not left.size:
             left = next(one, left)
@@ -256,10 +250,6 @@ def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Ten
             return
         yield left[:common], right[:common]
         left, right = left[common:], right[common:]
-
-
-def _no_entries() -> NDArray[np.float64]:
-    return np.empty(0)
 
 
 class Closeness:

@@ -20,8 +20,6 @@ from trainguard.rules.training.step_rule import StepParameters
 
 
 class DivergedKind(StrEnum):
-    """The outcomes of TrainingDiverged."""
-
     FINE = "fine"
     NOT_FINITE = "not finite"
     WAS_NOT_FINITE = "was not finite"
@@ -71,7 +69,9 @@ def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Fou
     if _score_holds(run, is_far=min(tail) > EXCUSED * abs(_start(loss)) > 0.0):
         return None
     lowest = loss.means.index(min(loss.means))
-    bad = _bad_from(loss, threshold)
+    bad = len(loss.means) - 1
+    while bad > 0 and loss.means[bad - 1] > threshold:
+        bad -= 1
     facts = (
         *first_facts(name, loss),
         level_of("loss_at_first_step", name, loss.first),
@@ -132,13 +132,6 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
             onset = score.begin_of(len(score.means) - count)
             return Found(DivergedKind.SCORE_LOST, name, score, facts, max(tail), threshold, onset)
     return None
-
-
-def _bad_from(loss: Series, threshold: float) -> int:
-    place = len(loss.means) - 1
-    while place > 0 and loss.means[place - 1] > threshold:
-        place -= 1
-    return place
 
 
 def _loss_rose(run: RunSeries) -> bool:

@@ -24,7 +24,6 @@ XGBOOST_TRAIN = "train"
 
 
 def mean_loss(state: StepState, step: StepView, tensors: Iterable[str]) -> float | None:
-    """Return the mean of the tensors' means; None where none of them holds numbers."""
     means = [used(state, mean, step, tensor) for tensor in tensors]
     found = [each for each in means if each is not None]
     return sum(found) / len(found) if found else None
@@ -94,17 +93,15 @@ class RunSeries(msgspec.Struct):
     regression: bool = False
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the losses of a mode that count."""
-        return _counting(self.losses.get(mode, {}))
+        of_mode = self.losses.get(mode, {})
+        totals = [(name, each) for name, each in of_mode.items() if TOTAL.search(name)]
+        return totals[:1] or list(of_mode.items())
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the scores of a mode that were ever finite."""
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
 
 
 class SeriesState(StepState, kw_only=True):
-    """The state of a rule over losses and scores."""
-
     run: RunSeries = msgspec.field(default_factory=RunSeries)
 
 
@@ -189,8 +186,3 @@ def _mode(step: StepView, name: str) -> Mode | None:
         return step.mode if step.mode in (Mode.TRAIN, Mode.EVAL) else None
     boosted = XGBOOST_METRIC.fullmatch(name)
     return Mode.EVAL if boosted is not None and boosted["data"] != XGBOOST_TRAIN else Mode.TRAIN
-
-
-def _counting(series: dict[str, Series]) -> list[tuple[str, Series]]:
-    totals = [(name, each) for name, each in series.items() if TOTAL.search(name)]
-    return totals[:1] or list(series.items())

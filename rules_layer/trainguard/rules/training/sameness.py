@@ -82,8 +82,6 @@ class UnchangedTensorParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
-    """Fires while a tensor is the same as at its last saved steps."""
-
     spec = step_spec(
         "UnchangedTensor",
         title="Unchanged tensors",
@@ -142,7 +140,6 @@ class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True
     other_trial_0: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a rule without another run, and one with several."""
         super().__post_init__()
         runs = self._runs()
         if len(runs) != 1:
@@ -157,13 +154,10 @@ class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True
 
     @property
     def other_run(self) -> str:
-        """The run to compare with."""
         return next(iter(self._runs()))
 
 
 class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
-    """Fires while a tensor differs from that of another run."""
-
     spec = step_spec(
         "SimilarAcrossRuns",
         title="Similarity with another run",
@@ -185,7 +179,6 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
-        """Compare each tensor that both runs hold at the step."""
         try:
             other = step.other_run(parameters.other_run)
         except RunMissingError as fault:
@@ -199,27 +192,23 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
             if tensor not in there_too:
                 continue
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
-            if same is not None:
-                readings.append(_similar_reading(state, step, there, tensor, same=same))
-        return checked(
-            step, readings, lambda reading: _similar_facts(reading, parameters.other_run), kinds=SIMILAR_KINDS
-        )
+            if same is None:
+                continue
+            apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
+            if apart is None:
+                readings.append(Reading(tensor, math.nan, None, not same, math.inf))
+            else:
+                readings.append(Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1]))
 
+        def facts(reading: Reading) -> list[Fact]:
+            found = [Fact(name="other_run", value=parameters.other_run)]
+            if reading.fires:
+                found.append(Fact(name="tensor", value=str(reading.tensor)))
+            if reading.fires and reading.threshold is not None:
+                found.append(measured(DIFFERENCE, reading))
+            return found
 
-def _similar_reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
-    apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
-    if apart is None:
-        return Reading(tensor, math.nan, None, not same, math.inf)
-    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
-
-
-def _similar_facts(reading: Reading, run: str) -> list[Fact]:
-    facts = [Fact(name="other_run", value=run)]
-    if reading.fires:
-        facts.append(Fact(name="tensor", value=str(reading.tensor)))
-    if reading.fires and reading.threshold is not None:
-        facts.append(measured(DIFFERENCE, reading))
-    return facts
+        return checked(step, readings, facts, kinds=SIMILAR_KINDS)
 
 
 APART, EQUAL = "apart", "equal"
@@ -251,8 +240,6 @@ SHOWN = 6
 
 
 class RanksOutOfSync(StepRule[StepParameters, StepState]):
-    """Fires while ranks hold different parameters."""
-
     spec = step_spec(
         "RanksOutOfSync",
         title="Ranks out of sync",
@@ -269,7 +256,6 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        """Compare the checksums of a step."""
         del parameters
         sums: dict[int, str] = {}
         for name in step.names:
@@ -283,22 +269,19 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
             return None
         most = mode(sums[rank] for rank in sorted(sums))
         apart = [rank for rank in sorted(sums) if sums[rank] != most]
+        facts = (
+            Fact(name="ranks", value=len(sums)),
+            Fact(name="ranks_apart", value=len(apart), threshold=0.0),
+            Fact(name="ranks_alike", value=len(sums) - len(apart)),
+            Fact(name="checksum", value=most),
+            *(Fact(name="checksum_apart", value=sums[rank], device=f"rank {rank}") for rank in apart[:SHOWN]),
+        )
         return step_check(
             step,
-            _rank_facts(sums, most, apart),
+            facts,
             fires=bool(apart),
             tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
             value=float(len(apart)),
             threshold=0.0,
             kind=APART if apart else EQUAL,
         )
-
-
-def _rank_facts(sums: dict[int, str], most: str, apart: list[int]) -> list[Fact]:
-    return [
-        Fact(name="ranks", value=len(sums)),
-        Fact(name="ranks_apart", value=len(apart), threshold=0.0),
-        Fact(name="ranks_alike", value=sum(each == most for each in sums.values())),
-        Fact(name="checksum", value=most),
-        *(Fact(name="checksum_apart", value=sums[rank], device=f"rank {rank}") for rank in apart[:SHOWN]),
-    ]

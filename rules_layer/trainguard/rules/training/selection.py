@@ -81,7 +81,6 @@ class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
     ignored: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no regular expression, or could take too long."""
         for meaning, pattern in self.replaced().items():
             try:
                 name_pattern(pattern)
@@ -90,6 +89,5 @@ class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
                 raise RuleConfigError(self.rule_name, setting, pattern, f"a regular expression ({fault})") from fault
 
     def replaced(self) -> Mapping[str, str]:
-        """Return the patterns that are given, by meaning."""
         given = {meaning: getattr(self, meaning) for meaning in SCALAR_NAMES_SPEC.parameters}
         return {meaning: text for meaning, text in given.items() if text is not None}

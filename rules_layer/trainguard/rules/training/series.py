@@ -73,7 +73,6 @@ class Series(msgspec.Struct, array_like=True):
 
     @property
     def whole(self) -> Sequence[float]:
-        """The means of the blocks that are complete."""
         return self.means if self.filling == self.size else self.means[:-1]
 
 
@@ -156,12 +155,10 @@ MANY_TIMES = 10.0
 def level_of(
     name: str, series_name: str, value: float, *, start: float | None = None, end: float | None = None
 ) -> Fact:
-    """Return a value of a loss or a score."""
     return Fact(name=name, value=value, series=series_name, start=start, end=end)
 
 
 def step_number(name: str, value: int) -> Fact:
-    """Return a step's number."""
     return Fact(name=name, value=value, unit="steps")
 
 

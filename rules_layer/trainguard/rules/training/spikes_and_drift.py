@@ -66,8 +66,6 @@ class LossSpikeState(StepState, kw_only=True):
 
 
 class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
-    """Counts spikes of the loss; never fires."""
-
     spec = step_spec(
         "LossSpike",
         title="Spikes of the loss",
@@ -77,9 +75,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and "
             "recovers"
         ),
-        parameters={
-            "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
-        },
+        parameters={"deviations": ParameterHelp("", "standard deviations above the median of the last 32 values")},
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
         say=_spike_words,
@@ -87,17 +83,22 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
     )
 
     def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
-        """Compare the loss with the last ones."""
         if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
             return None
-        names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
-        state.name = state.name or next(iter(names), None)
-        loss = next((used(state, scalar, step, name) for name in names if name == state.name), None)
-        if loss is None or not math.isfinite(loss):
+        state.name, loss = _main_loss(state, step, state.name)
+        if loss is None:
             return None
         _follow(state, step.step, loss, parameters.deviations)
         kind = SPIKES if state.spikes else NO_SPIKE
         return step_check(step, _spike_facts(state), fires=False, tensor=state.name, kind=kind)
+
+
+def _main_loss(state: StepState, step: StepView, name: str | None) -> tuple[str | None, float | None]:
+    """Return the name of the loss that is followed, at first the step's first, and its value if it is finite."""
+    names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
+    name = name or next(iter(names), None)
+    loss = used(state, scalar, step, name) if name is not None and name in names else None
+    return name, loss if loss is not None and math.isfinite(loss) else None
 
 
 def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) -> None:
@@ -111,21 +112,17 @@ def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) ->
         state.peak, state.length = max(state.peak, loss), state.length + 1
         back = middle + max(BACK * deviation, HALF * (state.peak - middle))
         if loss <= back:
-            _end(state, state.begins, step, middle)
+            height = state.peak - middle
+            state.spikes += 1
+            if height > state.largest:
+                state.largest, state.largest_at = height, (state.begins, step, state.peak)
+            state.begins = None
         elif state.length > WINDOW:
             state.begins, state.window = None, [loss]
     elif loss - middle > max(deviations * deviation, HALF * abs(middle)) > 0.0:
         state.begins, state.peak, state.length = step, loss, 1
     else:
         state.window = [*window[-WINDOW + 1 :], loss]
-
-
-def _end(state: LossSpikeState, begins: int, step: int, middle: float) -> None:
-    height = state.peak - middle
-    state.spikes += 1
-    if height > state.largest:
-        state.largest, state.largest_at = height, (begins, step, state.peak)
-    state.begins = None
 
 
 def _spike_facts(state: LossSpikeState) -> tuple[Fact, ...]:
@@ -195,7 +192,6 @@ class Level(msgspec.Struct, array_like=True):
     drifted: int | None = None
 
     def add(self, value: float) -> None:
-        """Take in a value."""
         self.count += 1
         if self.count <= FIRST_NORMS:
             self.first += (value - self.first) / self.count
@@ -210,17 +206,13 @@ class GradientNormDriftState(StepState, kw_only=True):
     loss: Level = msgspec.field(default_factory=Level)
 
     def has_room(self, name: str) -> bool:
-        """Whether one more norm may be known, of that name."""
         return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
 
     def distance(self, name: str) -> float:
-        """Return how many decades a norm is away from its start."""
         return abs(self.norms[name].newest - self.norms[name].first)
 
 
 class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
-    """Fires while a norm is far from where it began and the loss has not fallen."""
-
     spec = step_spec(
         "GradientNormDrift",
         title="Gradients that drift",
@@ -233,7 +225,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         parameters={
             "decades": ParameterHelp(
                 "decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"
-            ),
+            )
         },
         needs=(
             "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "
@@ -247,10 +239,11 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
     ) -> Check | None:
-        """Take in the norms and the loss of a step, and compare them with the first ones."""
         if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
             return None
-        _take_loss(state, step)
+        state.loss_name, loss = _main_loss(state, step, state.loss_name)
+        if loss is not None:
+            state.loss.add(loss)
         seen = _take_norms(state, step)
         if not seen:
             return None
@@ -266,6 +259,10 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
         drifted = {name: each.drifted for name, each in seen.items() if each.drifted is not None}
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
+        norm = seen[worst]
+        kind = GROWS if norm.newest > norm.first else SHRINKS
+        if fallen or not drifted:
+            kind = LEARNS if drifted else NO_DRIFT
         return step_check(
             step,
             _drift_facts(state, worst, len(drifted), parameters.decades),
@@ -273,16 +270,8 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             tensor=worst,
             value=state.distance(worst),
             threshold=parameters.decades,
-            kind=_drift_kind(seen[worst], drifted=bool(drifted), fallen=fallen),
+            kind=kind,
         )
-
-
-def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
-    names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
-    state.loss_name = state.loss_name or next(iter(names), None)
-    loss = next((used(state, scalar, step, name) for name in names if name == state.loss_name), None)
-    if loss is not None and math.isfinite(loss):
-        state.loss.add(loss)
 
 
 def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:
@@ -308,14 +297,6 @@ def _size(step: StepView, name: str) -> float | None:
     if saved is None:
         saved = step.reduction(name, "l2", absolute=True)
     return saved if saved is not None else abs_mean(step, name)
-
-
-def _drift_kind(norm: Level, *, drifted: bool, fallen: bool) -> str:
-    if not drifted:
-        return NO_DRIFT
-    if fallen:
-        return LEARNS
-    return GROWS if norm.newest > norm.first else SHRINKS
 
 
 def _drift_facts(state: GradientNormDriftState, name: str, drifted: int, decades: float) -> tuple[Fact, ...]:

@@ -22,8 +22,6 @@ from trainguard.rules.training.step_words import step_spec
 
 
 class StallKind(StrEnum):
-    """The outcomes of StalledTrainingRule."""
-
     FIRST = "first step"
     GOES_ON = "goes on"
     FIRST_GAP = "first gap"
@@ -58,31 +56,24 @@ def _gap(sheet: FactSheet) -> str:
     beginning = "No step was saved" if step is None else f"Step {step.value}: no step was saved"
     goes_on = "" if sheet.past else ", and training has not ended"
     after = goes_on if until is None else f", until step {until.value}"
-    return f"{beginning} for {show_duration(float(gap.value))} {since}{after}; {_compared(sheet, gap)}."
-
-
-def _compared(sheet: FactSheet, gap: Fact) -> str:
     if sheet.kind == StallKind.FIRST_GAP:
-        return "it is the first time between two steps, and tells how often this run saves one"
-    if sheet.kind == StallKind.RESUMED:
-        return "the run was stopped then, and resumed"
-    compared = "above" if sheet.kind in (StallKind.STALLED, StallKind.WAITS) else "not above"
-    return f"that is {compared} the threshold of {show_duration(float(gap.threshold or 0.0))}"
-
-
-def _untimed(sheet: FactSheet) -> str:
-    steps = counted(int(sheet.number("untimed_steps")), "step")
-    return (
-        f"The file has no times: its {steps} all have that at which it was saved. Event files of TensorBoard and "
-        "debug-output have times."
-    )
+        compared = "it is the first time between two steps, and tells how often this run saves one"
+    elif sheet.kind == StallKind.RESUMED:
+        compared = "the run was stopped then, and resumed"
+    else:
+        side = "above" if sheet.kind in (StallKind.STALLED, StallKind.WAITS) else "not above"
+        compared = f"that is {side} the threshold of {show_duration(float(gap.threshold or 0.0))}"
+    return f"{beginning} for {show_duration(float(gap.value))} {since}{after}; {compared}."
 
 
 _OTHERS: Mapping[StallKind, Callable[[FactSheet], str]] = {
     StallKind.FIRST: lambda sheet: (
         f"Step {sheet['step'].value}: it is the first saved step, and no time without one was measured yet."
     ),
-    StallKind.UNTIMED: _untimed,
+    StallKind.UNTIMED: lambda sheet: (
+        f"The file has no times: its {counted(int(sheet.number('untimed_steps')), 'step')} all have that at which it "
+        "was saved. Event files of TensorBoard and debug-output have times."
+    ),
     StallKind.ENDED: lambda _: "Training has ended.",
     StallKind.NOT_RUNNING: lambda sheet: (
         f"The job's status is {sheet.name('job_status')}: whether it still trains is not known."
@@ -113,8 +104,6 @@ class StalledTrainingRuleState(StepState, kw_only=True):
 
 
 class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainingRuleState]):
-    """Fires while no step is saved for longer than the threshold, and than the run's own rhythm explains."""
-
     spec = step_spec(
         "StalledTrainingRule",
         title="Stalled training",
@@ -140,7 +129,6 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
     )
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
-        """Note when a step out of range was saved."""
         del parameters
         if step.timed:
             _progress(state, step)
@@ -226,14 +214,7 @@ def _facts(
 ) -> tuple[Fact, ...]:
     return (
         *([] if before is None else [Fact(name="step", value=before, unit="steps", start=since, end=since)]),
-        Fact(
-            name="time_without_step",
-            value=gap,
-            unit="s",
-            start=since,
-            end=since + max(gap, 0.0),
-            threshold=patience,
-        ),
+        Fact(name="time_without_step", value=gap, unit="s", start=since, end=since + max(gap, 0.0), threshold=patience),
         *([] if until is None else [step_number("until_step", until.step)]),
     )
 

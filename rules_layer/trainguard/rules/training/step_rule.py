@@ -47,7 +47,6 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 
     @classmethod
     def settable(cls) -> frozenset[str]:
-        """Return the names of the parameters that a user may set."""
         return super().settable() - {"ignored"}
 
     def __post_init__(self) -> None:
@@ -62,20 +61,16 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
 
     @property
     def rule_name(self) -> str:
-        """The rule's name without its family, as settings begin with it."""
         return type(self).__name__.removesuffix("Parameters")
 
     def fault(self, field: str, value: object, expected: str) -> RuleConfigError:
-        """Return the fault of a field, named as a user sets it."""
         return RuleConfigError(self.rule_name, f"{self.rule_name}_{field}", value, expected)
 
     def covers(self, step: int) -> bool:
-        """Whether a global step lies in the range."""
         return (self.start_step is None or step >= self.start_step) and (self.end_step is None or step < self.end_step)
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return values by name, without what was ignored."""
         return {name: value for name, value in values.items() if name != "ignored"}
 
 
@@ -88,18 +83,15 @@ class SelectingParameters(StepParameters, frozen=True, kw_only=True):
     tensor_regex: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a rule without any tensors to look at."""
         super().__post_init__()
         if self.required and not self.selects:
             raise self.fault("collection_names", None, f"collections, or patterns as {self.rule_name}_tensor_regex")
 
     @property
     def selects(self) -> bool:
-        """Whether collections or patterns are given."""
         return bool(self.collection_names or self.tensor_regex)
 
     def tensors(self, step: StepView) -> tuple[str, ...]:
-        """Return the selected tensors of a step, sorted; none where nothing is given."""
         return selected(step, self.collection_names, self.tensor_regex)
 
 
@@ -257,7 +249,6 @@ class StepRule(Rule[P], Generic[P, S]):
 
 
 def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
-    """Return facts about what was not used."""
     facts = []
     if state.unusable:
         facts.append(Fact(name="unusable", value=state.unusable))

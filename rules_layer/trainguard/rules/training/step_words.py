@@ -106,7 +106,6 @@ class StepText:
     kinds: tuple[str, ...] = ()
 
     def __call__(self, sheet: FactSheet) -> Words:
-        """Return the words of a judgement."""
         if sheet.kind in tuple(StepKind):
             return Words(_unchecked(sheet, self.rule, self.needs, self.bound))
         words = self.say(sheet)
@@ -201,7 +200,6 @@ def said(sheet: FactSheet, sentence: str, advice: str = "", clause: str = "", *,
 
 
 def fires(sheet: FactSheet) -> bool:
-    """Whether the condition holds."""
     return sheet.status is Status.FIRED
 
 
@@ -213,7 +211,6 @@ def be(sheet: FactSheet, *, many: bool = False) -> str:
 
 
 def shown(fact: Fact) -> str:
-    """Return a number to four digits, and a text as it is."""
     return fact.value if isinstance(fact.value, str) else f"{fact.value:.4g}"
 
 

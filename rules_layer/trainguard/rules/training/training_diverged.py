@@ -160,8 +160,6 @@ class TrainingDivergedState(SeriesState, kw_only=True):
 
 
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
-    """Fires while a loss is not finite, or stays far above what it was."""
-
     spec = step_spec(
         "TrainingDiverged",
         title="Training that diverges",
@@ -194,7 +192,6 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
     ) -> Check | None:
-        """Look for values that are not finite; look for a rise when a block is complete."""
         losses = gather(state, step)
         if not losses:
             return None
@@ -204,8 +201,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
         now = step_fact(step)
-        broken = _not_finite_check(state, now, step.at)
-        if broken is not None:
+        if (broken := _broken(state, now, step.at, DivergedKind.NOT_FINITE)) is not None:
             return broken
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
@@ -216,19 +212,17 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         return _without_finding(state.run, now)
 
     def at_end(self, state: TrainingDivergedState, parameters: TrainingDivergedParameters) -> Check | None:
-        """Judge the whole run."""
         if state.latest is None:
             return None
         now = state.latest.facts[0]
         return (
-            _not_finite_check(state, now, state.latest.at)
-            or _was_not_finite_check(state, now)
+            _broken(state, now, state.latest.at, DivergedKind.NOT_FINITE)
+            or _broken(state, now, state.run.at, DivergedKind.WAS_NOT_FINITE)
             or _judged(state.run, parameters, ENDED_TAIL)
             or _without_finding(state.run, now)
         )
 
     def score(self, check: Check) -> float:
-        """Return the highest score: from there on the run computes garbage."""
         del check
         return CRITICAL
 
@@ -253,50 +247,36 @@ def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: boo
         state.broken[key] = Broken(step.step, step.step, at, step.step, at, 1, 1, values)
 
 
-def _not_finite_check(state: TrainingDivergedState, now: Fact, at: float) -> Check | None:
-    open_rows = {key: each for key, each in state.broken.items() if each.count}
-    if not open_rows:
+def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKind) -> Check | None:
+    """Return the check of the loss that was most often not finite: in a row that goes on, or over a good part."""
+    ever = kind is DivergedKind.WAS_NOT_FINITE
+    counts = {
+        key: each.total if ever else each.count
+        for key, each in state.broken.items()
+        if (each.total >= max(MANY, SHARE * each.values) if ever else each.count)
+    }
+    if not counts:
         return None
-    key, broken = max(open_rows.items(), key=lambda each: each[1].count)
-    mode, _, name = key.partition("/")
+    key = max(counts, key=lambda each: counts[each])
+    broken, (mode, _, name) = state.broken[key], key.partition("/")
     facts = (
         now,
-        Fact(name="values_not_finite", value=broken.count, series=name),
+        Fact(name="values_not_finite", value=counts[key], series=name),
+        *([Fact(name="values", value=broken.values, series=name)] if ever else []),
         Fact(name="mode", value=mode),
-        step_number("first_bad_step", broken.first),
-        step_number("last_bad_step", broken.last),
+        step_number("first_bad_step", broken.first_ever if ever else broken.first),
+        *([] if ever else [step_number("last_bad_step", broken.last)]),
     )
-    return _broken(DivergedKind.NOT_FINITE, facts, at, broken.at)
-
-
-def _was_not_finite_check(state: TrainingDivergedState, now: Fact) -> Check | None:
-    many = {key: each for key, each in state.broken.items() if each.total >= max(MANY, SHARE * each.values)}
-    if not many:
-        return None
-    key, broken = max(many.items(), key=lambda each: each[1].total)
-    mode, _, name = key.partition("/")
-    facts = (
-        now,
-        Fact(name="values_not_finite", value=broken.total, series=name),
-        Fact(name="values", value=broken.values, series=name),
-        Fact(name="mode", value=mode),
-        step_number("first_bad_step", broken.first_ever),
-    )
-    return _broken(DivergedKind.WAS_NOT_FINITE, facts, state.run.at, broken.ever_at)
-
-
-def _broken(kind: DivergedKind, facts: tuple[Fact, ...], at: float, onset: float | None) -> Check:
-    now, count = facts[:2]
     return Check(
         step=int(now.value),
         at=at,
         fires=True,
-        tensor=count.series,
-        value=float(count.value),
+        tensor=name,
+        value=float(counts[key]),
         threshold=0.0,
         kind=kind,
         facts=facts,
-        onset=onset,
+        onset=broken.ever_at if ever else broken.at,
     )
 
 

@@ -1,7 +1,6 @@
 """AllZero, TensorVariance and ExplodingTensor: a tensor's zeros, variance, NaN. Source: AWS documentation."""
 
 import math
-from collections.abc import Mapping
 from typing import ClassVar
 
 from trainguard.core.finding import Fact
@@ -56,8 +55,6 @@ class AllZeroParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class AllZero(StepRule[AllZeroParameters, StepState]):
-    """Fires while a tensor, or the given share of it, is zero."""
-
     spec = step_spec(
         "AllZero",
         title="Zero tensors",
@@ -78,7 +75,6 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
-        """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
         threshold = parameters.threshold
 
         def percent_of(view: StepView, tensor: str) -> float | None:
@@ -96,23 +92,18 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
     if step.has_value(tensor):
         return zeros(step, tensor)
-    share = _found_by_size(step, tensor, threshold)
-    if share is None:
-        share = _found_by_extremes(step, tensor, threshold)
-    if share is None:
-        not_saved(state, step, tensor)
-    return share
-
-
-def _found_by_size(step: StepView, tensor: str, threshold: float) -> float | None:
     size = step.reduction(tensor, "mean", absolute=True)
     if size is None:
         size = step.reduction(tensor, "l1")
-    if size is None or math.isnan(size):
-        return None
     if size == 0.0:
         return 100.0
-    return 0.0 if threshold >= 100.0 else None
+    # A size that is not zero leaves open how many entries are; one that is undefined says nothing.
+    if size is not None and not math.isnan(size) and threshold >= 100.0:
+        return 0.0
+    share = _found_by_extremes(step, tensor, threshold)
+    if share is None:
+        not_saved(state, step, tensor)
+    return share
 
 
 def _found_by_extremes(step: StepView, tensor: str, threshold: float) -> float | None:
@@ -121,14 +112,10 @@ def _found_by_extremes(step: StepView, tensor: str, threshold: float) -> float |
     lowest = step.reduction(tensor, "min", absolute=True)
     if highest == 0.0 or (least == 0.0 and most == 0.0):
         return 100.0
-    if _is_above_zero(lowest) or _is_above_zero(least) or (most is not None and most < 0.0):
+    if any(each is not None and each > 0.0 for each in (lowest, least)) or (most is not None and most < 0.0):
         return 0.0
     some_entry = highest is not None or (least is not None and most is not None)
     return 0.0 if some_entry and threshold >= 100.0 else None
-
-
-def _is_above_zero(value: float | None) -> bool:
-    return value is not None and value > 0.0
 
 
 class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -141,8 +128,6 @@ class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
-    """Fires while the variance of a tensor is out of range."""
-
     spec = step_spec(
         "TensorVariance",
         title="Variance of tensors",
@@ -164,10 +149,7 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
-        """Compare each tensor's variance with both thresholds."""
-
         def variance_of(view: StepView, tensor: str) -> float | None:
-            """Return a variance; None where other reductions alone were saved, which is counted."""
             saved = view.reduction(tensor, "variance")
             if saved is not None:
                 return saved
@@ -175,18 +157,16 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
                 return None
             return variance(view, tensor)
 
-        found = known(state, variance_of, step, parameters.tensors(step))
-        readings = [_variance_reading(tensor, value, parameters) for value, tensor in found]
+        most, least = parameters.max_threshold, parameters.min_threshold
+        readings = []
+        for value, tensor in known(state, variance_of, step, parameters.tensors(step)):
+            above = -math.inf if most is None else value - most
+            below = -math.inf if least is None else least - value
+            if above >= below:
+                readings.append(Reading(tensor, value, most, above > 0.0, above, UNSET if most is None else HIGH))
+            else:
+                readings.append(Reading(tensor, value, least, below > 0.0, below, LOW))
         return checked(step, readings, lambda reading: (measured(VARIANCE, reading),))
-
-
-def _variance_reading(tensor: str, value: float, parameters: TensorVarianceParameters) -> Reading:
-    above = -math.inf if parameters.max_threshold is None else value - parameters.max_threshold
-    below = -math.inf if parameters.min_threshold is None else parameters.min_threshold - value
-    if above >= below:
-        kind = UNSET if parameters.max_threshold is None else HIGH
-        return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, kind)
-    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, LOW)
 
 
 ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
@@ -231,8 +211,6 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
-    """Fires while a tensor holds NaN or infinite values."""
-
     spec = step_spec(
         "ExplodingTensor",
         title="NaN and infinite values",
@@ -240,10 +218,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         fires_when="one holds NaN or an infinite value",
         condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
         measures=(Measure("entries that are not finite"),),
-        parameters={
-            **SELECTION_HELP,
-            "only_nan": ParameterHelp("", "whether infinite values are left alone"),
-        },
+        parameters={**SELECTION_HELP, "only_nan": ParameterHelp("", "whether infinite values are left alone")},
         needs=(
             "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
             "or those that collection_names and tensor_regex select."
@@ -253,7 +228,6 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
-        """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
         reductions: dict[str, str] = {}
         asked: list[tuple[ReductionKind, bool]] = []
@@ -275,7 +249,15 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 continue
             if reading is not None:
                 readings.append(reading)
-        return checked(step, readings, lambda reading: (_exploding_fact(reading, reductions, len(readings)),))
+
+        def facts(reading: Reading) -> tuple[Fact]:
+            if not reading.fires:
+                return (Fact(name=TENSORS, value=len(readings)),)
+            if math.isnan(reading.value):
+                return (Fact(name=REDUCTION, value=reductions[str(reading.tensor)], series=reading.tensor),)
+            return (measured(ENTRIES, reading),)
+
+        return checked(step, readings, facts)
 
 
 def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
@@ -328,25 +310,13 @@ def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
             continue
         if math.isfinite(value):
             return [(kind, value)]
-        sums.append((_named(kind, absolute=absolute), value))
+        sums.append((f"{kind} of absolute values" if absolute else kind, value))
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     if least is not None and most is not None:
         return [("min", least), ("max", most)]
     if highest is not None:
-        return [(_named("max", absolute=True), highest)]
+        return [("max of absolute values", highest)]
     lowest = step.reduction(tensor, "min", absolute=True)
-    others = (("min", least), ("max", most), (_named("min", absolute=True), lowest))
+    others = (("min", least), ("max", most), ("min of absolute values", lowest))
     return [*sums, *((name, value) for name, value in others if value is not None)]
-
-
-def _named(kind: ReductionKind, *, absolute: bool) -> str:
-    return f"{kind} of absolute values" if absolute else kind
-
-
-def _exploding_fact(reading: Reading, reductions: Mapping[str, str], checked_tensors: int) -> Fact:
-    if not reading.fires:
-        return Fact(name=TENSORS, value=checked_tensors)
-    if math.isnan(reading.value):
-        return Fact(name=REDUCTION, value=reductions[str(reading.tensor)], series=reading.tensor)
-    return measured(ENTRIES, reading)

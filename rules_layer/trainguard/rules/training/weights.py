@@ -75,8 +75,6 @@ class VanishingGradientParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
-    """Fires while the mean absolute value of a gradient is below the threshold."""
-
     spec = step_spec(
         "VanishingGradient",
         title="Vanishing gradients",
@@ -84,9 +82,7 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         fires_when="the mean of its absolute values is nearly zero",
         condition="the mean absolute value of a gradient is below {threshold}",
         measures=(Measure("mean absolute gradient"),),
-        parameters={
-            "threshold": ParameterHelp("", "a gradient whose mean absolute value is below it has vanished"),
-        },
+        parameters={"threshold": ParameterHelp("", "a gradient whose mean absolute value is below it has vanished")},
         needs=(
             "It checks the tensors of the collection gradients: record them, in full or as reduction abs_mean, "
             "with CollectionConfig(name='gradients')."
@@ -96,7 +92,6 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
-        """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
         found = known(state, abs_mean, step, sorted(step.members(GRADIENTS)))
         # A gradient of exactly zero says that nothing reaches the loss.
@@ -127,8 +122,6 @@ class WeightUpdateRatioState(StepState, kw_only=True):
 
 
 class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioState]):
-    """Fires while a weight changes far too much, or not at all."""
-
     spec = step_spec(
         "WeightUpdateRatio",
         title="Weight updates",
@@ -155,7 +148,6 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
     )
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
-        """Note whether the run trains in mode TRAIN."""
         del parameters
         state.training = state.training or (step.mode is Mode.TRAIN and bool(step.members(WEIGHTS)))
 
@@ -166,6 +158,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
         self.watch(state, step, parameters)
         if step.mode is not (Mode.TRAIN if state.training else Mode.GLOBAL):
             return None
+        large, small = parameters.large_threshold, parameters.small_threshold
         readings, waits = [], False
         for tensor in sorted(step.members(WEIGHTS)):
             before = _before(step, tensor, parameters.num_steps)
@@ -173,8 +166,13 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
                 waits = True
                 continue
             ratio = _ratio(state, step, before, tensor, parameters.epsilon)
-            if ratio is not None:
-                readings.append(_update_reading(tensor, ratio, parameters))
+            if ratio is None:
+                continue
+            over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
+            if ratio < small or (under > over and not ratio > large):
+                readings.append(Reading(tensor, ratio, small, ratio < small, under, SMALL))
+            else:
+                readings.append(Reading(tensor, ratio, large, ratio > large, over, LARGE))
         state.waiting += waits
         return checked(step, readings, lambda reading: (measured(UPDATE, reading),))
 
@@ -201,14 +199,6 @@ def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsi
         return None
     change, norm = found
     return change / (norm + epsilon) if norm + epsilon else math.inf if change else 0.0
-
-
-def _update_reading(tensor: str, ratio: float, parameters: WeightUpdateRatioParameters) -> Reading:
-    large, small = parameters.large_threshold, parameters.small_threshold
-    over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
-    if ratio < small or (under > over and not ratio > large):
-        return Reading(tensor, ratio, small, ratio < small, under, SMALL)
-    return Reading(tensor, ratio, large, ratio > large, over, LARGE)
 
 
 VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
@@ -268,8 +258,6 @@ class PoorWeightInitializationState(StepState, kw_only=True):
 
 
 class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
-    """Fires while the first saved steps show a poor initialisation."""
-
     spec = step_spec(
         "PoorWeightInitialization",
         title="Weight initialisation",
@@ -304,7 +292,6 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
     def check(
         self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
     ) -> Check | None:
-        """Check what the step holds of the three, while steps are young; what it lacks is left out."""
         if state.evaluated >= parameters.steps:
             return None
         found = (_variances(state, step, parameters), _spreads(state, step, parameters), _loss(state, step, parameters))
@@ -335,9 +322,21 @@ def _spreads(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
     def spread(view: StepView, tensor: str) -> float | None:
-        return _spread(state, view, tensor, parameters)
+        """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
+        if not view.has_value(tensor):
+            least, most = view.reduction(tensor, "min"), view.reduction(tensor, "max")
+            if least is not None and most is not None and most - least < threshold:
+                return most - least
+            not_saved(state, view, tensor)
+            return None
+        values = view.value(tensor)
+        if not is_numeric(values) or not values.size:
+            return None
+        with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
+            low, high = np.percentile(float64(values), (5.0, 95.0))
+        return float(high - low)
 
-    gradients = sorted(step.members(GRADIENTS))
+    threshold, gradients = parameters.distribution_range, sorted(step.members(GRADIENTS))
     if _lack_extremes(step, gradients):
         # One sentence stands for all of them: thousands may have been saved in other reductions alone.
         state.unusable += max(len(gradients) - 1, 0)
@@ -346,7 +345,6 @@ def _spreads(
     if not spreads:
         return None
     least, tensor = min(spreads)
-    threshold = parameters.distribution_range
     return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
 
 
@@ -355,28 +353,6 @@ def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
         return not any(step.has_value(each) or step.reduction(each, "min") is not None for each in gradients)
     except USELESS:
         return False
-
-
-def _spread(
-    state: StepState, step: StepView, tensor: str, parameters: PoorWeightInitializationParameters
-) -> float | None:
-    """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
-    if not step.has_value(tensor):
-        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
-        if least is not None and most is not None and most - least < parameters.distribution_range:
-            return most - least
-        not_saved(state, step, tensor)
-        return None
-    return _percentile_range(step, tensor)
-
-
-def _percentile_range(step: StepView, tensor: str) -> float | None:
-    values = step.value(tensor)
-    if not is_numeric(values) or not values.size:
-        return None
-    with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
-        low, high = np.percentile(float64(values), (5.0, 95.0))
-    return float(high - low)
 
 
 def _loss(

@@ -59,8 +59,6 @@ class FeatureImportanceOverweightParameters(StepParameters, frozen=True, kw_only
 
 
 class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters, StepState]):
-    """Fires while a few features make up nearly all importance."""
-
     spec = step_spec(
         "FeatureImportanceOverweight",
         title="Feature importance",
@@ -84,7 +82,6 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
     def check(
         self, state: StepState, step: StepView, parameters: FeatureImportanceOverweightParameters
     ) -> Check | None:
-        """Compare the sum of the greatest importances with that of all; features never used have none."""
         importances = sorted(known(state, scalar, step, matching(step, parameters.tensor_regex)), reverse=True)
         total = sum(value for value, _ in importances)
         if not total:
@@ -113,8 +110,6 @@ class TreeDepthParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class TreeDepth(StepRule[TreeDepthParameters, StepState]):
-    """Fires while the newest tree is too deep."""
-
     spec = step_spec(
         "TreeDepth",
         title="Depth of trees",
@@ -132,7 +127,6 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: TreeDepthParameters) -> Check | None:
-        """Work out the depth of the step's tree."""
         if NODES not in step.names:
             return None
         depth = used(state, _true_depth if parameters.true_depth else _depth_by_number, step, NODES)
@@ -196,7 +190,6 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        """Say how many of the report's tensors a step holds."""
         del state, parameters
         tensors = len(selected(step, COLLECTIONS, None))
         if not tensors:

@@ -6,7 +6,8 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobStatus
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration
-from trainguard.engine.jobs.job_description import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
+from trainguard.engine.jobs.job_description import SAME_MOMENT_S, profile_place, stop_allowed
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches

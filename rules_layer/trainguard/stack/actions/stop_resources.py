@@ -15,8 +15,7 @@ from trainguard.core.records import OUTSIDE_ARN
 from trainguard.core.stores import StopBudget
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
-from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
-from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, from_tag
+from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted, unwarned
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection

@@ -11,7 +11,7 @@ from trainguard.core.records import AlertKind, OutboxEntry
 from trainguard.core.text import LONGEST_SENTENCE, chat_escaped, chat_line, mail_line, mail_place, one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import show_duration
-from trainguard.engine.jobs.job_description import STOP_TAG
+from trainguard.engine.settings.tag_names import STOP_TAG
 from trainguard.ledger.document import ledger_line
 from trainguard.stack.actions.request import AlertInput, AlertRequest
 

@@ -25,8 +25,8 @@ from trainguard.core.finding import Finding
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.engine.reconcile import scheduler_at_once
+from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.engine.streams.session import RETENTION_S
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder

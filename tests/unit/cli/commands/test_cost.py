@@ -10,9 +10,8 @@ from typer.testing import CliRunner, Result
 from docs.site.documents import field_names
 from trainguard.cli.commands.cost.estimates import money
 from trainguard.cli.main import app
-from trainguard.running_costs.cost_lines import total
 from trainguard.running_costs.operating import estimate
-from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.unit_prices import packaged_unit_prices, total
 from trainguard.running_costs.workload import Workload
 
 

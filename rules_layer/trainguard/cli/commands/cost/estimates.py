@@ -7,9 +7,15 @@ from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Headi
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
 from trainguard.local.settings import read_given
-from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.operating import estimate
-from trainguard.running_costs.unit_prices import PACKAGED_NAME, UnitPriceTable, packaged_unit_prices, read_unit_prices
+from trainguard.running_costs.unit_prices import (
+    PACKAGED_NAME,
+    CostLine,
+    UnitPriceTable,
+    packaged_unit_prices,
+    read_unit_prices,
+    total,
+)
 from trainguard.running_costs.workload import Workload
 
 _SECTIONS = {

@@ -19,10 +19,10 @@ from trainguard.core.finding import Finding
 from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.core.units import show_duration
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.settings.job_settings import TRAINING_RULES
+from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import takes_settings
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -18,10 +18,11 @@ from trainguard.kernels.document import (
     ChangedEntry,
     KernelProfiles,
     RankComparison,
+    RankLine,
     RankProfile,
     encode_profiles,
 )
-from trainguard.kernels.entries import CriticalPathEntry, KernelFinding
+from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile

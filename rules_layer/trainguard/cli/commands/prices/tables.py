@@ -17,9 +17,8 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.names import similar
 from trainguard.core.errors import RegionError, RequestError, UnknownNameError
-from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, read_offer
+from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, changes, read_offer, updated
 from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices
-from trainguard.pricing.update import changes, updated
 
 _COLUMNS = (
     Column("type"),
