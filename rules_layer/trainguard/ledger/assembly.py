@@ -35,7 +35,7 @@ _OPEN = (ROWS[Bucket.IDLE], ROWS[Bucket.UNEXPLAINED])
 """What utilization leaves open, in the order in which causes take it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeTime:
     """One node's times; ``paid`` is in epoch seconds, ``gpu_names`` are those sampled.
 
