@@ -7,6 +7,7 @@ import pytest
 
 from tests.functional.test_local_equals_evaluator import RECORDINGS, delivered, evaluated, on_disk, recorded
 from tests.support import small_job
+from tests.support.gpu_levels import means_of
 from tests.support.ledgers import one_node
 from tests.support.small_job import JOB, Upload
 from tests.support.verdicts import fired, over
@@ -94,7 +95,7 @@ def test_each_node_keeps_its_gpu_activity_from_start_to_end(
     for stream in streams.values():
         until = stream.state.watermark_s or 0.0
         use = stream.state.use.finished(0.0)
-        edges, means = use.grid.edges, use.levels.means()
+        edges, means = use.grid.edges, means_of(use.levels)
         assert edges[0] <= (stream.state.kept.first_sample_at or 0.0) <= edges[1]
         assert use.last_ms / 1_000 == until
         assert ((means >= 0.0) & (means <= 100.0)).all()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
+from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.ledger.bucket import ROWS, Bucket, StepShares
 from trainguard.ledger.node import (
     NO_ATTEMPTS,
@@ -20,6 +20,7 @@ from trainguard.ledger.node import (
     empty_amounts,
     joined,
     seconds_in,
+    seconds_until,
     shares_in,
 )
 from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
@@ -34,7 +35,7 @@ _OPEN = (ROWS[Bucket.IDLE], ROWS[Bucket.UNEXPLAINED])
 """What utilization leaves open, in the order in which causes take it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeTime:
     """One node's times; ``paid`` is in epoch seconds, ``gpu_names`` are those sampled.
 
@@ -119,60 +120,59 @@ def _sample(ledger: NodeLedger, use: GpuTime, paid: Sequence[Span]) -> None:
 def _in_cells(edges: FloatArray, use: GpuTime, paid: Sequence[Span]) -> FloatArray:
     """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C]: exact at marks, even between."""
     sums = 1_000 * use.sums()
-    totals = np.concatenate([np.zeros((3, 1)), np.cumsum(sums, axis=1)], axis=1)
-    knots, heights = [use.grid.edges], [totals]
-    exact = [(use.first_ms, [0, 0, 0]), (use.last_ms, totals[:, -1].tolist())]
-    exact += [(mark.at_ms, mark.sums) for mark in (use.start, use.end) if mark is not None]
-    for at, height in _at_paid_edges(use, paid, totals):
-        knots.append(at)
-        heights.append(height)
-    for at_ms, values in exact:
-        knots.append(np.array([at_ms / 1_000]))
-        heights.append(np.array(values, dtype=np.float64)[:, None])
-    at, reached = np.concatenate(knots), np.concatenate(heights, axis=1)
+    totals = np.zeros((3, sums.shape[1] + 1))
+    np.cumsum(sums, axis=1, out=totals[:, 1:])
+    at = use.grid.edges
+    exact = [*_at_paid_edges(at, paid, totals), (use.first_ms / 1_000, [0, 0, 0]), (use.last_ms / 1_000, totals[:, -1])]
+    exact += [(mark.at_ms / 1_000, mark.sums) for mark in (use.start, use.end) if mark is not None]
+    at = np.append(at, [each for each, _ in exact])
+    reached = np.concatenate([totals, np.array([sums for _, sums in exact], dtype=np.float64).T], axis=1)
     order = np.argsort(at, kind="stable")
-    reached = np.maximum.accumulate(reached[:, order], axis=1)
-    cells: FloatArray = np.stack([np.diff(np.interp(edges, at[order], row)) for row in reached]) / 1_000
+    at, reached = at[order], np.maximum.accumulate(reached[:, order], axis=1)
+    in_edges = np.stack([np.interp(edges, at, row) for row in reached])
+    cells: FloatArray = (in_edges[:, 1:] - in_edges[:, :-1]) / 1_000
     return cells
 
 
-def _at_paid_edges(use: GpuTime, paid: Sequence[Span], totals: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield edges of paid time within a step of the grid, and the sums up to there, float64[3, 1]."""
-    edges = use.grid.edges
+def _at_paid_edges(
+    edges: FloatArray, paid: Sequence[Span], totals: FloatArray
+) -> Iterator[tuple[float, Sequence[float] | FloatArray]]:
+    """Yield edges of paid time within a step of the grid, and the sums up to there, float64[3]."""
     for at in (edge for span in paid for edge in span):
-        step = int(np.searchsorted(edges, at, side="right")) - 1
+        step = int(edges.searchsorted(at, side="right")) - 1
         if not 0 <= step < len(edges) - 1 or at == edges[step]:
             continue
-        until, whole = (float(seconds_in(np.array([edges[step], end]), paid)[0]) for end in (at, edges[step + 1]))
-        if whole > 0.0:
-            part = totals[:, step] + until / whole * (totals[:, step + 1] - totals[:, step])
-            yield np.array([at]), part[:, None]
+        begin, until, end = seconds_until(np.array([edges[step], at, edges[step + 1]]), paid).tolist()
+        if end > begin:
+            share = (until - begin) / (end - begin)
+            yield at, totals[:, step] + share * (totals[:, step + 1] - totals[:, step])
 
 
 def _begin_and_end(ledger: NodeLedger, use: GpuTime, *, ended: bool) -> None:
     """Give what is open before the first work to start-up, and after the last to the tail of an ended job."""
     middles = _middles(ledger.edges)
     worked = sum(row[BUSY] for row in use.gpus) >= _NEVER_WORKED * sum(row[SAMPLED] for row in use.gpus)
-    before = np.zeros(middles.size, dtype=np.bool_)
+    before = 0
     if use.start is not None:
-        before = middles < use.start.at_ms / 1_000
+        before = int(middles.searchsorted(use.start.at_ms / 1_000))
     elif not worked and not ended:
-        before[:] = True
+        before = middles.size
     for row in _OPEN:
-        _move(ledger, row, Bucket.START_UP, before)
+        _move(ledger, row, Bucket.START_UP, slice(before))
     if not use.starts_active:
-        _move(ledger, ROWS[Bucket.NO_SAMPLES], Bucket.START_UP, middles < use.first_ms / 1_000)
+        first = int(middles.searchsorted(use.first_ms / 1_000))
+        _move(ledger, ROWS[Bucket.NO_SAMPLES], Bucket.START_UP, slice(first))
     if ended and use.end is not None and worked:
         for row in _OPEN:
-            _move(ledger, row, Bucket.TAIL, middles >= use.end.at_ms / 1_000)
+            _move(ledger, row, Bucket.TAIL, slice(int(middles.searchsorted(use.end.at_ms / 1_000)), None))
         if use.end.at_ms < use.last_ms:
-            _move(ledger, ROWS[Bucket.NO_SAMPLES], Bucket.TAIL, middles >= use.last_ms / 1_000)
+            last = int(middles.searchsorted(use.last_ms / 1_000))
+            _move(ledger, ROWS[Bucket.NO_SAMPLES], Bucket.TAIL, slice(last, None))
 
 
-def _move(ledger: NodeLedger, row: int, bucket: Bucket, cells: BoolArray) -> None:
-    moved = np.where(cells, ledger.amounts[row], 0.0)
-    ledger.amounts[row] -= moved
-    ledger.amounts[ROWS[bucket]] += moved
+def _move(ledger: NodeLedger, row: int, bucket: Bucket, cells: slice) -> None:
+    ledger.of(bucket)[cells] += ledger.amounts[row, cells]
+    ledger.amounts[row, cells] = 0.0
 
 
 def _restarts(ledger: NodeLedger, attempts: Attempts) -> None:
@@ -193,6 +193,8 @@ def _unused(use: GpuTime) -> int:
 
 def _set_aside(ledger: NodeLedger, use: GpuTime) -> FloatArray:
     """Take the idle time of GPUs that never worked out of what causes share; return it, GPU-seconds, float64[C]."""
+    if not _unused(use):
+        return np.zeros(len(ledger.edges) - 1)
     aside = ledger.amounts[[*_OPEN, ROWS[Bucket.COMPUTE]]].sum(axis=0) * (_unused(use) / max(len(use.gpus), 1))
     taken: FloatArray = np.minimum(aside, ledger.of(Bucket.IDLE))
     ledger.of(Bucket.IDLE)[:] -= taken

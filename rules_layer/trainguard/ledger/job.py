@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -25,34 +26,52 @@ _NO_WORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cells:
     """C cells of N nodes, those of a node together and in order of time.
 
     ``edges`` (float64[C + N]) are epoch seconds, one more than cells of each node; ``inside`` (bool[C + N - 1]) says
-    whether a cell lies between an edge and the next. ``places`` (int64[C]) are the cells' nodes, ``amounts``
-    (float64[B, C]) GPU-seconds by bucket, in the order of `Bucket`.
+    whether a cell lies between an edge and the next. ``places`` (int64[C]) are the cells' nodes.
     """
 
     nodes: Sequence[NodeLedger]
     edges: FloatArray
     inside: BoolArray
     places: IntArray
-    amounts: FloatArray
+    _amounts: dict[Bucket, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, nodes: Sequence[NodeLedger]) -> "Cells":
+    def of_nodes(cls, nodes: Sequence[NodeLedger]) -> "Cells":
         """Return the cells of nodes as they are now."""
         owners = np.repeat(np.arange(len(nodes)), [node.edges.size for node in nodes])
         inside = owners[1:] == owners[:-1]
         edges = np.concatenate([np.zeros(0), *(node.edges for node in nodes)])
-        amounts = np.concatenate([np.zeros((len(Bucket), 0)), *(node.amounts for node in nodes)], axis=1)
-        return cls(nodes, edges, inside, owners[:-1][inside], amounts)
+        return cls(nodes, edges, inside, owners[:-1][inside])
 
-    @property
+    def of(self, bucket: Bucket) -> FloatArray:
+        """Return the GPU-seconds of a bucket in each cell, float64[C]; most buckets took nothing."""
+        if bucket not in self._amounts:
+            amounts = np.concatenate([np.zeros(0), *(node.of(bucket) for node in self.nodes)])
+            self._amounts[bucket] = amounts if amounts.any() else self._none
+        return self._amounts[bucket]
+
+    @cached_property
+    def _none(self) -> FloatArray:
+        """The amounts of all buckets that took nothing."""
+        return np.zeros(self.places.size)
+
+    @cached_property
+    def paid(self) -> FloatArray:
+        """GPU-seconds of all buckets in each cell, float64[C]."""
+        paid = self._none.copy()
+        for bucket in Bucket:
+            paid += self.of(bucket)
+        return paid
+
+    @cached_property
     def paid_gpu_seconds(self) -> float:
         """GPU-seconds of all nodes and buckets."""
-        return float(self.by_node(self.amounts.sum(axis=0)).sum())
+        return float(self.by_node(self.paid).sum())
 
     def by_node(self, values: FloatArray) -> FloatArray:
         """Return the sum of values of the cells, float64[C], by node: float64[N]."""
@@ -71,13 +90,13 @@ class Cells:
 
     def low_gpu_seconds(self) -> float:
         """Return the GPU-seconds lost in cells of work in which the GPUs do less than half of what they could."""
-        work = self.amounts.sum(axis=0) - self.amounts[[ROWS[bucket] for bucket in _NO_WORK]].sum(axis=0)
-        lost = work - self.amounts[ROWS[Bucket.COMPUTE]]
+        work = self.paid - sum(self.of(bucket) for bucket in _NO_WORK)
+        lost = work - self.of(Bucket.COMPUTE)
         return float(lost[lost > LOW_USE * work].sum())
 
     def times_of(self, bucket: Bucket, most: int) -> list[Span]:
         """Return the ``most`` stretches on any node that a bucket took most of, those with most of it first."""
-        held = self.amounts[ROWS[bucket]]
+        held = self.of(bucket)
         if not held.any():
             return []
         full = self._full(held)
@@ -155,7 +174,7 @@ class Remaining:
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
-        self._rows: dict[int, FloatArray] = {}
+        self._left: dict[Bucket, FloatArray] = {}
         self._gpu_lost_s = [dict(node.gpu_lost_s) for node in cells.nodes]
 
     def take(self, claim: Claim, most: float = np.inf) -> FloatArray:
@@ -174,21 +193,22 @@ class Remaining:
             limit = np.minimum(limit, lost_s)
         taken = np.zeros((len(claim.buckets), len(cells.nodes)))
         for place, bucket in enumerate(claim.buckets):
-            part = self._part(ROWS[bucket], share, room, limit)
+            part = self._part(bucket, share, room, limit)
             taken[place] = cells.by_node(part)
             room, limit = np.maximum(room - part, 0.0), np.maximum(limit - taken[place], 0.0)
         if named is not None:
             self._charge(named, taken.sum(axis=0).tolist())
         return taken
 
-    def _part(self, row: int, share: FloatArray, room: FloatArray, limit: FloatArray) -> FloatArray:
+    def _part(self, bucket: Bucket, share: FloatArray, room: FloatArray, limit: FloatArray) -> FloatArray:
         """Take from one bucket, of each cell no more than ``room`` and of each node no more than ``limit``."""
-        left = self._rows.get(row, self._cells.amounts[row])
-        part = np.minimum(np.minimum(self._cells.amounts[row] * share, left), room)
+        held = self._cells.of(bucket)
+        left = self._left.get(bucket, held)
+        part = np.minimum(np.minimum(held * share, left), room)
         total = self._cells.by_node(part)
         kept = np.divide(np.minimum(total, limit), total, out=np.zeros_like(total), where=total > 0.0)
         taken: FloatArray = part * kept[self._cells.places]
-        self._rows[row] = np.maximum(left - taken, 0.0)
+        self._left[bucket] = np.maximum(left - taken, 0.0)
         return taken
 
     def _charge(self, named: Sequence[Sequence[str]], seconds: Sequence[float]) -> None:
@@ -220,7 +240,7 @@ class Ledger:
     def cells(self) -> Cells:
         """The cells of all nodes, as they are marked now."""
         if self._held is None:
-            self._held = Cells.of(self.nodes)
+            self._held = Cells.of_nodes(self.nodes)
         return self._held
 
     @property
@@ -244,7 +264,7 @@ class Ledger:
 
     def gpu_seconds(self, bucket: Bucket) -> float:
         """Return the GPU-seconds of a bucket on all nodes."""
-        return float(self.cells.amounts[ROWS[bucket]].sum())
+        return float(self.cells.of(bucket).sum())
 
     def usd(self, gpu_seconds: float, node: NodeLedger) -> float | None:
         """Return what GPU-seconds of a node cost; None where no price is known."""
@@ -274,13 +294,14 @@ class Ledger:
                 node=node.node,
                 gpus=node.gpus,
                 gpu_seconds=node.paid_gpu_seconds,
-                ledger=[entry for entry in self._entries(Cells.of([node])) if entry.gpu_seconds > 0.0],
+                ledger=[entry for entry in self._entries(Cells.of_nodes([node])) if entry.gpu_seconds > 0.0],
             )
             for node in self.nodes
         ]
 
     def _entries(self, cells: Cells) -> list[LedgerEntry]:
-        totals, usd = cells.amounts.sum(axis=1), self._usd_by_bucket(cells)
+        usd = self._usd_by_bucket(cells)
+        totals = np.array([cells.of(bucket).sum() for bucket in Bucket])
         paid = float(totals.sum())
         estimated = {bucket for node in cells.nodes for bucket in node.estimated}
         traced = None if self.shares is None else self.shares.steps
@@ -303,8 +324,8 @@ class Ledger:
         if self.hourly is None:
             return None
         gpus = np.array([max(node.gpus, 1) for node in cells.nodes], dtype=np.float64)
-        costs: list[float] = (cells.amounts / gpus[cells.places] * self.hourly / 3_600.0).sum(axis=1).tolist()
-        return costs
+        gpus = gpus[cells.places]
+        return [float((cells.of(bucket) / gpus * self.hourly / 3_600.0).sum()) for bucket in Bucket]
 
     def claim(self, claims: Iterable[Claim]) -> list[Claimed]:
         """Give each claim, in the order given, what no earlier one has taken; the most important cause comes first."""
@@ -334,7 +355,7 @@ class Ledger:
         """Return the share, 0 to 1, of paid time that a claim takes from ``since``, epoch seconds, on."""
         cells = self.cells
         until = float(cells.edges.max(initial=since))
-        paid = float((cells.amounts.sum(axis=0) * cells.shares_in([(since, until)])).sum())
+        paid = float((cells.paid * cells.shares_in([(since, until)])).sum())
         spans = tuple((max(start, since), end) for start, end in claim.spans if end > since)
         part = replace(claim, spans=spans)
         held_s, whole_s = (sum(end - start for start, end in of.spans) for of in (part, claim))

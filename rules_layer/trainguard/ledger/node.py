@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,11 +38,24 @@ def seconds_in(edges: FloatArray, spans: Sequence[Span]) -> FloatArray:
     """Return how many seconds of each cell lie in disjoint, ordered spans: float64[C] of ``edges``, float64[C + 1]."""
     if not spans:
         return np.zeros(max(len(edges) - 1, 0))
+    passed = seconds_until(edges, spans)
+    covered: FloatArray = passed[1:] - passed[:-1]
+    return covered
+
+
+def seconds_until(times: FloatArray, spans: Sequence[Span]) -> FloatArray:
+    """Return how many seconds of disjoint, ordered spans, of which there is one, have passed at each time."""
+    passed: FloatArray = np.interp(times, *_knots(tuple(spans)))
+    return passed
+
+
+@lru_cache(maxsize=64)
+def _knots(spans: tuple[Span, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of spans, and how many seconds of them have passed at each: of all nodes they are the same."""
     knots = np.array(spans, dtype=np.float64).ravel()
     lengths = np.diff(knots)
     lengths[1::2] = 0.0
-    covered: FloatArray = np.diff(np.interp(edges, knots, np.concatenate([[0.0], np.cumsum(lengths)])))
-    return covered
+    return knots, np.concatenate([[0.0], np.cumsum(lengths)])
 
 
 def shares_in(edges: FloatArray, spans: Iterable[Span]) -> FloatArray:

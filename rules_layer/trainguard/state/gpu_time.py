@@ -160,10 +160,9 @@ class GpuTime(msgspec.Struct, array_like=True):
         times_ms = np.array(self.times_ms, dtype=np.int64)
         values = np.array([_filled(row, len(self.gpus)) for row in self.percents], dtype=np.int64)
         interval_ms = round(interval_s * 1_000)
-        known, _ = _covered(np.diff(times_ms), self.usual_ms, interval_ms)
-        covered = np.append(known, interval_ms)[: times_ms.size]
-        values = _without_holes(values.reshape(times_ms.size, len(self.gpus)))
-        done._settle(times_ms, covered.astype(np.int64), values)
+        known, _ = _covered(times_ms[1:] - times_ms[:-1], self.usual_ms, interval_ms)
+        covered = np.array([*known, interval_ms][: times_ms.size], dtype=np.int64)
+        done._settle(times_ms, covered, _without_holes(values.reshape(times_ms.size, len(self.gpus))))
         done.times_ms, done.percents = [], []
         return done
 
@@ -172,9 +171,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         sampled, idle = self.grid.column(_GRID_SAMPLED), self.grid.column(_GRID_IDLE)
         busy = np.zeros(sampled.size)
         if sampled.size:
-            means = self.levels.means()
-            share = np.nansum(means, axis=1) / np.maximum(np.count_nonzero(~np.isnan(means), axis=1), 1)
-            busy = sampled * share / 100.0
+            busy[:-1] = sampled[:-1] * self.levels.closed_means() / 100.0
             busy[-1] = float(sum(self.levels.open[1]))
             closed = self._totals()[BUSY] - busy[-1]
             spread = busy[:-1] if busy[:-1].any() else sampled[:-1]
@@ -225,13 +222,10 @@ class GpuTime(msgspec.Struct, array_like=True):
         parts, self.rests = _parts(values[index], lengths, _filled(self.rests, len(self.gpus), 0))
         sums = parts.sum(axis=2)
         self._note(units, parts)
-        for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
-            self.gpus[gpu] = _added(self.gpus[gpu], row)
-        if self.start is not None:
+        self.gpus = (np.array(self.gpus) + parts.sum(axis=1).T).tolist()
+        if self.start is not None and begins.size and begins[0] < self.start.at_ms:
             earlier = sums[:, begins < self.start.at_ms].sum(axis=1).tolist()
-            self.start = Mark(
-                self.start.at_ms, [one + more for one, more in zip(self.start.sums, earlier, strict=True)]
-            )
+            self.start = Mark(self.start.at_ms, _added(self.start.sums, earlier))
         if active.any():
             last = int(np.flatnonzero(active)[-1])
             so_far = sums[:, index <= last].sum(axis=1).tolist()
@@ -242,15 +236,15 @@ class GpuTime(msgspec.Struct, array_like=True):
         """Add each GPU's work, int64[3, N, G], in ordered units of 15 s, int64[N]."""
         begin, grid = 0, self.grid
         while begin < units.size:
-            first = units[begin : begin + 1]
-            while grid.reach(first) > MOST_STEPS:
+            first = int(units[begin])
+            while grid.reach(first, first) > MOST_STEPS:
                 self.levels.widen(grid.column(_GRID_SAMPLED).astype(np.int64), odd=bool(grid.first % 2))
                 grid.widen()
-            step = int(first[0]) // grid.width
-            end = int(np.searchsorted(units, (step + 1) * grid.width))
-            sums = parts[:, begin:end].sum(axis=1)
-            grid.add(first, [sums[SAMPLED].sum(keepdims=True), sums[IDLE].sum(keepdims=True)])
-            self.levels.add(step - grid.first, sums[SAMPLED], sums[BUSY])
+            step = first // grid.width
+            end = int(units.searchsorted((step + 1) * grid.width))
+            sampled, busy, idle = parts[:, begin:end].sum(axis=1).tolist()
+            grid.put(step, [sum(sampled), sum(idle)])
+            self.levels.add(step - grid.first, sampled, busy)
             begin = end
 
 
@@ -264,12 +258,16 @@ def _without_holes(values: IntArray) -> IntArray:
 def _parts(values: IntArray, lengths: IntArray, rests: list[int]) -> tuple[IntArray, list[int]]:
     """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G], and each GPU's new rest."""
     whole = 100 * HUNDREDTHS
-    sampled = np.where(values >= 0, lengths[:, None], 0)
-    so_far = np.cumsum(np.vstack([np.array(rests, dtype=np.int64), np.maximum(values, 0) * lengths[:, None]]), axis=0)
+    so_far = np.empty((len(values) + 1, len(rests)), dtype=np.int64)
+    so_far[0] = rests
+    so_far[1:] = np.maximum(values, 0) * lengths[:, None]
+    so_far = so_far.cumsum(axis=0)
     counted = (so_far + whole // 2) // whole
-    busy = np.diff(counted, axis=0)
-    idle = np.where((values >= 0) & (values < NOTHING_PERCENT * HUNDREDTHS), sampled - busy, 0)
-    parts: IntArray = np.stack([sampled, busy, idle]).astype(np.int64)
+    parts = np.empty((3, *values.shape), dtype=np.int64)
+    parts[SAMPLED] = (values >= 0) * lengths[:, None]
+    parts[BUSY] = counted[1:] - counted[:-1]
+    is_idle = (values >= 0) & (values < NOTHING_PERCENT * HUNDREDTHS)
+    parts[IDLE] = is_idle * (parts[SAMPLED] - parts[BUSY])
     left: list[int] = (so_far[-1] - whole * counted[-1]).tolist()
     return parts, left
 

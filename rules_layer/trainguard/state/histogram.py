@@ -4,7 +4,9 @@ Bins are at most 1 % wide (``e' = max(e + 1, floor(1.01 e))``) and the same on e
 by adding counts. One that outgrows its budget doubles its bins: at level L a bin joins 2^L neighbours.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 import msgspec
@@ -26,6 +28,7 @@ def _edges() -> IntArray:
 
 
 EDGES = _edges()
+_WHOLE_EDGES: list[int] = EDGES.tolist()
 
 
 class LogHistogram(msgspec.Struct, array_like=True):
@@ -75,15 +78,23 @@ class LogHistogram(msgspec.Struct, array_like=True):
         total = self.total
         if not total:
             return [float("nan")] * len(quantiles)
-        lower, upper = self.edges()
-        middles = (lower + upper) / 2.0
-        cumulative = np.cumsum(self.counts)
-        positions = (total - 1) * np.array(quantiles)
-        below = np.floor(positions).astype(np.int64)
-        low = middles[np.searchsorted(cumulative, below, side="right")]
-        high = middles[np.searchsorted(cumulative, np.minimum(below + 1, total - 1), side="right")]
-        values: list[float] = (low + (positions - below) * (high - low)).tolist()
+        cumulative = list(accumulate(self.counts))
+        values = []
+        for quantile in quantiles:
+            position = (total - 1) * quantile
+            below = int(position)
+            low, high = (self._middle(bisect_right(cumulative, rank)) for rank in (below, min(below + 1, total - 1)))
+            values.append(low + (position - below) * (high - low))
         return values
+
+    def _middle(self, place: int) -> float:
+        return (self._smallest_of(self.bins[place]) + self._largest_of(self.bins[place])) / 2.0
+
+    def _smallest_of(self, index: int) -> int:
+        return _WHOLE_EDGES[index << self.level]
+
+    def _largest_of(self, index: int) -> int:
+        return _WHOLE_EDGES[min((index + 1) << self.level, len(_WHOLE_EDGES) - 1)] - 1
 
     def edges(self) -> tuple[IntArray, IntArray]:
         """Smallest and largest whole number of each bin in use, int64[B] each."""
@@ -112,8 +123,10 @@ class DurationHistogram(LogHistogram, array_like=True):
 
     def count_above(self, threshold_us: float) -> int:
         """Durations that are surely longer: only bins which lie wholly above the threshold count."""
-        lower, _ = self.edges()
-        return int(np.sum(np.array(self.counts, dtype=np.int64)[lower > threshold_us]))
+        return sum(self.counts[self._first_above(threshold_us) :])
+
+    def _first_above(self, threshold_us: float) -> int:
+        return bisect_right(self.bins, threshold_us, key=self._smallest_of)
 
     def edge_above(self, threshold_us: float) -> int:
         """Return the smallest duration that `count_above` counts, in use or not: those as long are surely longer."""
@@ -123,14 +136,15 @@ class DurationHistogram(LogHistogram, array_like=True):
 
     def count_below(self, threshold_us: float) -> int:
         """Durations that are surely shorter: only bins which lie wholly below the threshold count."""
-        _, upper = self.edges()
-        return int(np.sum(np.array(self.counts, dtype=np.int64)[upper < threshold_us]))
+        return sum(self.counts[: bisect_left(self.bins, threshold_us, key=self._largest_of)])
 
     def excess_above(self, threshold_us: float, baseline_us: float) -> float:
         """Sum of (duration - baseline) over the durations of `count_above`, each taken as its bin's smallest."""
-        lower, _ = self.edges()
-        above = lower > threshold_us
-        return float(np.dot(np.array(self.counts, dtype=np.float64)[above], lower[above] - baseline_us))
+        first = self._first_above(threshold_us)
+        if first == len(self.bins):
+            return 0.0
+        lower = EDGES[np.array(self.bins[first:]) << self.level]
+        return float(np.dot(np.array(self.counts[first:], dtype=np.float64), lower - baseline_us))
 
 
 PERCENT_BINS = 101

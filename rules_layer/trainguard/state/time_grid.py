@@ -34,7 +34,8 @@ class TimeGrid(msgspec.Struct, array_like=True):
             raise ValueError(f"steps of time in columns of {sorted(lengths)}, expected one length up to {MOST_STEPS}")
         if not 0 < self.width <= _WIDEST or self.width & (self.width - 1):
             raise ValueError(f"steps of {self.width} units, expected a power of two")
-        if not 0 <= self.first < _LARGEST or any(not 0 <= each < _LARGEST for row in self.columns for each in row):
+        sums = [each for row in self.columns if row for each in (min(row), max(row))]
+        if not 0 <= self.first < _LARGEST or any(not 0 <= each < _LARGEST for each in sums):
             raise ValueError("a negative or very large sum in a step of time")
 
     @property
@@ -60,28 +61,33 @@ class TimeGrid(msgspec.Struct, array_like=True):
         """Add ``values``, int64[N] a column, each in its unit of 15 s since the epoch, ``units``, int64[N]."""
         if not units.size:
             return
-        if not self.columns or not self.columns[0]:
-            self.first = int(units.min()) // self.width
-            self.columns = [[] for _ in values]
-        while self.reach(units) > MOST_STEPS:
+        while self.reach(int(units.min()), int(units.max())) > MOST_STEPS:
             self.widen()
-        numbers = units // self.width
-        ahead = max(self.first - int(numbers.min()), 0)
-        self.first -= ahead
-        places = numbers - self.first
-        length = max(int(places.max()) + 1, ahead + len(self.columns[0]))
-        for row, column in enumerate(values):
-            sums = np.zeros(length, dtype=np.int64)
-            sums[ahead : ahead + len(self.columns[row])] = self.columns[row]
-            np.add.at(sums, places, column)
-            self.columns[row] = sums.tolist()
+        numbers, places = np.unique(units // self.width, return_inverse=True)
+        sums = np.zeros((len(values), numbers.size), dtype=np.int64)
+        for row, column in zip(sums, values, strict=True):
+            np.add.at(row, places, column)
+        for number, each in zip(numbers.tolist(), sums.T.tolist(), strict=True):
+            self.put(number, each)
 
-    def reach(self, units: IntArray) -> int:
-        """Return how many steps there are with samples in ``units``, int64[N], of which there is one."""
-        numbers = int(units.min()) // self.width, int(units.max()) // self.width
+    def put(self, number: int, values: Sequence[int]) -> None:
+        """Add a value of each column in a step, by its number since the epoch; there must be room for it."""
+        if not self.columns or not self.columns[0]:
+            self.first, self.columns = number, [[] for _ in values]
+        before = [0] * (self.first - number)
+        self.first -= len(before)
+        place = number - self.first
+        after = [0] * (place + 1 - len(before) - len(self.columns[0]))
+        for row, value in enumerate(values):
+            column = [*before, *self.columns[row], *after]
+            column[place] += value
+            self.columns[row] = column
+
+    def reach(self, first_unit: int, last_unit: int) -> int:
+        """Return how many steps there are with these units of 15 s."""
+        begin, end = first_unit // self.width, last_unit // self.width
         held = len(self.columns[0]) if self.columns else 0
-        last = max(numbers[1], self.first + held - 1 if held else numbers[1])
-        return last - min(numbers[0], self.first if held else numbers[0]) + 1
+        return max(end, self.first + held - 1) - min(begin, self.first) + 1 if held else end - begin + 1
 
     def widen(self) -> None:
         """Make one step of each two."""
@@ -150,15 +156,19 @@ class GpuLevels(msgspec.Struct, array_like=True):
         self.open = [[*row, *[0] * more] for row in self.open]
         self.carried = [*self.carried, *[0] * more]
 
-    def add(self, step: int, sampled: IntArray, busy: IntArray) -> None:
-        """Add milliseconds of each GPU, int64[G], in a step, the newest or a later one; those before it are closed."""
+    def add(self, step: int, sampled: Sequence[int], busy: Sequence[int]) -> None:
+        """Add milliseconds of each GPU, of G, in a step, the newest or a later one; those before it are closed."""
         if step > self.steps:
             self._close(step - self.steps)
-        self.open = [(np.array(self.open[0]) + sampled).tolist(), (np.array(self.open[1]) + busy).tolist()]
+        self.open = [
+            [one + more for one, more in zip(held, new, strict=True)]
+            for held, new in zip(self.open, (sampled, busy), strict=True)
+        ]
 
     def widen(self, weights: IntArray, *, odd: bool) -> None:
         """Make one step of each two, of ``weights`` int64[S] ms; ``odd``: the first is the second of a pair."""
-        levels, sampled = self._levels, self._sampled(weights[: self.steps])
+        levels = self._levels
+        sampled = _divided(weights[: self.steps], levels)
         if odd:
             levels = np.concatenate([np.full((self.gpus, 1), _NONE), levels], axis=1)
             sampled = np.concatenate([np.zeros((self.gpus, 1), dtype=np.int64), sampled], axis=1)
@@ -174,13 +184,13 @@ class GpuLevels(msgspec.Struct, array_like=True):
         rows = [self._rounded(total[:, pair], busy[:, pair]) for pair in range(total.shape[1])]
         self.closed = [bytes(row) for row in np.array(rows, dtype=np.uint8).reshape(-1, self.gpus).T]
 
-    def means(self) -> FloatArray:
-        """Return the percentage of each GPU in each step, the newest included: float64[S, G], NaN without a sample."""
-        levels = self._levels.astype(np.float64) * (100.0 / FULL)
-        levels[self._levels == _NONE] = np.nan
-        sampled, busy = np.array(self.open, dtype=np.float64)
-        newest = np.divide(100.0 * busy, sampled, out=np.full(self.gpus, np.nan), where=sampled > 0.0)
-        return np.vstack([levels.T, newest])
+    def closed_means(self) -> FloatArray:
+        """Return the mean percentage of the GPUs with samples in each closed step, float64[S]; 0 without one."""
+        levels = self._levels
+        known = levels != _NONE
+        sums = np.where(known, levels, 0).sum(axis=0) * (100.0 / FULL)
+        means: FloatArray = sums / np.maximum(np.count_nonzero(known, axis=0), 1)
+        return means
 
     def mean(self, chosen: IntArray, weights: IntArray) -> FloatArray:
         """Return the percentage of each GPU over steps, float64[G], NaN without a sample.
@@ -189,10 +199,13 @@ class GpuLevels(msgspec.Struct, array_like=True):
         alone. ``chosen`` is int64[K], in order; ``weights`` int64[S] are milliseconds sampled in each step by all GPUs,
         the newest too.
         """
-        sampled = np.concatenate([self._sampled(weights[: self.steps]), np.array(self.open[:1]).T], axis=1)
-        busy = np.concatenate([self._levels * sampled[:, :-1], FULL * np.array(self.open[1:]).T], axis=1)
-        total, weight = busy[:, chosen].sum(axis=1), sampled[:, chosen].sum(axis=1)
-        if chosen.size and chosen[0] < self.steps <= chosen[-1] + 1:
+        closed = chosen[chosen < self.steps]
+        levels = self._levels[:, closed]
+        sampled = _divided(weights[closed], levels)
+        total, weight = (levels * sampled).sum(axis=1), sampled.sum(axis=1)
+        if closed.size < chosen.size:
+            total, weight = total + FULL * np.array(self.open[1]), weight + np.array(self.open[0])
+        if closed.size and chosen[-1] + 1 >= self.steps:
             total = np.clip(total + self.carried, 0, FULL * weight)
         means: FloatArray = np.divide(100.0 / FULL * total, weight, out=np.full(self.gpus, np.nan), where=weight > 0)
         return means
@@ -201,11 +214,6 @@ class GpuLevels(msgspec.Struct, array_like=True):
     def _levels(self) -> IntArray:
         flat = np.frombuffer(b"".join(self.closed), dtype=np.uint8)
         return flat.reshape(self.gpus, self.steps).astype(np.int64)
-
-    def _sampled(self, weights: IntArray) -> IntArray:
-        """Return the milliseconds of each GPU in the closed steps, int64[G, S]: those with samples share a step's."""
-        known = self._levels != _NONE
-        return np.where(known, weights // np.maximum(known.sum(axis=0), 1), 0)
 
     def _close(self, steps: int) -> None:
         """Round the newest step, leave those after it without samples, and begin a new one after so many."""
@@ -236,3 +244,9 @@ class GpuLevels(msgspec.Struct, array_like=True):
         whole = np.clip(np.array(self.open[1]) + (busy + FULL // 2) // FULL, 0, done)
         self.carried = (np.array(self.carried) + levels * sampled - FULL * (whole - self.open[1])).tolist()
         self.open = [done.tolist(), whole.tolist()]
+
+
+def _divided(weights: IntArray, levels: IntArray) -> IntArray:
+    """Return the milliseconds of each GPU in closed steps, int64[G, S]: those with samples share a step's evenly."""
+    known = levels != _NONE
+    return np.where(known, weights // np.maximum(np.count_nonzero(known, axis=0), 1), 0)

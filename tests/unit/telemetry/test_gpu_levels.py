@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.gpu_levels import means_of
 from trainguard.state.time_grid import GpuLevels
 
 STEP_MS = 15_000
@@ -17,7 +18,7 @@ def levels_of(busy: list[int], sampled: int = STEP_MS) -> GpuLevels:
     levels = GpuLevels()
     levels.extend(1)
     for step, each in enumerate([*busy, OPEN_MS]):
-        levels.add(step, np.array([sampled]), np.array([each]))
+        levels.add(step, [sampled], [each])
     return levels
 
 
@@ -72,8 +73,8 @@ def test_an_idle_step_stays_idle_and_a_busy_one_busy(busy: list[int]) -> None:
 
 def test_a_short_step_takes_no_more_than_half_a_level() -> None:
     levels = levels_of([10_030])
-    levels.add(2, np.array([100]), np.array([50]))
-    levels.add(3, np.array([100]), np.array([50]))
+    levels.add(2, [100], [50])
+    levels.add(3, [100], [50])
 
     assert abs(levels.carried[0]) > 50
     assert levels.closed[0][2] in {99, 100, 101}
@@ -82,9 +83,9 @@ def test_a_short_step_takes_no_more_than_half_a_level() -> None:
 def test_a_gpu_without_samples_has_no_level() -> None:
     levels = levels_of([5_001, 5_002])
     levels.extend(2)
-    levels.add(5, np.array([10, 10]), np.array([5, 5]))
+    levels.add(5, [10, 10], [5, 5])
 
-    assert np.isnan(levels.means()[:5, 1]).all()
+    assert np.isnan(means_of(levels)[:5, 1]).all()
     assert levels.mean(np.arange(5), np.array([STEP_MS] * 3 + [0, 0, 20])).tolist()[1:] == pytest.approx(
         [np.nan], nan_ok=True
     )

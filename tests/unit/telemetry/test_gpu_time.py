@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.gpu_levels import means_of
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.time_grid import MOST_STEPS
 
@@ -44,7 +45,7 @@ def regular(count: int, every_s: float, start: float = START) -> list[float]:
 
 def test_given_half_an_hour_when_added_then_steps_are_short() -> None:
     use = timed(regular(30, 60.0, 0.06), np.array([90.0] * 15 + [10.0] * 15)).finished(60.0)
-    levels = use.levels.means()[:, 0].round().tolist()
+    levels = means_of(use.levels)[:, 0].round().tolist()
 
     assert levels[:30] + levels[31:60] == [90.0] * 30 + [10.0] * 29
     assert (use.grid.edges[0], use.grid.width_s) == (0.0, 30.0)
@@ -53,7 +54,7 @@ def test_given_half_an_hour_when_added_then_steps_are_short() -> None:
 def test_steps_of_a_month_are_few_and_keep_their_sums() -> None:
     use = timed(regular(1_500, 1_800.0), np.array([100.0] * 1_000 + [0.0] * 500), every_s=1_800.0)
 
-    assert use.levels.means().shape[0] <= MOST_STEPS
+    assert means_of(use.levels).shape[0] <= MOST_STEPS
     assert sums(use, 1_800.0) == pytest.approx([2_700_000.0, 1_800_000.0, 900_000.0], rel=1e-3)
     assert len(msgspec.msgpack.encode(use)) < 2_000
 

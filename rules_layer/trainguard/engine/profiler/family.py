@@ -17,7 +17,6 @@ from trainguard.engine.profiler.correlate import Correlation
 from trainguard.engine.profiler.framework_session import MICROSECONDS, FrameworkSession, FrameworkState, FrameworkStream
 from trainguard.engine.profiler.job_time import (
     PaidNodes,
-    SampledNode,
     interruptions,
     job_ledger,
     without_steps,
@@ -99,10 +98,6 @@ class ProfilerStreams(FamilyStreams):
         return None if first_us is None else first_us / MICROSECONDS
 
     @cached_property
-    def _sampled(self) -> Mapping[str, SampledNode]:
-        return {node: stream.sampled for node, stream in self.system.items()}
-
-    @cached_property
     def _waiting(self) -> Mapping[str, int]:
         return {key.node: len(each.pending) for key, each in self.records.items() if key.stream == "framework"}
 
@@ -125,7 +120,7 @@ class ProfilerStreams(FamilyStreams):
         return tuple(span for span in self.interruptions if False in self._work_after(span))
 
     def _work_after(self, span: tuple[float, float]) -> set[bool | None]:
-        return {works_at(stream.state.use, span[1]) for stream in self.system.values()}
+        return {works_at(stream.use, span[1]) for stream in self.system.values()}
 
     @cached_property
     def unpaid_s(self) -> float:
@@ -141,7 +136,8 @@ class ProfilerStreams(FamilyStreams):
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
         steps = {node: stream.state.time for node, stream in self.framework.items()}
-        return job_ledger(self._sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
+        sampled = {node: stream.sampled for node, stream in self.system.items()}
+        return job_ledger(sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
@@ -235,7 +231,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=GpuTime if system is None else lambda: self._sampled[node].use,
+            use=GpuTime if system is None else system.sampled.use,
         )
         return facts, failed
 

@@ -5,8 +5,8 @@ same name. A minute whose object was lost is too short to count. An instance tha
 its GPUs idle; where they work at once, samples were lost.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -117,11 +117,11 @@ class PaidNodes:
 
 @dataclass(frozen=True, slots=True)
 class SampledNode:
-    """Samples of a node's GPUs up to the newest (`GpuTime.finished`), without partitioned ones (``mig_names``)."""
+    """Samples of a node's GPUs, without partitioned ones (``mig_names``); ``use`` makes `GpuTime.finished` of them."""
 
     gpu_names: Sequence[str]
     mig_names: Sequence[str]
-    use: GpuTime
+    use: Callable[[], GpuTime]
     interval_s: float
 
 
@@ -135,26 +135,25 @@ def job_ledger(
     spans, of_type = paid.spans, paid.gpus_of_type
     seen = max((len(node.gpu_names) for node in system.values()), default=0)
     names = _with_missing({*system, *framework}, paid.account.nodes)
-    times, left_out = [], []
-    for name in names:
-        sampled = system.get(name)
-        time = _node_time(name, sampled, framework.get(name), of_type or seen)
-        if sampled is not None and sampled.mig_names:
-            left_out.append(name)
-        if time.gpus:
-            times.append(replace(time, paid=spans, ended=paid.ended))
-    saver, evaluator = (_lead([time.steps for time in times], column) for column in (CHECKPOINT, EVALUATION))
-    nodes = [node_ledger(replace(time, saver=saver, evaluator=evaluator), shares) for time in times]
-    return Ledger(nodes, paid.hourly, tuple(left_out), shares)
+    with_gpus = {name: gpus for name in names if (gpus := _gpus_of(system.get(name), of_type or seen))}
+    saver, evaluator = (_lead([framework.get(name) for name in with_gpus], each) for each in (CHECKPOINT, EVALUATION))
+    nodes = []
+    for name, gpus in with_gpus.items():
+        sampled, steps = system.get(name), framework.get(name)
+        time = NodeTime(name, gpus, spans, steps=steps, ended=paid.ended, saver=saver, evaluator=evaluator)
+        if sampled is not None:
+            time.gpu_names, time.use, time.interval_s = tuple(sampled.gpu_names), sampled.use(), sampled.interval_s
+        nodes.append(node_ledger(time, shares))
+    left_out = tuple(name for name in names if name in system and system[name].mig_names)
+    return Ledger(nodes, paid.hourly, left_out, shares)
 
 
-def _node_time(name: str, sampled: SampledNode | None, steps: StepTime | None, expected: int) -> NodeTime:
-    """Return the time of a node: of one with partitioned GPUs only the others count."""
+def _gpus_of(sampled: SampledNode | None, expected: int) -> int:
+    """Return how many GPUs of a node count: of one with partitioned GPUs only the others."""
     if sampled is None:
-        return NodeTime(name, expected, (), steps=steps)
-    gpu_names = tuple(sampled.gpu_names)
-    gpus = len(gpu_names) if sampled.mig_names else max(len(gpu_names), expected)
-    return NodeTime(name, gpus, (), gpu_names=gpu_names, use=sampled.use, steps=steps, interval_s=sampled.interval_s)
+        return expected
+    named = len(sampled.gpu_names)
+    return named if sampled.mig_names else max(named, expected)
 
 
 def _with_missing(known: set[str], nodes: int) -> list[str]:

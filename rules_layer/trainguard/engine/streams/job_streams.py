@@ -151,7 +151,8 @@ class FamilyStreams(ABC):
             if seen is not None:
                 seen(key, stream, judged[key])
         verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
-        for key, of_stream in judged.items():
+        for key in list(judged):
+            of_stream = judged.pop(key)
             watermark_s, ahead = self.streams[key].state.watermark_s, self.watermarks.get(key.stream)
             for verdict in of_stream:
                 verdicts[verdict.rule][key.node] = with_liveness(verdict, watermark_s, ahead)
