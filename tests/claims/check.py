@@ -4,14 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.claims.claim import Claim, Unknown, Untrue
 from tests.claims.context import Raw
 from tests.claims.facts import fact_claims
 from tests.claims.ledger import ledger_claims
-from tests.claims.raw import read_job
 from tests.claims.sentences import finding_claims
 from tests.claims.times import episode_claims
 from tests.claims.verdict import verdict_claims
@@ -34,9 +32,9 @@ class Checked:
         self.unknown += other.unknown
 
 
-def checked(name: str, folder: Path, report: dict[str, Any]) -> Checked:
-    """Hold what ``report.json`` says about the job of a folder against its raw samples and events."""
-    return counted(name, _claims(folder, report))
+def checked(name: str, raw: Raw, report: dict[str, Any]) -> Checked:
+    """Hold what ``report.json`` says about a job against its raw samples and events."""
+    return counted(name, _claims(raw, report))
 
 
 def counted(name: str, claims: Iterable[Claim | None]) -> Checked:
@@ -51,9 +49,8 @@ def counted(name: str, claims: Iterable[Claim | None]) -> Checked:
     return found
 
 
-def _claims(folder: Path, report: dict[str, Any]) -> Iterator[Claim | None]:
-    job = read_job(folder)
-    raw = Raw(job)
+def _claims(raw: Raw, report: dict[str, Any]) -> Iterator[Claim | None]:
+    job = raw.job
     parameters = {entry["rule"]: entry["parameters"] for entry in report["rules"]}
     yield from ledger_claims(job, report)
     for finding in report["findings"]:

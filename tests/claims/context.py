@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tests.claims.raw import Floats, Node, RawJob
+from tests.claims.raw import Floats, Node, RawJob, read_job
 from tests.claims.work import CLOCK_S, Work, within, work_of
 
 Fact: TypeAlias = dict[str, Any]
@@ -55,6 +56,11 @@ class Raw:
         values = points.gpus[kept & within(points.times, start, end)][:, columns]
         found: Floats = values[~np.isnan(values)]
         return found
+
+
+def raw_of(folder: Path) -> Raw:
+    """Return what was recorded of a job; raises OSError when there is no such folder."""
+    return Raw(read_job(folder))
 
 
 @dataclass(frozen=True)

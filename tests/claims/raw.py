@@ -208,13 +208,13 @@ class RawJob:
         """The longest sampling interval of its nodes, seconds."""
         return max((node.interval_s for node in self.nodes.values()), default=60.0)
 
-    @property
+    @cached_property
     def first(self) -> float:
         """When its first sample was taken or its first event began, epoch seconds."""
         began = [event.start for events in self.events.values() for event in events]
         return min([*(node.first for node in self.nodes.values()), *began], default=0.0)
 
-    @property
+    @cached_property
     def last(self) -> float:
         """When its last sample was taken or its last event ended, epoch seconds."""
         ended = [event.end for events in self.events.values() for event in events]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.claims.check import Checked, checked, counted
+from tests.claims.context import raw_of
 from tests.claims.kernels import kernel_claims
 from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
@@ -43,14 +44,14 @@ def check_labelled(job: Job) -> Checked:
         prices = Path(place, "prices.json")
         prices.write_text(json.dumps(price_table()))
         report = report_of(folder, prices=prices, instance_type=job.machine.instance_type)
-        return checked(job.name, folder, report)
+        return checked(job.name, raw_of(folder), report)
 
 
 def check_real(run: str) -> Checked:
     """Check what is said about a real run."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_profile(read_recording(run), Path(place))
-        return checked(run, folder, report_of(folder))
+        return checked(run, raw_of(folder), report_of(folder))
 
 
 def check_recording(name: str) -> Checked:
@@ -58,7 +59,7 @@ def check_recording(name: str) -> Checked:
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         with tarfile.open(GPU_RECORDINGS) as archive:
             archive.extractall(place, [each for each in archive if each.name.split("/")[0] == name], filter="data")
-        return checked(name, Path(place, name), report_of(Path(place, name)))
+        return checked(name, raw_of(Path(place, name)), report_of(Path(place, name)))
 
 
 def recordings() -> list[str]:
@@ -71,14 +72,14 @@ def check_random(seed: int) -> Checked:
     """Check what is said about the job of a seed."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_random_job(drawn(seed), Path(place))
-        return checked(f"random-{seed}", folder, report_of(folder))
+        return checked(f"random-{seed}", raw_of(folder), report_of(folder))
 
 
 def check_steps(seed: int) -> Checked:
     """Check what is said about the job of a seed whose processes tell much of their steps."""
     with tempfile.TemporaryDirectory(prefix="claims-") as place:
         folder = write_steps_job(seed, Path(place))
-        return checked(f"steps-{seed}", folder, report_of(folder))
+        return checked(f"steps-{seed}", raw_of(folder), report_of(folder))
 
 
 def check_training(seed: int) -> Checked:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.claims import held
 from tests.claims.check import Checked, checked, table
-from tests.claims.context import Range
+from tests.claims.context import Range, Raw, raw_of
 from tests.claims.facts import RULES
 from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
@@ -159,13 +159,13 @@ def test_what_is_said_of_jobs_is_true(source: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Raw, dict[str, Any]]:
     """Return a job with findings, and its true report."""
     folder = write_random_job(drawn(8), tmp_path_factory.mktemp("claims"))
-    return folder, report_of(folder)
+    return raw_of(folder), report_of(folder)
 
 
-def untrue(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> list[str]:
+def untrue(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> list[str]:
     return [str(claim) for _, claim in checked("job", job[0], report).untrue]
 
 
@@ -180,68 +180,68 @@ def fact_of(report: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def report(job: tuple[Path, dict[str, Any]]) -> dict[str, Any]:
+def report(job: tuple[Raw, dict[str, Any]]) -> dict[str, Any]:
     return copy.deepcopy(job[1])
 
 
-def test_a_true_report_has_nothing_untrue(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_true_report_has_nothing_untrue(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     assert untrue(job, report) == []
 
 
-def test_a_wrong_share_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_wrong_share_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     fact_of(report, "share_of_samples")["value"] += 0.002
     assert any("share_of_samples" in each for each in untrue(job, report))
 
 
-def test_one_sample_more_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_one_sample_more_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     fact_of(report, "samples")["value"] += 1
     assert any("samples = " in each for each in untrue(job, report))
 
 
 @pytest.mark.parametrize(("end", "seconds"), [("from", -1.0), ("to", 3.0)])
 def test_a_time_beyond_the_job_is_found(
-    job: tuple[Path, dict[str, Any]], report: dict[str, Any], end: str, seconds: float
+    job: tuple[Raw, dict[str, Any]], report: dict[str, Any], end: str, seconds: float
 ) -> None:
     began, ended = 1_780_272_017.0, report["job"]["duration_s"]
     fact_of(report, "samples")[end] = (began if end == "from" else began + ended) + seconds
     assert any("is not in the job" in each for each in untrue(job, report))
 
 
-def test_an_episode_beyond_the_job_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_an_episode_beyond_the_job_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     finding_of(report)["episodes"][0]["start"] = "2026-06-01T00:00:00.000Z"
     assert any("start of an episode" in each for each in untrue(job, report))
 
 
-def test_a_number_that_is_no_fact_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_number_that_is_no_fact_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     finding_of(report)["reason"] += " That was 17 % of it."
     assert any("17 %: no fact is this number" in each for each in untrue(job, report))
 
 
-def test_a_number_of_another_unit_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_number_of_another_unit_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     points = fact_of(report, "samples")["value"]
     finding_of(report)["reason"] += f" That took {points} min."
     assert any(f"{points} min: no fact" in each for each in untrue(job, report))
 
 
-def test_a_clock_time_that_is_no_fact_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_clock_time_that_is_no_fact_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     finding_of(report)["reason"] += " It began at 2026-06-01 03:00 UTC."
     assert any("2026-06-01 03:00: no fact has this time" in each for each in untrue(job, report))
 
 
-def test_a_fact_that_nobody_knows_is_untrue(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_fact_that_nobody_knows_is_untrue(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     finding_of(report)["facts"].append({"name": "moon_phase", "value": 0.5, "unit": "share"})
     assert untrue(job, report) == ["CPUBottleneck/waits: moon_phase: nothing recomputes it"]
 
 
 @pytest.mark.parametrize("word", ["only", "all", "first", "least busy", "every"])
 def test_a_superlative_that_nothing_checks_is_counted(
-    job: tuple[Path, dict[str, Any]], report: dict[str, Any], word: str
+    job: tuple[Raw, dict[str, Any]], report: dict[str, Any], word: str
 ) -> None:
     finding_of(report)["reason"] += f" This GPU was the {word} one."
     assert sum(checked("job", job[0], report).unknown.values()) == 1
 
 
-def test_gpus_that_are_not_the_least_busy_are_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_gpus_that_are_not_the_least_busy_are_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     finding = finding_of(report)
     where = {name: finding["facts"][0][name] for name in ("node", "from", "to")}
     finding["facts"].append({"name": "mean_utilization", "value": 0.0, "unit": "%", "device": "gpu99", **where})
@@ -249,12 +249,12 @@ def test_gpus_that_are_not_the_least_busy_are_found(job: tuple[Path, dict[str, A
     assert any("The least busy GPU" in each for each in untrue(job, report))
 
 
-def test_a_ledger_that_does_not_sum_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_ledger_that_does_not_sum_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     report["ledger_by_node"][0]["ledger"][-1]["gpu_seconds"] += 1.0
     assert any("GPU seconds" in each for each in untrue(job, report))
 
 
-def test_compute_that_is_not_the_utilization_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_compute_that_is_not_the_utilization_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     node = report["ledger_by_node"][0]
     rows = {entry["bucket"]: entry for entry in node["ledger"]}
     moved = 0.01 * node["gpu_seconds"]
@@ -263,18 +263,18 @@ def test_compute_that_is_not_the_utilization_is_found(job: tuple[Path, dict[str,
     assert any("of compute, and the utilization is" in each for each in untrue(job, report))
 
 
-def test_a_verdict_with_another_share_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_verdict_with_another_share_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     report["verdict"]["cost"] = "Of the paid time 1.5 % was no work: idle 1.2 %; unknown."
     assert sum("verdict, cost" in each for each in untrue(job, report)) == 2
 
 
-def test_a_job_called_healthy_with_findings_is_found(job: tuple[Path, dict[str, Any]], report: dict[str, Any]) -> None:
+def test_a_job_called_healthy_with_findings_is_found(job: tuple[Raw, dict[str, Any]], report: dict[str, Any]) -> None:
     report["verdict"]["level"] = "healthy"
     assert any("there are findings" in each for each in untrue(job, report))
 
 
 def test_a_fact_that_bounds_alone_hold_is_untrue(
-    job: tuple[Path, dict[str, Any]], report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    job: tuple[Raw, dict[str, Any]], report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RULES["CPUBottleneck"], "samples", lambda *_: Range(0.0, 1e9))
     assert any("samples: nothing recomputes it" in each for each in untrue(job, report))

@@ -8,11 +8,10 @@ import pytest
 
 from tests.claims.check import checked
 from tests.claims.claim import Untrue
-from tests.claims.context import Raw
+from tests.claims.context import Raw, raw_of
 from tests.claims.device_jobs import Shows, write_device_job
 from tests.claims.facts import fact_claims
 from tests.claims.product import report_of
-from tests.claims.raw import read_job
 
 HEAT, CAP = 0x20, 0x4
 GPUS = 4
@@ -147,7 +146,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Said]:
         if name not in made:
             shows, minutes = JOBS[name]
             folder = write_device_job(shows, tmp_path_factory.mktemp(name), gpus=GPUS, minutes=minutes)
-            made[name] = Said(Raw(read_job(folder)), report_of(folder))
+            made[name] = Said(raw_of(folder), report_of(folder))
         return made[name]._replace(report=copy.deepcopy(made[name].report))
 
     return of
@@ -197,7 +196,7 @@ CHANGES = [
 def test_what_is_said_of_gpus_by_their_series_is_true(said: Callable[[str], Said], name: str) -> None:
     job = said(name)
     told = [fact["name"] for finding in job.report["findings"] for fact in finding["facts"]]
-    found = checked(name, job.raw.job.folder, job.report)
+    found = checked(name, job.raw, job.report)
     assert not found.untrue
     assert not found.unknown
     assert {fact for of, fact, _ in CHANGES if of == name} <= set(told)

@@ -1,27 +1,27 @@
 """Wrong facts of what GPUs do are found: each is moved by little, beyond its rounding."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.claims.check import checked
+from tests.claims.context import Raw, raw_of
 from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
 
-Job = tuple[Path, dict[str, Any]]
+Job = tuple[Raw, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Job]:
     """Return jobs of random seeds: GPUs that stay behind and are low, a batch that is too small."""
     folders = {seed: write_random_job(drawn(seed), tmp_path_factory.mktemp("gpus")) for seed in (5, 7)}
-    return {seed: (folder, report_of(folder)) for seed, folder in folders.items()}
+    return {seed: (raw_of(folder), report_of(folder)) for seed, folder in folders.items()}
 
 
-def untrue(folder: Path, report: dict[str, Any]) -> list[str]:
-    return [str(claim) for _, claim in checked("job", folder, report).untrue]
+def untrue(raw: Raw, report: dict[str, Any]) -> list[str]:
+    return [str(claim) for _, claim in checked("job", raw, report).untrue]
 
 
 @pytest.mark.parametrize("seed", [5, 7])
@@ -43,17 +43,17 @@ def test_what_is_said_of_gpus_is_true(jobs: dict[int, Job], seed: int) -> None:
     ],
 )
 def test_a_wrong_fact_of_gpus_is_found(jobs: dict[int, Job], seed: int, rule: str, name: str, factor: float) -> None:
-    folder, report = jobs[seed][0], copy.deepcopy(jobs[seed][1])
+    raw, report = jobs[seed][0], copy.deepcopy(jobs[seed][1])
     finding = next(each for each in report["findings"] if each["rule"] == rule)
     next(each for each in finding["facts"] if each["name"] == name)["value"] *= factor
-    assert any(each.startswith(f"{rule}/") and f" {name} = " in each for each in untrue(folder, report))
+    assert any(each.startswith(f"{rule}/") and f" {name} = " in each for each in untrue(raw, report))
 
 
 @pytest.mark.parametrize(("seed", "rule", "name"), [(5, "LowGPUUtilization", "low_time"), (7, "BatchSize", "low_time")])
 def test_another_onset_is_found(jobs: dict[int, Job], seed: int, rule: str, name: str) -> None:
-    folder, report = jobs[seed][0], copy.deepcopy(jobs[seed][1])
+    raw, report = jobs[seed][0], copy.deepcopy(jobs[seed][1])
     finding = next(each for each in report["findings"] if each["rule"] == rule)
     fact = next(each for each in finding["facts"] if each["name"] == name)
     fact["from"] += 60.0
     fact["value"] -= 60.0
-    assert any(f" {name} = " in each for each in untrue(folder, report))
+    assert any(f" {name} = " in each for each in untrue(raw, report))

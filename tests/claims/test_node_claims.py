@@ -4,12 +4,12 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.claims.check import checked
+from tests.claims.context import Raw, raw_of
 from tests.claims.product import report_of, statuses_alone
 from tests.claims.random_jobs import drawn, write_random_job
 from tests.verdicts.labelled.catalogue.stock import HEALTHY, STARTING, ordinary, starved_by_disk
@@ -17,11 +17,11 @@ from tests.verdicts.labelled.description import Flaws, Job, Piece, Steps
 from tests.verdicts.labelled.machines import G5_2XLARGE
 from tests.verdicts.labelled.profile_files import start_of, write_job
 
-Reported = tuple[Path, dict[str, Any]]
+Reported = tuple[Raw, dict[str, Any]]
 
 
-def untrue(folder: Path, report: dict[str, Any]) -> list[str]:
-    return [str(claim) for _, claim in checked("job", folder, report).untrue]
+def untrue(raw: Raw, report: dict[str, Any]) -> list[str]:
+    return [str(claim) for _, claim in checked("job", raw, report).untrue]
 
 
 def changed(report: dict[str, Any], rule: str, name: str, value: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def changed(report: dict[str, Any], rule: str, name: str, value: Any) -> dict[st
 def several(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     """Return a job of four nodes: CPUBottleneck fires on two of them, and has no verdict on one."""
     folder = write_random_job(drawn(78), tmp_path_factory.mktemp("claims"))
-    return folder, report_of(folder)
+    return raw_of(folder), report_of(folder)
 
 
 def test_what_is_said_of_several_nodes_is_true(several: Reported) -> None:
@@ -59,9 +59,10 @@ def test_a_wrong_count_of_nodes_is_found(several: Reported, name: str, value: An
 
 
 def test_a_node_alone_leaves_the_folder_as_it_was(several: Reported) -> None:
-    before = {file: file.read_bytes() for file in several[0].rglob("*.*")}
-    assert statuses_alone(several[0], "algo-1")["CPUBottleneck"] == "FIRED"
-    assert {file: file.read_bytes() for file in several[0].rglob("*.*")} == before
+    folder = several[0].job.folder
+    before = {file: file.read_bytes() for file in folder.rglob("*.*")}
+    assert statuses_alone(folder, "algo-1")["CPUBottleneck"] == "FIRED"
+    assert {file: file.read_bytes() for file in folder.rglob("*.*")} == before
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +83,16 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     for file in folder.rglob("*.algo-2.json"):
         if float(file.name.partition(".")[0]) > until:
             file.unlink()
-    return folder, report_of(folder)
+    return raw_of(folder), report_of(folder)
 
 
 @pytest.mark.parametrize(("rule", "fired"), [("LowGPUUtilization", 1), ("IOBottleneck", 2)])
 def test_a_rule_fires_no_more_on_a_node_long_silent(silent: Reported, rule: str, fired: int) -> None:
-    folder, report = silent
+    raw, report = silent
     facts = next(each["facts"] for each in report["findings"] if each["rule"] == rule)
 
     assert next(fact["value"] for fact in facts if fact["name"] == "nodes_fired") == fired
-    assert untrue(folder, report) == []
+    assert untrue(raw, report) == []
 
 
 def begun(name: str, minutes: int, start_min: float, gap: tuple[float, float], steps: Steps | None) -> Job:
@@ -124,7 +125,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Job], Reported]:
             folder = write_job(job, tmp_path_factory.mktemp("claims"))
             about = folder / "job.json"
             about.write_text(json.dumps({**json.loads(about.read_text()), "framework_metrics": True}))
-            known[job.name] = folder, report_of(folder)
+            known[job.name] = raw_of(folder), report_of(folder)
         return known[job.name]
 
     return reported
@@ -143,9 +144,9 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Job], Reported]:
     ids=lambda value: value.name if isinstance(value, Job) else str(value),
 )
 def test_a_wrong_start_of_a_job_is_found(late: Callable[[Job], Reported], job: Job, name: str, more: float) -> None:
-    folder, report = late(job)
+    raw, report = late(job)
     finding = next(each for each in report["findings"] if each["rule"] == "MaxInitializationTime")
     value = next(fact["value"] for fact in finding["facts"] if fact["name"] == name)
 
-    assert untrue(folder, report) == []
-    assert any(name in each for each in untrue(folder, changed(report, "MaxInitializationTime", name, value + more)))
+    assert untrue(raw, report) == []
+    assert any(name in each for each in untrue(raw, changed(report, "MaxInitializationTime", name, value + more)))

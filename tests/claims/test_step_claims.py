@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.claims.check import Checked, checked, table
+from tests.claims.context import Raw, raw_of
 from tests.claims.product import report_of
 from tests.claims.random_jobs import START, hour_of
 from tests.claims.random_steps import write_steps_job
@@ -24,12 +25,12 @@ EARLY_LOADERS = 44
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what gives a job's folder and its true report, by its seed."""
+    """Return what gives what was recorded of a job, and its true report, by its seed."""
 
     @cache
-    def job(seed: int) -> tuple[Path, dict[str, Any]]:
+    def job(seed: int) -> tuple[Raw, dict[str, Any]]:
         folder = write_steps_job(seed, Path(mkdtemp(dir=tmp_path_factory.getbasetemp())))
-        return folder, report_of(folder)
+        return raw_of(folder), report_of(folder)
 
     return job
 
@@ -67,12 +68,12 @@ def test_what_is_said_of_steps_is_true(jobs: Any, seed: int) -> None:
     ],
 )
 def test_what_is_nearly_true_of_steps_is_found(jobs: Any, seed: int, rule: str, name: str, more: float | str) -> None:
-    folder, report = jobs(seed)
+    raw, report = jobs(seed)
     report = copy.deepcopy(report)
     finding = next(each for each in report["findings"] if each["rule"] == rule)
     fact = next(each for each in finding["facts"] if each["name"] == name)
     fact["value"] = more if isinstance(more, str) else fact["value"] + more
-    untrue = [str(claim) for _, claim in checked("steps", folder, report).untrue]
+    untrue = [str(claim) for _, claim in checked("steps", raw, report).untrue]
     assert any(rule in each and name in each for each in untrue), untrue
 
 
@@ -84,13 +85,13 @@ def test_processes_beyond_those_judged_are_counted(tmp_path: Path) -> None:
     folder = write_steps_job(STRAGGLER, tmp_path)
     for number in range(CROWD):
         _write_process(folder, f"s{number:03d}")
-    report = report_of(folder)
-    found = checked("steps", folder, report)
+    raw, report = raw_of(folder), report_of(folder)
+    found = checked("steps", raw, report)
     assert not found.untrue, table(found)
     assert not found.unknown, table(found)
     (left_out,) = _facts(report, "series_not_judged")
     left_out["value"] += 1
-    assert any("series_not_judged" in str(claim) for _, claim in checked("steps", folder, report).untrue)
+    assert any("series_not_judged" in str(claim) for _, claim in checked("steps", raw, report).untrue)
 
 
 def _write_process(folder: Path, process: str) -> None:
