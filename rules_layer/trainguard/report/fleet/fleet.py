@@ -146,7 +146,13 @@ def _rules(facts: Sequence[JobFacts]) -> list[FleetRule]:
 
 def _rule(name: str, rows: Sequence[tuple[JobFacts, RuleRow]]) -> FleetRule:
     fired = [(facts, row) for facts, row in rows if has_fired(row)]
-    worst = min(fired, key=lambda pair: _waste_by(*pair), default=None)
+
+    def waste(pair: tuple[JobFacts, RuleRow]) -> tuple[float, float, int, str]:
+        facts, row = pair
+        hours = (row.wasted_percent or 0.0) * (facts.hours or 0.0)
+        return -(facts.lost_by(row) or 0.0), -hours, -row.times_fired, facts.job.job
+
+    worst = min(fired, key=waste, default=None)
     return FleetRule(
         rule=name,
         jobs_judged=sum(row.status is Status.OK or has_fired(row) for _, row in rows),
@@ -156,11 +162,6 @@ def _rule(name: str, rows: Sequence[tuple[JobFacts, RuleRow]]) -> FleetRule:
         lost=money_of(facts.lost_by(row) for facts, row in fired),
         worst=None if worst is None else worst[0].job.job,
     )
-
-
-def _waste_by(facts: JobFacts, row: RuleRow) -> tuple[float, float, int, str]:
-    wasted = row.wasted_percent or 0.0
-    return -(facts.lost_by(row) or 0.0), -wasted * (facts.hours or 0.0), -row.times_fired, facts.job.job
 
 
 def _heat(ranked: Sequence[JobFacts]) -> Heat:

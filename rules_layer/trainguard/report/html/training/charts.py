@@ -147,10 +147,6 @@ def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
         yield element("polygon", points=" ".join([*there, *back]), class_=f"area {colour}")
 
 
-def short(name: str) -> str:
-    return shown_name(name, 28)
-
-
 MOST_CHARTS = 12
 
 
@@ -186,7 +182,7 @@ def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Fig
         for each in held
     ]
     alt = ", ".join(_in_words(each, curve) for each, curve in zip(held, drawn, strict=True))
-    keys = [Key(f"line {colour_of(index)}", short(curve.name)) for index, curve in enumerate(drawn)]
+    keys = [Key(f"line {colour_of(index)}", shown_name(curve.name, 28)) for index, curve in enumerate(drawn)]
     if any(curve.marks for curve in drawn):
         keys.append(Key("mark hollow", "NaN or infinite"))
     lines = _lines(fires, held[0].steps[0], max(one.steps[-1] for one in held))
