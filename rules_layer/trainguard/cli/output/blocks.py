@@ -62,7 +62,7 @@ class Grid:
 
 
 def table(items: Iterable[T], cells: Mapping[Column, Callable[[T], Shown]]) -> Grid:
-    """Return a row for each item: in a column what the column's function says of it."""
+    """Return a row for each item: in a column the value of the column's function."""
     return Grid(tuple(cells), [[cell(item) for cell in cells.values()] for item in items])
 
 
