@@ -115,7 +115,7 @@ def _see(gpu: Gpu, name: str, minute: Minute) -> None:
     """Take in what the driver says about a GPU."""
     gpu.seen_at, gpu.silent = minute.at, 0
     gpu.lost = _is_set(minute, "Lost", name, was=gpu.lost)
-    gpu_failed = _is_set(minute, "RemappedRowsFailed", name, was=gpu_failed)
+    gpu.rows_failed = _is_set(minute, "RemappedRowsFailed", name, was=gpu.rows_failed)
     gpu.unanswered = gpu.unanswered + 1 if _is_set(minute, "Unanswered", name, was=False) else 0
     errors = minute.of("ECCUncorrectedErrors").get(name)
     if errors is not None:

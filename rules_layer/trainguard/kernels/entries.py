@@ -205,6 +205,8 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel or an operation on memory, and its time on a critical path."""
+
     name: str
     total_ns: int
 

@@ -86,9 +86,10 @@ class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
-class CaptureVerdict(CaptureHead, frozen=True, kw_only=True):
+class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one capture.
 
+    run, at: The execution that judged it, and when its last trace was written, epoch seconds.
     judged, unread, cut: Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose
         file ends early.
     unread_why: The first unread traces and why.
@@ -100,6 +101,12 @@ class CaptureVerdict(CaptureHead, frozen=True, kw_only=True):
     """
 
     format: int = FORMAT
+    capture: str
+    version: str
+    run: str
+    folder: str
+    at: float
+    traces: int
     judged: int
     unread: int
     unread_why: dict[str, str]
@@ -109,6 +116,7 @@ class CaptureVerdict(CaptureHead, frozen=True, kw_only=True):
     busy_share: float | None
     step_ns: int | None
     rules: list[RuleVerdict]
+    notes: list[str]
     cut: int = 0
     framework: str = ""
     shares: StepShares | None = None

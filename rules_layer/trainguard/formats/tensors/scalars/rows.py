@@ -66,6 +66,10 @@ class RecordedRows(Sequence[Recorded]):
     def numbers(self) -> int:
         return len(self._values)
 
+    def would_name(self, values: Mapping[str, float]) -> int:
+        """Return how many names there would be with those of one more row."""
+        return len(self._names) + len(set(values).difference(self._places))
+
     def add(self, step: int, values: Mapping[str, float]) -> None:
         for name in set(values).difference(self._places):
             self._places[name] = len(self._names)

@@ -280,7 +280,7 @@ def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
         read.refuse(f"more than {MOST_ROWS:,} rows")
     elif read.rows.numbers + len(values) > MOST_NUMBERS:
         read.refuse(f"more than {MOST_NUMBERS:,} numbers")
-    elif len(set(values).union(read.rows.names)) > MOST_NAMES:
+    elif read.rows.would_name(values) > MOST_NAMES:
         read.refuse(f"more than {MOST_NAMES:,} names of scalars")
     elif values:
         read.rows.add(int(step), values)
