@@ -251,7 +251,7 @@ class TestIndex:
         with pytest.raises(TelemetryFormatError, match=reason) as raised:
             decode_index(0, WORKER, body)
         assert not isinstance(raised.value, IndexNotReadyError)
-        assert raised.value.key == INDEX
+        assert raised.value.place == INDEX
 
     def test_an_index_of_shapes_alone_needs_no_event_file(self) -> None:
         body = b'{"meta": {"mode": "TRAIN", "mode_step": 4}, "shape_payload": [{"tensorname": "x", "shape": [2]}]}'
@@ -285,7 +285,7 @@ class TestCollections:
     def test_what_cannot_be_read_is_named(self, body: bytes) -> None:
         with pytest.raises(TelemetryFormatError) as raised:
             decode_collections(WORKER, body)
-        assert raised.value.key == collections_name(WORKER)
+        assert raised.value.place == collections_name(WORKER)
         with pytest.raises(RunMissingError):
             find_run(MemoryFiles({collections_name(WORKER): body}), "run")
 

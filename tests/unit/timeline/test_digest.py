@@ -157,7 +157,7 @@ FULL = digest(samples([(1.0, "gpu", "gpu0", 20.0), (95.0, "cpu", "cpu0", 3.0)]),
 def test_invalid_digest_bytes_name_the_part(data: bytes, reason: str) -> None:
     with pytest.raises(TimelinePartError, match=reason) as caught:
         decode_digest(data, "parts/algo-1")
-    assert caught.value.part == "parts/algo-1"
+    assert caught.value.place == "parts/algo-1"
 
 
 def edited(**changes: object) -> NodeDigest:

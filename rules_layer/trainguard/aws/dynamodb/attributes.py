@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
+    AttributeValue = AttributeValueTypeDef
     Item = dict[str, AttributeValue]
 
 

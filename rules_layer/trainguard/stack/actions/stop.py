@@ -74,11 +74,11 @@ def _objection_of_job(case: StopCase, description: TrainingJobDescription | None
         return f"{case.rule} is not among the rules that may stop job {case.job}"
     if profile_place(description) is None:
         return f"nothing says where the profile of job {case.job} lies, so that anybody's objects could be it"
-    return _objection_of_now(case, description)
+    return _objection_of_identity(case, description) or _objection_of_status(case, description)
 
 
-def _objection_of_now(case: StopCase, description: TrainingJobDescription) -> str | None:
-    """Return why the job may not be the fire's, or does not train: the time of creation distinguishes namesakes."""
+def _objection_of_identity(case: StopCase, description: TrainingJobDescription) -> str | None:
+    """Return why the job may not be the fire's: only the time of creation distinguishes jobs of one name."""
     if description.arn != case.job_arn:
         return f"the job of that name is {description.arn}, not {case.job_arn}"
     if case.job_created_at is None or description.created_at is None:
@@ -86,6 +86,10 @@ def _objection_of_now(case: StopCase, description: TrainingJobDescription) -> st
     if abs(description.created_at - epoch(case.job_created_at)) > SAME_MOMENT_S:
         created = iso_time(description.created_at)
         return f"another job of that name was created at {created}; the fire is about that of {case.job_created_at}"
+    return None
+
+
+def _objection_of_status(case: StopCase, description: TrainingJobDescription) -> str | None:
     if description.status is not JobStatus.IN_PROGRESS:
         return f"job {case.job} is {description.status.value}, not {JobStatus.IN_PROGRESS.value}"
     if description.secondary_status == UPLOADING:

@@ -79,6 +79,11 @@ def decide_resource_stop(
     return ResourceDecision(**outcome, kind=kind, resources=tuple(identities))
 
 
+def identity_of(case: StopCase, decision: ResourceDecision) -> str:
+    """Return what the stop rate limit counts as one: a job's resources, which a later job of its name does not have."""
+    return f"{case.job_arn} {decision.kind}/{decision.resources[0]}"
+
+
 def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], kinds: Collection[str]) -> str | None:
     if case.policy.alerts.is_staged(case.rule):
         return f"{case.rule} is staged"
@@ -167,7 +172,4 @@ def decide_any_stop(
     kind, identities = split_resources(() if known.job is None else known.job.resources)
     found = services.resources[kind](identities) if kind in services.kinds and identities else []
     decision = decide_resource_stop(case, found, services.switches(), kinds=services.kinds, known=known, now=now)
-    if not decision.resources:
-        return decision, case.identity
-    # A later job of the name does not have the resource.
-    return decision, f"{case.job_arn} {decision.kind}/{decision.resources[0]}"
+    return decision, identity_of(case, decision) if decision.resources else case.identity
