@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from demo.samples import MICROSECONDS, ProcessTimeline
-from demo.workload import PHASES, Steps, Workload
+from demo.workload import LOADER_STARTS, PHASES, Steps, Workload
 
 _FIRST_PID = 71
 _OPENED_S = 20.0
@@ -30,8 +30,8 @@ def run_process(workload: Workload, node: int, rng: np.random.Generator) -> Proc
 
 
 def _loading(workload: Workload) -> Iterator[_Event]:
-    for event in workload.loading:
-        yield round(event.begins_s * MICROSECONDS), round(event.lasts_s * MICROSECONDS), PHASES.index(event.phase), -1
+    for begins_s, lasts_s in workload.loading:
+        yield round(begins_s * MICROSECONDS), round(lasts_s * MICROSECONDS), PHASES.index(LOADER_STARTS), -1
 
 
 def _steps(workload: Workload, rng: np.random.Generator) -> Iterator[_Event]:

@@ -119,8 +119,8 @@ class Recording:
             *process_files(self.processes, self.phases, root=root, start=begin, ended_us=self.ended_us),
             *end_marks(root=root, start=begin, ended_us=self.ended_us),
         ]
-        for upload in sorted(uploads, key=lambda upload: (upload.appears_at, upload.key)):
-            yield RecordedObject(upload.key, upload.make(), upload.appears_at)
+        for appears_at, key, make in sorted(uploads, key=lambda upload: upload[:2]):
+            yield RecordedObject(key, make(), appears_at)
 
 
 def _of(arrays: Mapping[str, Any], owner: str) -> dict[str, Any]:

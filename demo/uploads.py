@@ -22,13 +22,8 @@ class RecordedObject:
     appears_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """An object whose content is made when it is asked for; ``appears_at`` in epoch seconds."""
-
-    key: str
-    appears_at: float
-    make: Callable[[], bytes]
+Upload = tuple[float, str, Callable[[], bytes]]
+"""When an object appears (epoch seconds), its key, and what makes its content when it is asked for."""
 
 
 def minute_files(nodes: Sequence[NodeSamples], *, root: str, start: int) -> Iterator[Upload]:
@@ -40,7 +35,7 @@ def minute_files(nodes: Sequence[NodeSamples], *, root: str, start: int) -> Iter
             begins = start + minute * MINUTE_S
             key = f"{root}/system/incremental/{_hour(begins)}/{begins:010d}.{node}.json"
             body = partial(writer.body, samples, samples.rows(minute), start=start)
-            yield Upload(key, start + appears_us / MICROSECONDS, body)
+            yield start + appears_us / MICROSECONDS, key, body
 
 
 def process_files(
@@ -53,14 +48,14 @@ def process_files(
         for file in timeline_files(process, phases, start=start, closed_us=closed_us):
             folder = f"{root}/framework/pevents/{_hour(file.last_end_us // MICROSECONDS)}"
             key = f"{folder}/{file.last_end_us}_{source}_pythontimeline.json"
-            yield Upload(key, file.closed_us / MICROSECONDS, partial(bytes, file.body))
+            yield file.closed_us / MICROSECONDS, key, partial(bytes, file.body)
 
 
 def end_marks(*, root: str, start: int, ended_us: int) -> Iterator[Upload]:
     """Yield the two empty objects that mark the end of the job's streams."""
     ended_at = start + ended_us / MICROSECONDS
-    yield Upload(f"{root}/system/training_job_end.ts", ended_at, bytes)
-    yield Upload(f"{root}/framework/training_job_end.ts", ended_at + _END_MARKS_APART_S, bytes)
+    yield ended_at, f"{root}/system/training_job_end.ts", bytes
+    yield ended_at + _END_MARKS_APART_S, f"{root}/framework/training_job_end.ts", bytes
 
 
 def _hour(epoch_s: int) -> str:

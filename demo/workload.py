@@ -70,18 +70,9 @@ class Stretch:
     activity: Activity
 
 
-@dataclass(frozen=True, slots=True)
-class SingleEvent:
-    """A framework event that stands alone; times in seconds after the recording's start."""
-
-    begins_s: float
-    lasts_s: float
-    phase: Phase
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One job; ``first_snapshot_s`` is seconds into the first minute, ``loading`` are events beside the steps."""
+    """One job; ``first_snapshot_s`` is seconds into the first minute, ``loading`` when loaders start, how long."""
 
     instance_type: str
     nodes: int
@@ -89,6 +80,6 @@ class Workload:
     gpus: int
     stretches: tuple[Stretch, ...]
     ends_s: float
-    loading: tuple[SingleEvent, ...]
+    loading: tuple[tuple[float, float], ...]
     first_snapshot_s: float = 9.2319
     interval_ms: int = 500

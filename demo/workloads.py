@@ -5,11 +5,9 @@ The large jobs run on ``ml.p3.8xlarge``, with the fewest cores of four GPUs: a p
 
 from demo.workload import (
     EVALUATE,
-    LOADER_STARTS,
     TRAIN,
     Activity,
     Level,
-    SingleEvent,
     Starvation,
     Steps,
     Stretch,
@@ -74,7 +72,7 @@ HEALTHY = Workload(
         Stretch(1_464, _IDLE),
     ),
     ends_s=1_504,
-    loading=(SingleEvent(171, 0.15, LOADER_STARTS), SingleEvent(781, 0.12, LOADER_STARTS)),
+    loading=((171, 0.15), (781, 0.12)),
 )
 
 SLOW_DATA_LOADER = Workload(
@@ -92,7 +90,7 @@ SLOW_DATA_LOADER = Workload(
         Stretch(1_464, _IDLE),
     ),
     ends_s=1_504,
-    loading=(SingleEvent(76, 0.15, LOADER_STARTS), SingleEvent(1_291, 0.12, LOADER_STARTS)),
+    loading=((76, 0.15), (1_291, 0.12)),
 )
 
 CPU_BOTTLENECK = Workload(
@@ -102,7 +100,7 @@ CPU_BOTTLENECK = Workload(
     gpus=1,
     stretches=(Stretch(0, _START_UP), Stretch(72, _STARVED_BY_CORES)),
     ends_s=12.4 * 60,
-    loading=(SingleEvent(70, 0.15, LOADER_STARTS),),
+    loading=((70, 0.15),),
 )
 
 LATE_FIRST_STEP = Workload(
@@ -117,9 +115,9 @@ LATE_FIRST_STEP = Workload(
     ),
     ends_s=35.4 * 60,
     loading=(
-        SingleEvent(120, 0.15, LOADER_STARTS),
-        SingleEvent(718, 0.14, LOADER_STARTS),
-        SingleEvent(1_522, 0.15, LOADER_STARTS),
+        (120, 0.15),
+        (718, 0.14),
+        (1_522, 0.15),
     ),
 )
 
@@ -130,7 +128,7 @@ SLOW_STEPS = Workload(
     gpus=1,
     stretches=(Stretch(0, _START_UP), Stretch(65, _LONG_SEQUENCES)),
     ends_s=12.4 * 60,
-    loading=(SingleEvent(62, 0.15, LOADER_STARTS),),
+    loading=((62, 0.15),),
 )
 
 WORKLOADS = {

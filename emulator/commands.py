@@ -1,13 +1,9 @@
 """Runs the fixed commands of this package: uv, LocalStack and the CDK command line."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
 
 
 def run(

@@ -1,21 +1,16 @@
 """Deploys a synthesised cloud assembly to the emulator with the CDK command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from emulator import commands
 from emulator.errors import DeployError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from emulator.launch import Emulator
+from emulator.launch import Emulator
 
 CDK: Final = Path(__file__).parent.parent / "node_modules" / ".bin" / "cdk"
 QUICK_POLLS: Final = Path(__file__).with_name("quick_polls.cjs")

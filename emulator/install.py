@@ -5,8 +5,6 @@ LocalStack lives in ``.emulator/venv``, because it pins older versions of what t
 its lock file, its sources or the Python changes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -14,15 +12,11 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emulator import commands
 from emulator.errors import InstallError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 LOCK_FILE = HERE / "requirements.lock"
@@ -32,12 +26,8 @@ HOME = HERE.parent / ".emulator"
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """What `install` has made: an interpreter with LocalStack, and the packages that every function finds."""
-
-    python: Path
-    lambda_runtime: Path
+Installation = tuple[Path, Path]
+"""What `install` has made: an interpreter with LocalStack, and the folder of the packages that every function finds."""
 
 
 def install(*, home: Path = HOME) -> Installation:
@@ -64,7 +54,7 @@ def install(*, home: Path = HOME) -> Installation:
             into_runtime = [*_pip_install(find_uv(), python), "--target", runtime]
             _uv([*into_runtime, "--require-hashes", "--requirement", RUNTIME_LOCK_FILE])
             functions.write()
-    return Installation(python, runtime)
+    return python, runtime
 
 
 def find_uv() -> str:
@@ -126,11 +116,11 @@ def _uv(command: list[str | Path]) -> None:
 def main() -> int:
     started_s = time.monotonic()
     try:
-        installation = install()
+        python, _ = install()
     except InstallError as error:
         sys.stderr.write(f"emulator.install: {error}\n")
         return 1
-    sys.stdout.write(f"{installation.python} ({time.monotonic() - started_s:.1f} s)\n")
+    sys.stdout.write(f"{python} ({time.monotonic() - started_s:.1f} s)\n")
     return 0
 
 

@@ -1,8 +1,7 @@
 """Starts the emulator, waits until it answers, and stops it without leaving a process behind."""
 
-from __future__ import annotations
-
 import contextlib
+import datetime
 import json
 import os
 import signal
@@ -12,8 +11,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -22,11 +23,6 @@ from emulator import commands
 from emulator.errors import StartError
 from emulator.install import install
 from emulator.settings import ACCOUNT, REGION, localstack_environment
-
-if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Iterator
-    from pathlib import Path
 
 EXTERNAL_VARIABLE = "LOCALSTACK_ENDPOINT"
 START_TIMEOUT_S = 60.0
@@ -104,7 +100,7 @@ def running_emulator(*, state_dir: Path, lambda_python: Path, log: Path, minute_
     if external:
         yield Emulator(endpoint=external.rstrip("/"), version=_external_version(external.rstrip("/")))
         return
-    installation = install()
+    python, lambda_runtime = install()
     for folder in ("home", "tmp", "root"):
         (state_dir / folder).mkdir(parents=True, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -113,13 +109,12 @@ def running_emulator(*, state_dir: Path, lambda_python: Path, log: Path, minute_
         port=port,
         state_dir=state_dir.resolve(),
         lambda_python=lambda_python.absolute(),
-        installation=installation,
+        python=python,
+        lambda_runtime=lambda_runtime,
         minute_s=minute_s,
     )
     with log.open("wb") as output:
-        process = commands.start(
-            [installation.python, "-m", "localstack.runtime.main"], environment=environment, output=output
-        )
+        process = commands.start([python, "-m", "localstack.runtime.main"], environment=environment, output=output)
         try:
             endpoint = f"http://127.0.0.1:{port}"
             version = _await(endpoint, process, log)

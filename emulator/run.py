@@ -1,7 +1,5 @@
 """Runs the emulator in the foreground for people: ``python -m emulator.run``; Ctrl-C ends it."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -1,14 +1,7 @@
 """The environment in which LocalStack runs here, each setting with its reason."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emulator.install import Installation
+from pathlib import Path
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -16,12 +9,12 @@ _INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
 def localstack_environment(
-    *, port: int, state_dir: Path, lambda_python: Path, installation: Installation, minute_s: float
+    *, port: int, state_dir: Path, python: Path, lambda_python: Path, lambda_runtime: Path, minute_s: float
 ) -> dict[str, str]:
     """Return LocalStack's variables; ``minute_s`` is seconds between two ``rate(1 minute)`` runs."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
-        "PATH": f"{installation.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(state_dir / "home"),
         # Unpacked functions go here. Python reads TEMP too, and LocalStack warns of TMPDIR.
         "TEMP": str(state_dir / "tmp"),
@@ -36,7 +29,7 @@ def localstack_environment(
         "DNS_ADDRESS": "0",
         "LAMBDA_RUNTIME_EXECUTOR": "trainguard-process",
         "TRAINGUARD_LAMBDA_PYTHON": str(lambda_python),
-        "TRAINGUARD_LAMBDA_RUNTIME": str(installation.lambda_runtime),
+        "TRAINGUARD_LAMBDA_RUNTIME": str(lambda_runtime),
         "TRAINGUARD_END_WITH_STDIN": "1",
         "TRAINGUARD_MINUTE_S": str(minute_s),
         # Queues are polled often, so that a test does not wait for the poll: full speed when busy, 1 s when idle.

@@ -9,56 +9,18 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 _ROOTS = ("trainguard", "boto3")
 """Distributions that the functions have with all that they require, by the layer and by Lambda's runtime."""
 
-_OF_THE_RUNTIME = frozenset(
-    {
-        "awslambdaric",
-        "bootstrap",
-        "lambda_function",
-        "lambda_runtime_client",
-        "lambda_runtime_exception",
-        "lambda_runtime_marshaller",
-        "pip",
-        "runtime_client",
-        "setuptools",
-        "simplejson",
-        "sitecustomize",
-        "snapshot_restore_py",
-        "usercustomize",
-    }
-)
+_OF_THE_RUNTIME = frozenset({
+    "awslambdaric", "bootstrap", "lambda_function", "lambda_runtime_client", "lambda_runtime_exception",
+    "lambda_runtime_marshaller", "pip", "runtime_client", "setuptools", "simplejson", "sitecustomize",
+    "snapshot_restore_py", "usercustomize",
+})  # fmt: skip
 """Also in Lambda's runtime, or imported by Python itself when it starts."""
 
-_LOOKED_FOR = frozenset(
-    {
-        "attr",
-        "attrs",
-        "aws_encryption_sdk",
-        "aws_xray_sdk",
-        "awscrt",
-        "backports",
-        "brotli",
-        "brotlicffi",
-        "certifi",
-        "cryptography",
-        "datadog_lambda",
-        "fastjsonschema",
-        "google",
-        "h2",
-        "idna",
-        "jwt",
-        "orjson",
-        "psutil",
-        "pydantic",
-        "pydantic_core",
-        "redis",
-        "socks",
-        "threadpoolctl",
-        "tomli",
-        "tomli_w",
-        "yaml",
-        "zstandard",
-    }
-)
+_LOOKED_FOR = frozenset({
+    "attr", "attrs", "aws_encryption_sdk", "aws_xray_sdk", "awscrt", "backports", "brotli", "brotlicffi", "certifi",
+    "cryptography", "datadog_lambda", "fastjsonschema", "google", "h2", "idna", "jwt", "orjson", "psutil",
+    "pydantic", "pydantic_core", "redis", "socks", "threadpoolctl", "tomli", "tomli_w", "yaml", "zstandard",
+})  # fmt: skip
 """Optional imports of the layer's and the runtime's libraries."""
 
 _NEWER_STANDARD = frozenset({"annotationlib", "compression"})

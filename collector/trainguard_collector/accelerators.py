@@ -80,7 +80,12 @@ class Patient:
     def read(self, at: float, *, with_slow: bool, within_s: float = ANSWER_S) -> list[Sample]:
         """Return the samples at ``at``; none while a call has not returned."""
         self._owes_slow = self._owes_slow or with_slow
-        self._bring_back()
+        for hand, device in list(self._stalled):
+            if hand.answer(0.0) is not None:
+                self._stalled.remove((hand, device))
+                self._faults.pop(f"{device.name}.Unanswered", None)
+                if self._devices is not None:
+                    self._devices.append(device)
         if self._devices is None:
             self._devices = self._hand.answer(0.0 if self._has_waited else within_s)
             self._has_waited = True
@@ -110,14 +115,6 @@ class Patient:
         self._stalled.append((self._hand, device))
         self._devices.remove(device)
         self._hand = _Hand()
-
-    def _bring_back(self) -> None:
-        for hand, device in list(self._stalled):
-            if hand.answer(0.0) is not None:
-                self._stalled.remove((hand, device))
-                self._faults.pop(f"{device.name}.Unanswered", None)
-                if self._devices is not None:
-                    self._devices.append(device)
 
     def _unanswered(self) -> list[Sample]:
         found = [(device, 0.0) for device in self._devices or ()] + [(device, 1.0) for _, device in self._stalled]

@@ -2,9 +2,8 @@
 
 import itertools
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import wraps
-from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, cast
 
 from trainguard_collector.recorder.harmless import module
@@ -21,30 +20,26 @@ class annotate:  # noqa: N801 - used as a function
 
     def __init__(self, name: str) -> None:
         self.name = str(name)[:LONGEST_NAME]
-        self._parts: list[Any] = []
+        self._parts = ExitStack()
 
     def __enter__(self) -> "annotate":
-        recorder = newest_recorder()
+        recorder, torch, parts = newest_recorder(), module("torch"), self._parts
         if recorder is not None:
-            self._enter(recorder.phase(self.name))
-        torch = module("torch")
-        if torch is None:
-            return self
-        with suppress(Exception):
-            if torch.autograd._profiler_enabled():
-                self._enter(torch.profiler.record_function(self.name))
-        with suppress(Exception):
-            if torch.cuda.is_initialized():
-                torch.cuda.nvtx.range_push(self.name)
-                self._parts.append(_NvtxRange(torch.cuda.nvtx))
+            with suppress(Exception):
+                parts.enter_context(recorder.phase(self.name))
+        if torch is not None:
+            with suppress(Exception):
+                if torch.autograd._profiler_enabled():
+                    parts.enter_context(torch.profiler.record_function(self.name))
+            with suppress(Exception):
+                if torch.cuda.is_initialized():
+                    torch.cuda.nvtx.range_push(self.name)
+                    parts.callback(torch.cuda.nvtx.range_pop)
         return self
 
-    def __exit__(
-        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
-    ) -> None:
-        while self._parts:
-            with suppress(Exception):
-                self._parts.pop().__exit__(None, None, None)
+    def __exit__(self, *_: object) -> None:
+        with suppress(Exception):
+            self._parts.close()
 
     def __call__(self, function: F) -> F:
         @wraps(function)
@@ -53,19 +48,6 @@ class annotate:  # noqa: N801 - used as a function
                 return function(*arguments, **named)
 
         return cast("F", annotated)
-
-    def _enter(self, part: Any) -> None:
-        with suppress(Exception):
-            part.__enter__()
-            self._parts.append(part)
-
-
-class _NvtxRange:
-    def __init__(self, nvtx: Any) -> None:
-        self._nvtx = nvtx
-
-    def __exit__(self, *_: object) -> None:
-        self._nvtx.range_pop()
 
 
 _numbers = itertools.count(1)

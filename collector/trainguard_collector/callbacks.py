@@ -158,14 +158,9 @@ def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]
 def _log(recorder: Recorder, logs: Any) -> None:
     """Save names with "loss" as losses, other numbers as metrics."""
     for name, value in (logs or {}).items():
-        if _is_number(value):
+        is_array = hasattr(value, "__float__") and getattr(value, "size", None) == 1
+        if not isinstance(value, bool) and (isinstance(value, (int, float)) or is_array):
             if "loss" in str(name):
                 recorder.loss(value, str(name))
             else:
                 recorder.metric(str(name), value)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, (int, float)):
-        return not isinstance(value, bool)
-    return hasattr(value, "__float__") and getattr(value, "size", None) == 1

@@ -116,14 +116,12 @@ def end_job(
             job_file_key(identity.job),
             job_file(settings, first, worst, now, existing=current_job_file(place, settings)),
         )
-    for stream in sorted(streams.union(*(_texts(other.get("streams")) for other in others))):
+    listed = [other.get("streams") for other in others]
+    named = [each for found in listed if isinstance(found, list) for each in found if each in _STREAMS]
+    for stream in sorted(streams.union(named)):
         place.put(stream_end_key(identity.job, stream), b"")
     place.put(end_key(identity.job), b"")
     return True
-
-
-def _texts(found: Any) -> "set[str]":
-    return {each for each in found if each in _STREAMS} if isinstance(found, list) else set()
 
 
 def begin_job(place: Place, settings: Settings, started_at: float) -> bytes:
@@ -176,12 +174,12 @@ def of_this_attempt(own: Status, others: Iterable[Status], now: float) -> "Optio
         else:
             unnumbered.append(each)
     newest = max([started, *(_time(each, "started_at") for each in (*same, *unnumbered))])
-    return same + [each for each in unnumbered if not _is_past(each, newest, now)]
 
+    def is_past(status: Status) -> bool:
+        updated = _time(status, "updated_at")
+        return updated < newest and ("outcome" in status or now - updated >= GONE_S)
 
-def _is_past(status: Status, newest_start: float, now: float) -> bool:
-    updated = _time(status, "updated_at")
-    return updated < newest_start and ("outcome" in status or now - updated >= GONE_S)
+    return same + [each for each in unnumbered if not is_past(each)]
 
 
 def _time(status: Status, name: str) -> float:

@@ -1,7 +1,6 @@
 """CPU, memory, disk and network of the node, within the limits of the container, of cgroup version 2 and 1."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -13,24 +12,28 @@ _NO_LIMIT = 1 << 60
 """Version 1 writes a number of about this size where there is no limit."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """``cpus`` in cores, ``memory`` in bytes, ``cores`` the numbers of the cores that may be used; None: no limit."""
-
-    cpus: Optional[float] = None
-    memory: Optional[int] = None
-    cores: Optional[frozenset[int]] = None
-
-
 class Cgroup:
-    """Reads the limits once, and the memory in use on demand."""
+    """Reads the limits once, and the memory in use on demand.
+
+    ``cpus`` in cores, ``memory`` in bytes, ``cores`` the numbers of the cores that may be used; None: no limit.
+    """
 
     def __init__(self, root: str, procfs: str) -> None:
         self._root = Path(root)
         self._is_v2 = (self._root / "cgroup.controllers").exists()
-        self._own = _own_paths(Path(procfs))
-        self._limited = self._memory_limits()
-        self.limits = self._limits()
+        self._own: dict[str, str] = {}
+        for line in _text(Path(procfs, "self", "cgroup")).splitlines():
+            _, controllers, path = (*line.split(":", 2), "", "")[:3]
+            self._own.update(dict.fromkeys(controllers.split(","), path))
+        most = "memory.max" if self._is_v2 else "memory.limit_in_bytes"
+        limits = [(_number(folder / most), folder) for folder in self._folders("memory")]
+        self._limited = sorted((each, folder) for each, folder in limits if each is not None and 0 < each < _NO_LIMIT)
+        self.memory = self._limited[0][0] if self._limited else None
+        cpus = [_v2_cpus(folder) if self._is_v2 else _v1_cpus(folder) for folder in self._folders("cpu")]
+        self.cpus = min((quota for quota in cpus if quota is not None), default=None)
+        listed = "cpuset.cpus.effective" if self._is_v2 else "cpuset.cpus"
+        cores = [_text(folder / listed) for folder in self._folders("cpuset")]
+        self.cores = core_numbers(next((text for text in cores if text), "")) or None
 
     def memory_used(self) -> Optional[int]:
         """Return the bytes in use as the limit counts them, without the page cache that can be dropped."""
@@ -45,25 +48,6 @@ class Cgroup:
             if line.startswith(field):
                 return max(used - int(line.split()[1]), 0)
         return used
-
-    def _limits(self) -> Limits:
-        if self._is_v2:
-            cpus = [_v2_cpus(_text(folder / "cpu.max")) for folder in self._folders("cpu")]
-            cores = [_text(folder / "cpuset.cpus.effective") for folder in self._folders("cpuset")]
-        else:
-            cpus = [_v1_cpus(folder) for folder in self._folders("cpu")]
-            cores = [_text(folder / "cpuset.cpus") for folder in self._folders("cpuset")]
-        quotas = [quota for quota in cpus if quota is not None]
-        usable = next((text for text in cores if text), "")
-        return Limits(
-            min(quotas, default=None), self._limited[0][0] if self._limited else None, core_numbers(usable) or None
-        )
-
-    def _memory_limits(self) -> list[tuple[int, Path]]:
-        """Return the limits with their groups, the tightest first, in bytes."""
-        name = "memory.max" if self._is_v2 else "memory.limit_in_bytes"
-        found = [(_number(folder / name), folder) for folder in self._folders("memory")]
-        return sorted((limit, folder) for limit, folder in found if limit is not None and 0 < limit < _NO_LIMIT)
 
     def _folders(self, controller: str) -> Iterator[Path]:
         """Yield the folders of the own group and of those above it, as far as they are mounted here."""
@@ -86,16 +70,8 @@ def core_numbers(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _own_paths(procfs: Path) -> dict[str, str]:
-    paths: dict[str, str] = {}
-    for line in _text(procfs / "self" / "cgroup").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        paths.update(dict.fromkeys(controllers.split(","), path))
-    return paths
-
-
-def _v2_cpus(text: str) -> Optional[float]:
-    quota, _, period = text.partition(" ")
+def _v2_cpus(folder: Path) -> Optional[float]:
+    quota, _, period = _text(folder / "cpu.max").partition(" ")
     return int(quota) / int(period) if quota.isdecimal() and period.strip().isdecimal() and int(period) else None
 
 
@@ -159,24 +135,20 @@ class Host:
         return samples
 
     def read_limits(self) -> list[Sample]:
-        limits = self._cgroup.limits
-        samples = [Sample("memory", "MemoryTotalBytes", "", self._memory_total())]
+        limits, total = self._cgroup, float(psutil.virtual_memory().total)
+        most = total if limits.memory is None else min(total, float(limits.memory))
+        samples = [Sample("memory", "MemoryTotalBytes", "", most)]
         if limits.cpus is not None:
             samples.append(Sample("cgroup", "CPULimitCores", "", limits.cpus))
         if limits.memory is not None:
             samples.append(Sample("cgroup", "MemoryLimitBytes", "", limits.memory))
         return samples
 
-    def _memory_total(self) -> float:
-        total = float(psutil.virtual_memory().total)
-        limit = self._cgroup.limits.memory
-        return total if limit is None else min(total, float(limit))
-
     def _read_cores(self, elapsed: Optional[float]) -> list[Sample]:
         before, self._cores = self._cores, [_core(times) for times in psutil.cpu_times(percpu=True)]
         if elapsed is None or len(before) != len(self._cores):
             return []
-        usable = self._cgroup.limits.cores
+        usable = self._cgroup.cores
         samples: list[Sample] = []
         for number, (was, now) in enumerate(zip(before, self._cores)):
             passed = now[0] - was[0]
@@ -189,7 +161,7 @@ class Host:
 
     def _read_memory(self, _: Optional[float]) -> list[Sample]:
         memory = psutil.virtual_memory()
-        limit, used = self._cgroup.limits.memory, None
+        limit, used = self._cgroup.memory, None
         if limit is not None and limit < memory.total:
             used = self._cgroup.memory_used()
         percent = float(memory.percent) if limit is None or used is None else 100.0 * used / limit

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar
+
+T = TypeVar("T", "dict[str, Any]", "list[str]")
 
 RESOURCE_CONFIG = Path("/opt/ml/input/config/resourceconfig.json")
 
@@ -62,12 +64,10 @@ def identify(
     for source in (_batch, _slurm, _kubernetes, _torchrun, _mpi):
         found = found or source(environment, host)
     found = found or Identity("", host)
-    named = replace(
-        found,
-        job=environment.get("TRAINGUARD_JOB") or found.job or _nameless(host, launcher),
-        node=environment.get("TRAINGUARD_NODE") or found.node,
-    )
-    return replace(named, job=job_name(named.job), node=node_name(named.node))
+    at, pid = launcher or Launcher(time.time(), os.getpid())
+    nameless = f"{host[:36]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{pid}"
+    job = environment.get("TRAINGUARD_JOB") or found.job or nameless
+    return replace(found, job=job_name(job), node=node_name(environment.get("TRAINGUARD_NODE") or found.node))
 
 
 def launched_by(environment: Mapping[str, str]) -> Optional[Launcher]:
@@ -93,21 +93,16 @@ def node_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")[:64].strip("-.") or "node"
 
 
-def _nameless(host: str, launcher: Optional[Launcher]) -> str:
-    at, pid = launcher or Launcher(time.time(), os.getpid())
-    return f"{host[:36]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{pid}"
-
-
 def _sagemaker(environment: Mapping[str, str], host: str, resource_config: Path) -> Optional[Identity]:
-    job = environment.get("TRAINING_JOB_NAME") or _object(environment.get("SM_TRAINING_ENV", "")).get("job_name")
+    job = environment.get("TRAINING_JOB_NAME") or _json(environment.get("SM_TRAINING_ENV", ""), dict).get("job_name")
     if not job:
         return None
     try:
-        resources = _object(resource_config.read_text("utf-8"))
+        resources: dict[str, Any] = _json(resource_config.read_text("utf-8"), dict)
     except (OSError, UnicodeDecodeError):
         resources = {}
     node = environment.get("SM_CURRENT_HOST") or resources.get("current_host") or host
-    hosts = _list(environment.get("SM_HOSTS", "")) or resources.get("hosts") or [node]
+    hosts = _json(environment.get("SM_HOSTS", ""), list) or resources.get("hosts") or [node]
     kind = environment.get("SM_CURRENT_INSTANCE_TYPE") or resources.get("current_instance_type")
     index = hosts.index(node) if node in hosts else None
     return Identity(str(job), str(node), index, len(hosts), True, str(kind) if kind else None)
@@ -194,20 +189,13 @@ def _number(text: Optional[str]) -> Optional[int]:
     return int(text) if text and text.isdecimal() else None
 
 
-def _object(text: str) -> dict[str, Any]:
+def _json(text: str, kind: "type[T]") -> "T":
+    """Return what a text has as JSON, where it is of the kind; else an empty one."""
     try:
         found = json.loads(text)
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _list(text: str) -> list[str]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return []
-    return found if isinstance(found, list) else []
+        return kind()
+    return found if isinstance(found, kind) else kind()
 
 
 _PROGRAM, _MODULES = "torchrun", ("torch.distributed.run", "torch.distributed.launch", "torchrun")

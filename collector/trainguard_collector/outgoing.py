@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 from urllib.parse import unquote
 
 from trainguard_collector.layout import timeline_key
@@ -31,13 +31,6 @@ _STALE_DRAFT_S = 3_600.0
 _STREAMS = {"framework", "training"}
 _TIMES = re.compile(rb'"ts":(\d+),"dur":(\d+)')
 _PROCESS = re.compile(r"[A-Za-z0-9]{1,20}")
-
-
-class Sendable(NamedTuple):
-    """A file that is an object as it is."""
-
-    key: str
-    path: Path
 
 
 class Outgoing:
@@ -84,9 +77,10 @@ class Outgoing:
     def is_used(self) -> bool:
         return any(self._folder.glob(f"*{WRITER}"))
 
-    def ready(self) -> "list[Sendable]":
+    def ready(self) -> "list[tuple[str, Path]]":
+        """Return keys and files of the objects, in the order in which they were made."""
         found = sorted(self._folder.glob(f"*{OBJECT}"), key=lambda path: _number(path.name.split(".", 1)[0]))
-        return [Sendable(f"{self._job}/{unquote(path.name.split('.', 1)[1][: -len(OBJECT)])}", path) for path in found]
+        return [(f"{self._job}/{unquote(path.name.split('.', 1)[1][: -len(OBJECT)])}", path) for path in found]
 
     def close(self) -> None:
         with suppress(OSError):

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Callable, Optional, Union
 
 from trainguard_collector.layout import system_key
 from trainguard_collector.outgoing import Outgoing
@@ -21,12 +21,6 @@ KEPT_S = 7 * 86_400.0
 MOST_AT_ONCE = 20
 
 _OBJECTS = ".objects"
-
-
-class _About(NamedTuple):
-    output: str
-    job: str
-    node: str
 
 
 class Leftovers:
@@ -57,18 +51,18 @@ class Leftovers:
         found = [each for each in self._folder.parent.iterdir() if "." in each.name and each.name not in own]
         return sorted(each for each in found if each.is_dir())
 
-    def _send(self, folder: Path, about: _About, most: int) -> int:
+    def _send(self, folder: Path, about: "dict[str, str]", most: int) -> int:
         sent = 0
         minutes = ready_minutes(folder)
-        outgoing = Outgoing(folder.with_name(f"{folder.name}{_OBJECTS}"), about.job, about.node)
+        outgoing = Outgoing(folder.with_name(f"{folder.name}{_OBJECTS}"), about["job"], about["node"])
         is_written = outgoing.is_awaited(-1)
         if not is_written:
             outgoing.prepare(final=True)
         objects = [] if is_written else outgoing.ready()
         if minutes or objects:
-            place = self._open_place(about.output)
+            place = self._open_place(about["output"])
             for path in minutes[:most]:
-                sent += send_file(place, system_key(about.job, about.node, int(path.stem)), path)
+                sent += send_file(place, system_key(about["job"], about["node"], int(path.stem)), path)
             for key, path in objects[: most - sent]:
                 sent += send_file(place, key, path)
         if not (is_written or ready_minutes(folder) or outgoing.ready()):
@@ -77,12 +71,13 @@ class Leftovers:
         return sent
 
 
-def _released(folder: Path) -> Optional[_About]:
+def _released(folder: Path) -> "Optional[dict[str, str]]":
     """Return where a spool belongs, with its minutes finished; None where a sampler holds it, or it does not say."""
     try:
-        about = _About(**json.loads((folder / ABOUT).read_bytes()))
+        found = json.loads((folder / ABOUT).read_bytes())
+        about = {name: found[name] for name in ("output", "job", "node")}
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,7 +172,9 @@ class Sender:
             pause_s = random.uniform(0.5, 1.0) * wait_s  # noqa: S311 - spreads retries, keeps no secret
             wait_s = min(wait_s * 2.0, _LONGEST_WAIT_S)
             if self._finish_by is None:
-                _wait_unless(lambda: self._finish_by is not None, pause_s)
+                until = time.monotonic() + pause_s
+                while self._finish_by is None and time.monotonic() < until:
+                    time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
                 continue
             if time.monotonic() + 0.2 >= self._finish_by:
                 return
@@ -189,7 +186,10 @@ class Sender:
                 self._place = self._open_place()
             for path in self._spool.ready():
                 self.sent_minutes += send_file(self._place, system_key(self._job, self._node, int(path.stem)), path)
-            self._send_objects(self._place)
+            if self._outgoing is not None:
+                self._outgoing.prepare(final=self._finish_by is not None)
+                for key, path in self._outgoing.ready():
+                    self.sent_objects += send_file(self._place, key, path)
             for key, body in list(self._notes.items()):
                 self._send_note(self._place, key, body)
         except Exception as fault:
@@ -212,13 +212,6 @@ class Sender:
             self._looked_at = time.monotonic()
         return sent > 0
 
-    def _send_objects(self, place: Place) -> None:
-        if self._outgoing is None:
-            return
-        self._outgoing.prepare(final=self._finish_by is not None)
-        for key, path in self._outgoing.ready():
-            self.sent_objects += send_file(place, key, path)
-
     def _send_note(self, place: Place, key: str, body: Note) -> None:
         """Send a note, or keep it: a role that may not write one still writes the profile."""
         for number in range(_NOTE_TRIES):
@@ -232,9 +225,3 @@ class Sender:
                 if self._notes.get(key) is body:
                     del self._notes[key]
                 return
-
-
-def _wait_unless(is_over: Callable[[], bool], for_s: float) -> None:
-    until = time.monotonic() + for_s
-    while not is_over() and time.monotonic() < until:
-        time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))

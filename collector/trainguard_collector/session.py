@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, Optional
 
 from trainguard_collector.names import (
@@ -30,17 +31,8 @@ from trainguard_collector.names import (
 from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, say, spawn
 
-
-class _Noted:
-    """The newest call that was not caught: which exception it raised, and its code."""
-
-    def __init__(self) -> None:
-        self.is_watching = False
-        self.raised: Optional[int] = None
-        self.code = 0
-
-
-_noted = _Noted()
+_noted = SimpleNamespace(is_watching=False, raised=None, code=0)
+"""The newest call that was not caught: which exception it raised, and its code."""
 
 
 class Exit(SystemExit):
@@ -48,7 +40,9 @@ class Exit(SystemExit):
 
     def __init__(self, status: Any) -> None:
         super().__init__(status)
-        _noted.raised, _noted.code = id(self), code_of(status)
+        # The exit code that a process has for it: 0 for None, 1 for a text.
+        code = 0 if status is None else int(status) & 0xFF if isinstance(status, int) else 1
+        _noted.raised, _noted.code = id(self), code
 
     def __del__(self) -> None:
         try:
@@ -70,18 +64,6 @@ def watch_exit() -> None:
         raise Exit(status)
 
     sys.exit = exit_noted
-
-
-def noted_code() -> int:
-    """Return the code with which ``sys.exit`` ends this process, 0 where it was not called or was caught."""
-    return _noted.code
-
-
-def code_of(status: Any) -> int:
-    """Return the exit code that a process has for what ``sys.exit`` was given: 0 for None, 1 for a text."""
-    if status is None:
-        return 0
-    return int(status) & 0xFF if isinstance(status, int) else 1
 
 
 _FINISH_S = 25.0
@@ -123,7 +105,7 @@ class _Running:
         if os.getpid() != self.owner:
             return
         has_failed = getattr(sys, "last_value", None) is not None
-        say(self.sampler, f"exit {1 if has_failed else noted_code()}")
+        say(self.sampler, f"exit {1 if has_failed else _noted.code}")
         with suppress(subprocess.TimeoutExpired):
             self.sampler.wait(_FINISH_S)
             return

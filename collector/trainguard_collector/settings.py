@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 from trainguard_collector.names import Identity
 
@@ -42,18 +42,15 @@ def find_resources(
     job = environment.get("AWS_BATCH_JOB_ID", "").split("#")[0]
     if job:
         return {"batch_job": job} if _BATCH_JOB.fullmatch(job) else {}
-    if any(name in environment for name in _SHARED) or not _is_alone(environment, identity):
+    # Alone: nodes are counted, or no other node could have found the job's name.
+    uncounted = identity.nodes is None and not any(environment.get(name) for name in _NAMING)
+    if any(name in environment for name in _SHARED) or not (identity.nodes == 1 or uncounted):
         return {}
     try:
         instance = asset_tag.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return {}
     return {"instances": [instance]} if _INSTANCE.fullmatch(instance) else {}
-
-
-def _is_alone(environment: Mapping[str, str], identity: Identity) -> bool:
-    """Return True where the nodes are counted, or no other node could have found the job's name."""
-    return identity.nodes == 1 or (identity.nodes is None and not any(environment.get(name) for name in _NAMING))
 
 
 def _given(text: str) -> "Optional[dict[str, Any]]":
@@ -150,8 +147,8 @@ def read_settings(
         procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
         finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
-        job_settings=_job_settings(environment.get("TRAINGUARD_SETTINGS", "")),
-        tags=_tags(environment.get("TRAINGUARD_TAGS", "")),
+        job_settings=_named(environment, "TRAINGUARD_SETTINGS", '{"LowGPUUtilization_window_s": 120}'),
+        tags=_named(environment, "TRAINGUARD_TAGS", '{"owner": "vision"}', texts=True),
         resources=resources,
     )
 
@@ -172,27 +169,16 @@ def default_spool() -> str:
     return str(folder if private else Path.home() / ".cache" / "trainguard-collector")
 
 
-def _job_settings(text: str) -> dict[str, Any]:
-    """Return the settings of a job outside SageMaker, which has no tags: names and values of ``job.json``."""
-    found = _named(text)
-    if found is not None and all(map(_is_setting, found, found.values())):
-        return found
-    raise SettingError("TRAINGUARD_SETTINGS", text[:100], 'a JSON object such as {"LowGPUUtilization_window_s": 120}')
-
-
-def _tags(text: str) -> dict[str, str]:
-    found = _named(text)
-    if found is not None and all(isinstance(each, str) and _is_setting(name, each) for name, each in found.items()):
-        return found
-    raise SettingError("TRAINGUARD_TAGS", text[:100], 'a JSON object of texts such as {"owner": "vision"}')
-
-
-def _named(text: str) -> Optional[dict[str, Any]]:
-    try:
+def _named(environment: Mapping[str, str], name: str, example: str, *, texts: bool = False) -> dict[str, Any]:
+    """Return settings or tags of a job outside SageMaker, which has no tags: names and values of ``job.json``."""
+    text = environment.get(name, "")
+    with suppress(ValueError):
         found = json.loads(text) if text else {}
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and len(found) <= _MOST_SETTINGS else None
+        is_short = isinstance(found, dict) and len(found) <= _MOST_SETTINGS
+        kinds = (str,) if texts else (str, bool, int, float)
+        if is_short and all(isinstance(value, kinds) and _is_setting(each, value) for each, value in found.items()):
+            return cast("dict[str, Any]", found)
+    raise SettingError(name, text[:100], f"a JSON object {'of texts ' if texts else ''}such as {example}")
 
 
 def _is_setting(name: str, value: object) -> bool:

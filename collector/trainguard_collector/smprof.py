@@ -11,7 +11,7 @@ from trainguard_collector.annotations import annotate, annotation_begin, annotat
 from trainguard_collector.recorder.harmless import harmless, imported_torch
 from trainguard_collector.recorder.recorder import Recorder
 from trainguard_collector.recorder.steps import StepRecorder, newest_recorder
-from trainguard_collector.recorder.windows import hand_over_trace
+from trainguard_collector.recorder.windows import hand_over_trace, torch_profile
 
 __all__ = ["Config", "SMProfiler", "annotate", "annotation_begin", "annotation_end"]
 
@@ -59,11 +59,8 @@ class SMProfiler:
         torch = imported_torch()
         if torch.autograd._profiler_enabled():
             raise RuntimeError("a profiler of torch is running already")
-        switches = dict(self._config.profiler)
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if str(switches.get("EnableCuda", "1")) == "1" and torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        profile = torch.profiler.profile(activities=activities, record_shapes=True)
+        with_gpu = str(dict(self._config.profiler).get("EnableCuda", "1")) == "1"
+        profile = torch_profile(torch, record_shapes=True, with_gpu=with_gpu)
         profile.start()
         self._profile = profile
         recorder.at_close.append(self.stop_profiling)

@@ -32,23 +32,19 @@ def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     if _PACKAGES not in path:
         path.append(_PACKAGES)
     given = json.dumps({"path": path, "settings": settings.to_json(), "parent": os.getpid()})
+    # It starts no other sampler, and its few threads need no heaps of their own.
+    own = {name: value for name, value in os.environ.items() if name != "TRAINGUARD_OUTPUT"}
     sampler = subprocess.Popen(  # this interpreter, with words of our own
         [sys.executable, "-I", "-c", _CODE, given],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
         close_fds=True,
-        env=_environment(),
+        env={"MALLOC_ARENA_MAX": "1", **own},
     )
     # Processes that this one starts record into the same job, whatever name they would find themselves.
     os.environ[NODE_SETTINGS] = json.dumps({"host": socket.gethostname(), "settings": settings.to_json()})
     return sampler
-
-
-def _environment() -> "dict[str, str]":
-    """Return the sampler's environment: it starts no other, and its few threads need no heaps of their own."""
-    own = {name: value for name, value in os.environ.items() if name != "TRAINGUARD_OUTPUT"}
-    return {"MALLOC_ARENA_MAX": "1", **own}
 
 
 def say(sampler: "subprocess.Popen[bytes]", word: str) -> None:

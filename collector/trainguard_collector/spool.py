@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 MINUTE = ".json"
 TENSORS, OBJECT, PLAIN = ".tensors", ".object", ".plain"
@@ -19,10 +19,8 @@ _COUNT_EVERY_S = 10.0
 """How often other processes' files are counted, and whenever the limit seems to be reached."""
 
 
-class _File(NamedTuple):
-    at_ns: int
-    path: str
-    size: int
+_File = tuple[int, str, int]
+"""Epoch nanoseconds, path and size."""
 
 
 class Budget:
@@ -49,8 +47,8 @@ class Budget:
                 return True
             files, self._size = self._files(), more
             self._counted_at = time.monotonic()
-            self._size += sum(each.size for each in files)
-            for each in sorted(each for each in files if each.at_ns >= 0):
+            self._size += sum(size for _, _, size in files)
+            for each in sorted(each for each in files if each[0] >= 0):
                 if self._size <= self._max_bytes:
                     break
                 self._drop(each)
@@ -63,16 +61,17 @@ class Budget:
     def drop_oldest(self) -> bool:
         """Delete the oldest file that may be deleted; whether there was one."""
         with self._lock:
-            oldest = min((each for each in self._files() if each.at_ns >= 0), default=None)
+            oldest = min((each for each in self._files() if each[0] >= 0), default=None)
             return oldest is not None and self._drop(oldest)
 
     def _drop(self, file: _File) -> bool:
+        _, path, size = file
         try:
-            Path(file.path).unlink()
+            Path(path).unlink()
         except OSError:
             return False
-        self._size -= file.size
-        if file.path.endswith(MINUTE):
+        self._size -= size
+        if path.endswith(MINUTE):
             self.dropped_minutes += 1
         else:
             self.dropped_objects += 1
@@ -85,7 +84,7 @@ class Budget:
             with suppress(OSError):
                 for entry in os.scandir(folder):
                     with suppress(OSError):
-                        found.append(_File(_time_of(entry.name), entry.path, entry.stat().st_size))
+                        found.append((_time_of(entry.name), entry.path, entry.stat().st_size))
         return found
 
     def _folders(self) -> "list[str]":

@@ -47,10 +47,12 @@ def run(*, folder: Path, screen: Screen) -> bool:
         checks = [
             Check(job, "exit code of the wrapped command", 0, code),
             *judge(job, rows=rows, report=report, alerts=watcher.alerts.get(job, []), status=json.loads(status)),
-            *stack(watcher.stack()),
+            *stack(watcher.failed_executions(), watcher.dead_letters()),
         ]
         screen.checks(checks)
-    return all(check.holds for check in checks)
+    seen = all(check.holds for check in checks)
+    screen.say("all was seen that was expected" if seen else f"not all was seen; logs: {folder}", "bold")
+    return seen
 
 
 def train(deployed: Deployment, *, job: str, folder: Path, screen: Screen) -> int:

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from demo.live.quiet import GIVES_UP_AFTER_S, Quiet
 from demo.live.show import Screen
 from demo.live.stage import Deployment, deployment
 from demo.live.watch import Watcher
+from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from emulator.run import describe
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "events" / "jobs"
 START_BEFORE_NOW_MINUTES = 27
 """The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
 
@@ -25,79 +25,72 @@ SCHEDULE_S = 3.0
 _LOOK_EVERY_S = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """The three jobs: ``allowed`` may be stopped, ``guarded`` may not, ``healthy`` gives no reason to."""
+def cast_jobs(now: float) -> tuple[JobFeed, JobFeed, JobFeed]:
+    """Return three jobs: the first may be stopped, the second may not, the third gives no reason to.
 
-    allowed: JobFeed
-    guarded: JobFeed
-    healthy: JobFeed
-
-    @property
-    def feeds(self) -> tuple[JobFeed, ...]:
-        return self.allowed, self.guarded, self.healthy
-
-
-def cast_jobs(now: float) -> Cast:
-    """Return the jobs; each began ``START_BEFORE_NOW_MINUTES`` before ``now``, epoch seconds, and is named after it."""
+    Each began ``START_BEFORE_NOW_MINUTES`` before ``now``, epoch seconds, and is named after it.
+    """
     start = (int(now) // 60 - START_BEFORE_NOW_MINUTES) * 60
     suffix = time.strftime("%H%M%S", time.gmtime(now))
     slow, healthy = (Recording.load(RECORDINGS / f"{name}.npz") for name in ("slow_data_loader", "healthy"))
-    return Cast(
-        allowed=JobFeed(job=f"slow-loader-stop-allowed-{suffix}", recording=slow, start=start),
-        guarded=JobFeed(job=f"slow-loader-{suffix}", recording=slow, start=start),
-        healthy=JobFeed(job=f"healthy-{suffix}", recording=healthy, start=start),
+    return (
+        JobFeed(job=f"slow-loader-stop-allowed-{suffix}", recording=slow, start=start),
+        JobFeed(job=f"slow-loader-{suffix}", recording=slow, start=start),
+        JobFeed(job=f"healthy-{suffix}", recording=healthy, start=start),
     )
 
 
 def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
     """Run the demonstration, with logs in ``folder``; return whether all was seen that must be.
 
-    ``keep`` waits at the end, with the emulator running, until an interrupt. Raises EmulatorError or StageError when
-    the stage cannot be set.
+    The last three lines say what was shown. ``keep`` waits before them, with the emulator running, until an interrupt.
+    Raises EmulatorError or StageError when the stage cannot be set.
     """
     screen.say("starting the emulator, and synthesising the template for AWS in parallel")
-    with ExitStack() as stack:
-        deployed = stack.enter_context(
-            deployment(folder, lambda_python=Path(sys.executable), minute_s=SCHEDULE_S, on_phase=screen.phase)
-        )
-        cast = cast_jobs(time.time())
-        show = Show(deployed=deployed, cast=cast, screen=screen, folder=folder)
+    with deployment(folder, lambda_python=Path(sys.executable), minute_s=SCHEDULE_S, on_phase=screen.phase) as deployed:
+        show = Show(deployed=deployed, feeds=cast_jobs(time.time()), screen=screen, folder=folder)
         try:
-            checks = show.play()
+            checks, lines = show.play()
         finally:
             if keep:
                 screen.text(f"\nThe emulator keeps running; interrupt (Ctrl-C) to end it.\n{how_to_look(deployed)}")
-                _until_interrupted()
-    return all(check.holds for check in checks)
+                with suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(3600)
+    seen = all(check.holds for check in checks)
+    if not seen:
+        screen.say(f"not all was seen that was expected; logs: {folder}", "bold red")
+    for line in lines:
+        screen.text(line)
+    return seen
 
 
 class Show:
     """One performance; reports are copied into ``folder``."""
 
-    def __init__(self, *, deployed: Deployment, cast: Cast, screen: Screen, folder: Path) -> None:
+    def __init__(self, *, deployed: Deployment, feeds: Sequence[JobFeed], screen: Screen, folder: Path) -> None:
         self._deployed = deployed
-        self._cast = cast
+        self._feeds = feeds
         self._screen = screen
         self._folder = folder
         self._watcher = Watcher(deployed)
         self._s3 = deployed.emulator.client("s3")
         self._progress: dict[str, Progress] = {}
         self._held: set[str] = set()
-        self._jobs = [feed.job for feed in cast.feeds]
+        self._jobs = [feed.job for feed in feeds]
         self._running = set(self._jobs)
 
-    def play(self) -> list[Check]:
-        """Create the jobs, upload their profiles, wait until all is done, and judge."""
-        cast, screen = self._cast, self._screen
-        for feed in cast.feeds:
+    def play(self) -> tuple[list[Check], list[str]]:
+        """Create the jobs, upload their profiles, wait until all is done, and judge: checks, and a line a job."""
+        feeds, screen = self._feeds, self._screen
+        for feed in feeds:
             self._deployed.emulator.backdate_training_job(feed.job, began=datetime.fromtimestamp(feed.start, UTC))
-            self._deployed.create_training_job(feed, may_be_stopped=feed is cast.allowed)
-        screen.say(f"training jobs created: {', '.join(feed.job for feed in cast.feeds)}")
+            self._deployed.create_training_job(feed, may_be_stopped=feed is feeds[0])
+        screen.say(f"training jobs created: {', '.join(feed.job for feed in feeds)}")
         began_s = time.monotonic()
-        with screen.bars(cast.feeds):
+        with screen.bars(feeds):
             self._upload()
-        screen.phase(f"{sum(len(feed.uploaded) for feed in cast.feeds)} objects uploaded", time.monotonic() - began_s)
+        screen.phase(f"{sum(len(feed.uploaded) for feed in feeds)} objects uploaded", time.monotonic() - began_s)
         began_s = time.monotonic()
         self._settle()
         screen.phase("all jobs closed, nothing under way", time.monotonic() - began_s)
@@ -108,14 +101,14 @@ class Show:
         quiet = Quiet(time.monotonic)
         self._look()
         while self._running:
-            feed = next_feed(self._cast.feeds, self._progress, held=self._held)
+            feed = next_feed(self._feeds, self._progress, held=self._held)
             if feed is not None:
                 uploaded = feed.take()
                 self._s3.put_object(Bucket=self._deployed.bucket, Key=uploaded.key, Body=uploaded.body)
                 continue
             self._look()
             self._end_jobs()
-            quiet.note((self._watcher.movement(self._jobs), sum(len(each.uploaded) for each in self._cast.feeds)))
+            quiet.note((self._watcher.movement(self._jobs), sum(len(each.uploaded) for each in self._feeds)))
             if quiet.is_over:
                 self._screen.say(self._awaited(), "bold red")
                 return
@@ -136,13 +129,13 @@ class Show:
 
     def _look(self) -> None:
         self._held.clear()
-        for feed in self._cast.feeds:
+        for feed in self._feeds:
             self._progress[feed.job] = self._watcher.progress(feed.job)
             rows = self._watcher.rows(feed.job)
             self._screen.rows(feed.job, rows)
             if is_fire_under_way(rows):
                 self._held.add(feed.job)
-        self._screen.progress(self._cast.feeds, self._progress)
+        self._screen.progress(self._feeds, self._progress)
         self._show_alerts()
 
     def _show_alerts(self) -> None:
@@ -151,7 +144,7 @@ class Show:
 
     def _end_jobs(self) -> None:
         """Let a stopped job cease to upload, and one that has uploaded everything end by itself."""
-        for feed in self._cast.feeds:
+        for feed in self._feeds:
             if feed.job not in self._running:
                 continue
             status = self._watcher.status(feed.job)
@@ -165,22 +158,30 @@ class Show:
                     self._screen.say(f"{feed.job} has ended by itself")
                 self._running.discard(feed.job)
 
-    def _judge(self) -> list[Check]:
-        cast, screen = self._cast, self._screen
-        judges = {cast.allowed: expect.stopped_job, cast.guarded: expect.reported_job, cast.healthy: expect.quiet_job}
+    def _judge(self) -> tuple[list[Check], list[str]]:
+        screen = self._screen
+        stopped = f"it was stopped at minute {self._feeds[0].uploaded_minutes:.0f}, as its tag allows"
+        judges = (
+            (expect.stopped_job, stopped),
+            (expect.reported_job, "it ran to its end, as it has no tag that allows a stop"),
+            (expect.quiet_job, "it ran to its end"),
+        )
         checks: list[Check] = []
-        for feed, judge in judges.items():
+        lines: list[str] = []
+        for feed, (judge, ended) in zip(self._feeds, judges, strict=True):
             seen = self._watcher.job(feed)
-            checks += judge(seen)
+            of_job = judge(seen)
+            checks += of_job
+            lines.append(expect.shown(seen, of_job, ended=ended))
             screen.table(feed.job, seen.rows)
             calls = ", ".join(f"at {call['time']}" for call in seen.stop_calls) or "none"
             screen.text(
                 f"TrainingJobStatus: {seen.status}; StopTrainingJob calls: {calls}\n"
                 f"Report: {seen.page_uri}\nOpen a copy in a browser: {self._copy_page(feed)}\n"
             )
-        checks += expect.stack(self._watcher.stack())
+        checks += expect.stack(self._watcher.failed_executions(), self._watcher.dead_letters())
         screen.checks(checks)
-        return checks
+        return checks, lines
 
     def _copy_page(self, feed: JobFeed) -> str:
         """Copy a job's report out of the bucket; return where to, or that there is none."""
@@ -194,10 +195,10 @@ class Show:
 
     def _awaited(self) -> str:
         parts = []
-        for feed in self._cast.feeds:
+        for feed in self._feeds:
             applied = self._progress[feed.job].applied(feed.uploaded)
             parts.append(f"{feed.job}: {applied} of {len(feed.uploaded)} uploaded objects applied")
-        dead = ", ".join(f"{count} in {queue}" for queue, count in self._watcher.stack().dead_letters.items())
+        dead = ", ".join(f"{count} in {queue}" for queue, count in self._watcher.dead_letters().items())
         return f"nothing has changed for {GIVES_UP_AFTER_S:.0f} s. {'; '.join(parts)}. Dead letters: {dead}"
 
 
@@ -212,11 +213,3 @@ def how_to_look(deployed: Deployment) -> str:
         "aws sagemaker list-training-jobs",
     )
     return describe(deployed.emulator) + "\n".join(commands) + "\n"
-
-
-def _until_interrupted() -> None:
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        return

@@ -38,14 +38,6 @@ class JobSeen:
     page_uri: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackSeen:
-    """What was seen of the stack: executions that did not succeed, and messages in each dead-letter queue."""
-
-    failed_executions: Sequence[str] = ()
-    dead_letters: Mapping[str, int] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """One expectation: of what, what was expected, and what was seen."""
@@ -85,7 +77,7 @@ def reported_job(seen: JobSeen) -> list[Check]:
 
 
 def quiet_job(seen: JobSeen) -> list[Check]:
-    statuses = {rule: _column(seen, rule, "Status") for rule in (*RULE_NAMES, PROFILER_REPORT)}
+    statuses = {rule: seen.rows.get(rule, {}).get("Status") for rule in (*RULE_NAMES, PROFILER_REPORT)}
     return [
         Check(seen.job, "alerts, by rule", [], _rules(seen.alerts)),
         Check(seen.job, "StopTrainingJob calls, by their error", [], [call["error"] for call in seen.stop_calls]),
@@ -100,13 +92,23 @@ def quiet_job(seen: JobSeen) -> list[Check]:
     ]
 
 
-def stack(seen: StackSeen) -> list[Check]:
-    """Return the checks of what must not have happened anywhere."""
-    full = {queue: count for queue, count in seen.dead_letters.items() if count}
+def stack(failed_executions: Sequence[str], dead_letters: Mapping[str, int]) -> list[Check]:
+    """Return the checks of what must not have happened anywhere; ``dead_letters`` are messages by queue."""
+    full = {queue: count for queue, count in dead_letters.items() if count}
     return [
-        Check("stack", "executions that failed", [], list(seen.failed_executions)),
+        Check("stack", "executions that failed", [], list(failed_executions)),
         Check("stack", "messages in dead-letter queues", {}, full),
     ]
+
+
+def shown(seen: JobSeen, checks: Sequence[Check], *, ended: str) -> str:
+    """Return one line that says what a job has shown: rules and alerts, then how it ``ended``."""
+    missed = sum(not check.holds for check in checks)
+    if missed:
+        return f"{seen.job}: not shown, {missed} of {len(checks)} expectations were missed"
+    rules = " and ".join(sorted(set(_rules(seen.alerts))))
+    found = f"{rules} fired, an alert was sent" if rules else "no rule fired, no alert was sent"
+    return f"{seen.job}: {found}, and {ended}"
 
 
 def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
@@ -130,7 +132,7 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
         Check(seen.job, "alerts tell what it has cost", True, _FREE not in (leading.get("cost") or _FREE)),
         Check(seen.job, "alerts lead to the report", [(seen.report_uri, seen.page_uri)] * len(expected), led),
         Check(seen.job, f"{rule}: columns of what it means that are empty", [], missing),
-        Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", _column(seen, PROFILER_REPORT, "Status")),
+        Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", seen.rows.get(PROFILER_REPORT, {}).get("Status")),
         *_reported(seen, expected),
         Check(seen.job, "report: first finding", expected[0], top[0].get("rule")),
     ]
@@ -150,11 +152,11 @@ def _reported(seen: JobSeen, fired: list[str]) -> list[Check]:
 def _blank(report: Mapping[str, Any]) -> list[object]:
     """Return nodes without values of GPUs, or None for a report without nodes."""
     nodes = (report.get("timelines") or {}).get("nodes") or [{"node": None, "gpus": []}]
-    return [node["node"] for node in nodes if not any(any(_means(gpu)) for gpu in node["gpus"])]
-
-
-def _means(gpu: Mapping[str, Any]) -> list[bool]:
-    return [mean is not None for mean in gpu["utilization"]["mean"]]
+    return [
+        node["node"]
+        for node in nodes
+        if all(mean is None for gpu in node["gpus"] for mean in gpu["utilization"]["mean"])
+    ]
 
 
 def _rules(alerts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -173,10 +175,6 @@ def _outcome(action: object) -> object:
     if text.startswith(_NOT_STOPPED) and _NOT_OPTED_IN in text:
         return "not stopped: not opted in"
     return action
-
-
-def _column(seen: JobSeen, target: str, name: str) -> object:
-    return seen.rows.get(target, {}).get(name)
 
 
 def _shown(value: object) -> str:

@@ -1,9 +1,11 @@
 """What the demonstration prints: bars on a terminal, plain lines where it is piped."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -15,7 +17,10 @@ from rich.text import Text
 from demo.live.expect import Check
 from demo.live.feed import JobFeed
 from demo.live.feed import Progress as Evaluated
+from demo.live.stage import StageError
+from emulator.errors import EmulatorError
 
+OUTPUT = Path(__file__).resolve().parents[2] / "demo-output"
 PIPED_WIDTH = 240
 PLAIN_EVERY_MINUTES = 5
 
@@ -51,13 +56,9 @@ class Screen:
         self._plain_minutes = 0
         self._statuses: dict[tuple[str, str], str] = {}
 
-    @property
-    def elapsed_s(self) -> float:
-        return self._clock() - self._began_s
-
     def say(self, text: str, style: str = "") -> None:
         """Print one line with the time since the beginning."""
-        line = Text.assemble((f"{self.elapsed_s:6.1f} s  ", "dim"), (text, style))
+        line = Text.assemble((f"{self._clock() - self._began_s:6.1f} s  ", "dim"), (text, style))
         self._console.print(line, soft_wrap=True)
 
     def phase(self, what: str, took_s: float) -> None:
@@ -130,6 +131,19 @@ class Screen:
 
     def text(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
+
+
+def performed(run: Callable[..., bool]) -> int:
+    """Run a demonstration, which gets ``folder`` and ``screen``; return the exit status, 0 when all was seen."""
+    screen = Screen(Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH))
+    try:
+        return 0 if run(folder=OUTPUT, screen=screen) else 1
+    except (EmulatorError, StageError) as error:
+        screen.say(f"{error}\nLogs: {OUTPUT}", "bold red")
+        return 1
+    except KeyboardInterrupt:
+        screen.say("interrupted")
+        return 130
 
 
 def cell(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from boto3.dynamodb.conditions import Key
 from botocore.exceptions import ClientError
 
-from demo.live.expect import JobSeen, StackSeen
+from demo.live.expect import JobSeen
 from demo.live.feed import JobFeed, Progress
 from demo.live.stage import Deployment
 from trainguard.core.links import ReportLinks, report_links
@@ -107,12 +107,11 @@ class Watcher:
             page_uri=links.page,
         )
 
-    def stack(self) -> StackSeen:
-        failed = [name for status in ("FAILED", "TIMED_OUT", "ABORTED") for name in self._list_executions(status)]
-        return StackSeen(
-            failed_executions=failed,
-            dead_letters={name: self._waiting(self._outputs[name]) for name in _DEAD_LETTER_QUEUES},
-        )
+    def failed_executions(self) -> list[str]:
+        return [name for status in ("FAILED", "TIMED_OUT", "ABORTED") for name in self._list_executions(status)]
+
+    def dead_letters(self) -> dict[str, int]:
+        return {name: self._waiting(self._outputs[name]) for name in _DEAD_LETTER_QUEUES}
 
     def _job(self, job: str) -> dict[str, Any]:
         item: dict[str, Any] = self._jobs.get_item(Key={"TrainingJobName": job}).get("Item", {"Active": "not yet"})

@@ -65,20 +65,21 @@ def digest_maps(
     ``following`` comes in any case; ``noted`` says what a Map that fails leaves. Names of states are unique in a
     machine: ``states_of`` gets what those of a Map end in.
     """
-    few = "", {"Mode": "INLINE"}, {"Items": "{% $plan.items %}"}
+    few: tuple[str, State, State] = "", {"Mode": "INLINE"}, {"Items": "{% $plan.items %}"}
     reader = {
         "Resource": "arn:${Partition}:states:::s3:getObject",
         "ReaderConfig": {"InputType": "JSON"},
         "Arguments": {"Bucket": "{% $plan.bucket %}", "Key": "{% $plan.key %}"},
     }
     distributed = {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
-    many = "OfMany", distributed, {"Label": label, "ItemReader": reader, "ToleratedFailurePercentage": 100.0}
+    where_from = {"Label": label, "ItemReader": reader, "ToleratedFailurePercentage": 100.0}
+    many: tuple[str, State, State] = "OfMany", distributed, where_from
     maps: State = {}
-    for name, (ending, processor, where_from) in {"DigestFew": few, "DigestMany": many}.items():
+    for name, (ending, processor, items) in {"DigestFew": few, "DigestMany": many}.items():
         states = states_of(ending)
         maps[name] = {
             "Type": "Map",
-            **where_from,
+            **items,
             "MaxConcurrency": DIGESTS_AT_ONCE,
             "ItemProcessor": {"ProcessorConfig": processor, "StartAt": next(iter(states)), "States": states},
             "Output": {},

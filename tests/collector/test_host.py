@@ -114,7 +114,7 @@ def test_limits_are_found_in_cgroups_v1(tmp_path: Path) -> None:
     kernel.write(kernel.cgroup / "memory/memory.limit_in_bytes", "700000")
     kernel.write(kernel.cgroup / "cpu/cpu.cfs_quota_us", "200000")
     kernel.write(kernel.cgroup / "cpu/cpu.cfs_period_us", "100000")
-    limits = Cgroup(str(kernel.cgroup), str(kernel.proc)).limits
+    limits = Cgroup(str(kernel.cgroup), str(kernel.proc))
     assert (limits.cpus, limits.memory, limits.cores) == (2.0, 700_000, None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from emulator import commands, launch
 from emulator.errors import InstallError, StartError
-from emulator.install import Installation, find_uv, install
+from emulator.install import find_uv, install
 from emulator.launch import running_emulator
 from tests.localstack.emulator_kit import invoke, make_function, make_table, until
 
@@ -93,7 +93,7 @@ def test_killed_launcher_ends_the_emulator(tmp_path: Path) -> None:
 
 
 def test_failed_localstack_start_ends_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_localstack = Installation(python=Path(sys.executable), lambda_runtime=tmp_path)
+    without_localstack = Path(sys.executable), tmp_path
     monkeypatch.setattr(launch, "install", lambda: without_localstack)
 
     with (

@@ -24,18 +24,12 @@ class Mark(NamedTuple):
     at_ns: int
 
 
-class _Span(NamedTuple):
-    name: str
-    first: Mark
-    last: Mark
-
-
 class GpuTimes:
     def __init__(self, cuda: Any, log: EventLog) -> None:
         self._cuda, self._log = cuda, log
         self._label = f"GPU-functions-dev:{cuda.current_device()}"
         self._free: list[Any] = []
-        self._pending: deque[_Span] = deque()
+        self._pending: deque[tuple[str, Mark, Mark]] = deque()
         self._anchor: Optional[Any] = None
         self._anchor_ns = 0
         self.dropped = 0
@@ -52,17 +46,16 @@ class GpuTimes:
     def span(self, name: str, first: Optional[Mark], last: Optional[Mark]) -> None:
         """Take what lies between two marks as the time of a phase."""
         if first is not None and last is not None:
-            self._pending.append(_Span(name, first, last))
+            self._pending.append((name, first, last))
 
     def poll(self) -> None:
         """Read the spans that the GPU has finished, a bounded number."""
         for _ in range(_MOST_PER_POLL):
-            if not self._pending or not self._pending[0].last.event.query():
+            if not self._pending or not self._pending[0][2].event.query():
                 return
-            self._read(self._pending.popleft())
+            self._read(*self._pending.popleft())
 
-    def _read(self, span: _Span) -> None:
-        first, last = span.first, span.last
+    def _read(self, name: str, first: Mark, last: Mark) -> None:
         if self._anchor is None:
             self._anchor, self._anchor_ns = first.event, first.at_ns
             after_ms = 0.0
@@ -71,7 +64,7 @@ class GpuTimes:
             self._anchor_ns = max(self._anchor_ns, first.at_ns - round(after_ms * 1e6))
         began_ns = self._anchor_ns + round(after_ms * 1e6)
         ended_ns = began_ns + round(first.event.elapsed_time(last.event) * 1e6)
-        self._log.add((self._label, span.name, began_ns, ended_ns, "", 0))
+        self._log.add((self._label, name, began_ns, ended_ns, "", 0))
         self._free.append(last.event)
         if after_ms > NEW_ANCHOR_MS:
             self._free.append(self._anchor)

@@ -67,3 +67,20 @@ def optimizers() -> Any:
     from importlib import import_module
 
     return import_module("torch.optim.optimizer")
+
+
+def replaced(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Put ``around(method)`` in place of a method of an object or a class; return what undoes it."""
+    original, had_own = getattr(owner, name), name in vars(owner)
+    own = around(original)
+    setattr(owner, name, own)
+
+    def undo() -> None:
+        if vars(owner).get(name) is not own:
+            return  # somebody has replaced it since, and calls through
+        if had_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+    return undo

@@ -3,10 +3,10 @@
 import functools
 import time
 from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 from trainguard_collector.recorder.gpu_times import Mark
-from trainguard_collector.recorder.harmless import optimizers
+from trainguard_collector.recorder.harmless import optimizers, replaced
 from trainguard_collector.recorder.steps import StepRecorder
 from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER, label_of
 
@@ -29,47 +29,24 @@ def time_checkpoints(recorder: StepRecorder, owner: Any, names: Iterable[str]) -
     return [replaced(owner, name, around) for name in names if hasattr(owner, name)]
 
 
-def replaced(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-    """Put ``around(method)`` in place of a method of an object or a class; return what undoes it."""
-    original, had_own = getattr(owner, name), name in vars(owner)
-    own = around(original)
-    setattr(owner, name, own)
-
-    def undo() -> None:
-        if vars(owner).get(name) is not own:
-            return  # somebody has replaced it since, and calls through
-        if had_own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-
-    return undo
-
-
 _clock = time.monotonic_ns
-
-
-class _Began(NamedTuple):
-    at_ns: int
-    mark: Optional[Mark]
 
 
 class Instrument:
     """The timing of one process; ``torch.autograd.backward`` is replaced until the recorder is closed."""
 
     def __init__(self, recorder: StepRecorder, torch: Any) -> None:
-        self._recorder, self._autograd = recorder, torch.autograd
+        self._recorder = recorder
         self._depth, self._step = 0, -1
-        self._open: dict[str, _Began] = {}
+        self._open: dict[str, tuple[int, Optional[Mark]]] = {}
         self._models: list[Any] = []
         hooks = optimizers()
         self._hooks = [
             hooks.register_optimizer_step_pre_hook(lambda *_: self._begin(OPTIMIZER)),
             hooks.register_optimizer_step_post_hook(lambda *_: self._end(OPTIMIZER)),
         ]
-        self._backward = torch.autograd.backward
-        self._timed = _timed(self._backward, self)
-        torch.autograd.backward = self._timed
+        around = _between(lambda: self._begin(BACKWARD), lambda: self._end(BACKWARD))
+        self._put_back = replaced(torch.autograd, "backward", around)
         recorder.at_close.append(self._close)
 
     def add(self, model: Any) -> None:
@@ -81,27 +58,7 @@ class Instrument:
 
     def time_method(self, owner: Any, name: str) -> Callable[[], None]:
         """Time a method of a model as its forward pass, for trainers that call no other; return what undoes it."""
-
-        def around(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def timed(*arguments: Any, **named: Any) -> Any:
-                self._enter_model()
-                try:
-                    return original(*arguments, **named)
-                finally:
-                    self._leave_model()
-
-            return timed
-
-        return replaced(owner, name, around)
-
-    def begin_backward(self) -> None:
-        """Begin the backward pass."""
-        self._begin(BACKWARD)
-
-    def end_backward(self) -> None:
-        """End the backward pass."""
-        self._end(BACKWARD)
+        return replaced(owner, name, _between(self._enter_model, self._leave_model))
 
     def _enter_model(self, *_: Any) -> None:
         step = self._recorder.numbers.step
@@ -120,7 +77,7 @@ class Instrument:
         try:
             if self._recorder.is_on:
                 at_ns = _clock()
-                self._open[name] = _Began(at_ns, self._recorder.mark_gpu(at_ns))
+                self._open[name] = at_ns, self._recorder.mark_gpu(at_ns)
         except Exception as fault:
             self._recorder.faults.add(name, fault)
 
@@ -129,26 +86,32 @@ class Instrument:
             began = self._open.pop(name, None)
             if began is not None and self._recorder.is_on:
                 ended_ns = _clock()
-                self._recorder.log.add((label_of(name), name, began.at_ns, ended_ns, "", 0))
-                if began.mark is not None:
-                    self._recorder.span_on_gpu(name, began.mark, self._recorder.mark_gpu(ended_ns))
+                self._recorder.log.add((label_of(name), name, began[0], ended_ns, "", 0))
+                if began[1] is not None:
+                    self._recorder.span_on_gpu(name, began[1], self._recorder.mark_gpu(ended_ns))
         except Exception as fault:
             self._recorder.faults.add(name, fault)
 
     def _close(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        if self._autograd.backward is self._timed:  # else somebody has replaced it since; it calls through
-            self._autograd.backward = self._backward
+        self._put_back()
 
 
-def _timed(backward: Callable[..., Any], instrument: Instrument) -> Callable[..., Any]:
-    @functools.wraps(backward)
-    def timed(*arguments: Any, **named: Any) -> Any:
-        instrument.begin_backward()
-        try:
-            return backward(*arguments, **named)
-        finally:
-            instrument.end_backward()
+def _between(
+    before: Callable[[], None], after: Callable[[], None]
+) -> "Callable[[Callable[..., Any]], Callable[..., Any]]":
+    """Return what puts calls before and after a function, whether it raises or not."""
 
-    return timed
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def timed(*arguments: Any, **named: Any) -> Any:
+            before()
+            try:
+                return original(*arguments, **named)
+            finally:
+                after()
+
+        return timed
+
+    return around

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple, Optional
 
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import SHARED, Handover, TimelineFile
-from trainguard_collector.recorder.harmless import Faults, imported_torch, module
+from trainguard_collector.recorder.harmless import Faults, imported_torch, module, replaced
 from trainguard_collector.recorder.loaders import SETUP, WAIT, setup_arguments
 from trainguard_collector.recorder.steps import FORMAT_VERSION, StepRecorder
 from trainguard_collector.recorder.timeline import EventLog
@@ -136,7 +137,17 @@ def recorded_workers(recorder: StepRecorder, loader: Any) -> Iterator[None]:
         is_of_torch = of_torch is not None and isinstance(loader, of_torch.DataLoader)
         if is_of_torch and recorder.records_workers and loader.num_workers:
             original = loader.worker_init_fn
-            loader.worker_init_fn = WorkerStart(original, _owner(recorder))
+            settings, process = recorder.settings, recorder.rank.process
+            owner = Owner(
+                str(recorder.folder),
+                settings.spool_mb * 1024 * 1024,
+                settings.identity.job,
+                settings.identity.node,
+                process,
+                os.getpid(),
+                recorder.log.origin_us,
+            )
+            loader.worker_init_fn = WorkerStart(original, owner)
             is_changed = True
     except Exception as fault:
         recorder.faults.add("loader workers", fault)
@@ -147,69 +158,39 @@ def recorded_workers(recorder: StepRecorder, loader: Any) -> Iterator[None]:
             loader.worker_init_fn = original
 
 
-def _owner(recorder: StepRecorder) -> Owner:
-    settings = recorder.settings
-    return Owner(
-        str(recorder.folder),
-        settings.spool_mb * 1024 * 1024,
-        settings.identity.job,
-        settings.identity.node,
-        recorder.rank.process,
-        os.getpid(),
-        recorder.log.origin_us,
-    )
+def time_loaders(recorder: StepRecorder) -> None:
+    """Time ``next()`` of all iterators of torch's loaders, and their workers, until the recorder is closed."""
+    loaders = imported_torch().utils.data.dataloader
 
+    def timed_next(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(fetch)
+        def timed(iterator: Any) -> Any:
+            began = _clock()
+            batch = fetch(iterator)
+            try:
+                if recorder.is_on and recorder.wants_wait(WAIT):
+                    if not getattr(iterator, "_trainguard_is_known", False):
+                        iterator._trainguard_is_known = True
+                        workers, pinned = (
+                            getattr(iterator, "_num_workers", None),
+                            getattr(iterator, "_pin_memory", None),
+                        )
+                        known = setup_arguments(SimpleNamespace(num_workers=workers, pin_memory=pinned))
+                        recorder.log.record((SETUP, SETUP, began, began, known, 0))
+                    recorder.log.record((WAIT, WAIT, began, _clock(), f'{{"pid":{os.getpid()}}}', 0))
+            except Exception as fault:
+                recorder.faults.add("loaders", fault)
+            return batch
 
-class TimedLoaders:
-    """Times ``next()`` of all iterators of torch's loaders, and their workers, until the recorder is closed."""
+        return timed
 
-    def __init__(self, recorder: StepRecorder) -> None:
-        loaders = imported_torch().utils.data.dataloader
-        self._iterator = loaders._BaseDataLoaderIter
-        self._next = self._iterator.__next__
-        self._timed = _timed(self._next, recorder)
-        self._iterator.__next__ = self._timed
-        self._with_workers = loaders._MultiProcessingDataLoaderIter
-        self._start = self._with_workers.__init__
-        self._starting = _starting(self._start, recorder)
-        self._with_workers.__init__ = self._starting
-        recorder.at_close.append(self._close)
+    def starting_workers(start: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(start)
+        def starting(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
+            with recorded_workers(recorder, loader):
+                start(iterator, loader, *arguments, **named)
 
-    def _close(self) -> None:
-        if self._iterator.__next__ is self._timed:  # else somebody has replaced it since; it calls through
-            self._iterator.__next__ = self._next
-        if self._with_workers.__init__ is self._starting:
-            self._with_workers.__init__ = self._start
+        return starting
 
-
-class _Settings:
-    def __init__(self, iterator: Any) -> None:
-        self.num_workers = getattr(iterator, "_num_workers", None)
-        self.pin_memory = getattr(iterator, "_pin_memory", None)
-
-
-def _starting(start: Callable[..., None], recorder: StepRecorder) -> Callable[..., None]:
-    @functools.wraps(start)
-    def starting(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
-        with recorded_workers(recorder, loader):
-            start(iterator, loader, *arguments, **named)
-
-    return starting
-
-
-def _timed(fetch: Callable[[Any], Any], recorder: StepRecorder) -> Callable[[Any], Any]:
-    @functools.wraps(fetch)
-    def timed(iterator: Any) -> Any:
-        began = _clock()
-        batch = fetch(iterator)
-        try:
-            if recorder.is_on and recorder.wants_wait(WAIT):
-                if not getattr(iterator, "_trainguard_is_known", False):
-                    iterator._trainguard_is_known = True
-                    recorder.log.record((SETUP, SETUP, began, began, setup_arguments(_Settings(iterator)), 0))
-                recorder.log.record((WAIT, WAIT, began, _clock(), f'{{"pid":{os.getpid()}}}', 0))
-        except Exception as fault:
-            recorder.faults.add("loaders", fault)
-        return batch
-
-    return timed
+    recorder.at_close.append(replaced(loaders._BaseDataLoaderIter, "__next__", timed_next))
+    recorder.at_close.append(replaced(loaders._MultiProcessingDataLoaderIter, "__init__", starting_workers))

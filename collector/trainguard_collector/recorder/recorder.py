@@ -10,7 +10,6 @@ from trainguard_collector.recorder.steps import StepRecorder
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.instrument import Instrument
-    from trainguard_collector.recorder.loader_workers import TimedLoaders
     from trainguard_collector.recorder.profiles import FrameworkProfile, KernelProfile
     from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
     from trainguard_collector.recorder.tensors.watch import TensorRecorder
@@ -45,7 +44,7 @@ class Recorder(StepRecorder):
         self._instrument: Optional[Instrument] = None
         self._tensors: Optional[TensorRecorder] = None
         self._scalars: Optional[ScalarRecorder] = None
-        self._loaders: Optional[TimedLoaders] = None
+        self._times_loaders = False
         self._undo: list[Callable[[], None]] = []
         if self.is_on:
             self._open_windows(profile, kernels)
@@ -68,7 +67,7 @@ class Recorder(StepRecorder):
 
     def wrap(self, loader: Iterable[Any]) -> Any:
         """Return a loader that records how long each batch is waited for, and is as ``loader`` in all else."""
-        if not self.is_on or not self.wants_waits or self._loaders is not None:
+        if not self.is_on or not self.wants_waits or self._times_loaders:
             return loader
         wants = None if self.loader_config is None else self.wants_wait
         return WatchedLoader(loader, self.log, wants, self._starting_workers)
@@ -173,7 +172,8 @@ class Recorder(StepRecorder):
     @harmless("loaders")
     def time_loaders(self) -> None:
         """Record how long each batch of any loader of torch is waited for, without `wrap`."""
-        if self.is_on and self.wants_waits and self._loaders is None:
-            from trainguard_collector.recorder.loader_workers import TimedLoaders
+        if self.is_on and self.wants_waits and not self._times_loaders:
+            from trainguard_collector.recorder.loader_workers import time_loaders
 
-            self._loaders = TimedLoaders(self)
+            time_loaders(self)
+            self._times_loaders = True

@@ -5,7 +5,6 @@ import json
 import os
 import time
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from trainguard_collector.layout import recorder_key
@@ -53,9 +52,7 @@ class StepContext:
         self._recorder.begin_step(self._recorder.next_mode)
         return self._recorder
 
-    def __exit__(
-        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._recorder.end_step()
 
 
@@ -77,21 +74,18 @@ class PhaseContext:
                 self.mode_before, recorder.mode = recorder.mode, "EVAL"
             recorder.open_phases.append(self)
             self.began_ns = _clock()
-            if recorder.gpu is not None:
-                self.mark = recorder.gpu.mark(self.began_ns)
+            self.mark = recorder.mark_gpu(self.began_ns)
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
-    def __exit__(
-        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         recorder, began_ns = self._recorder, self.began_ns
         if not began_ns or not recorder.is_on:
             return
         try:
             ended_ns = _clock()
-            if self.mark is not None and recorder.gpu is not None:
-                recorder.gpu.span(self.name, self.mark, recorder.gpu.mark(ended_ns))
+            if self.mark is not None:
+                recorder.span_on_gpu(self.name, self.mark, recorder.mark_gpu(ended_ns))
             if self.mode_before is not None:
                 recorder.mode = self.mode_before
             if recorder.open_phases[-1] is self:

@@ -90,7 +90,9 @@ class EventLog:
     def flush(self, now_ns: int) -> None:
         """Write the events; what the disk does not take is counted in ``dropped``."""
         self._flushed_ns = now_ns
-        self._follow_clock(now_ns)
+        offset_ns = time.time_ns() - now_ns
+        if abs(offset_ns - self._offset_ns) > _LARGEST_JUMP_NS:  # small corrections would make events overlap
+            self._offset_ns = offset_ns
         events = self._events[:]
         del self._events[: len(events)]
         room = MOST_WAITING - self._kept
@@ -125,12 +127,6 @@ class EventLog:
 
     def monotonic_ns(self, epoch_ns: int) -> int:
         return epoch_ns - self._offset_ns
-
-    def _follow_clock(self, now_ns: int) -> None:
-        """Follow a clock that was set; small corrections would make events overlap."""
-        offset_ns = time.time_ns() - now_ns
-        if abs(offset_ns - self._offset_ns) > _LARGEST_JUMP_NS:
-            self._offset_ns = offset_ns
 
     def _encode(self, events: Iterable[TimedEvent]) -> bytes:
         shift_ns = self._offset_ns - self.origin_us * 1_000

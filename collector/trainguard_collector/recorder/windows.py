@@ -67,28 +67,20 @@ class TorchWindow:
 
     def _prepare(self) -> None:
         torch = imported_torch()
+        self._is_over = True  # unless all of it succeeds
         if torch.autograd._profiler_enabled():
-            self._is_over = True
             raise RuntimeError("a profiler of torch is running already; these steps are not profiled")
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profile = torch.profiler.profile(activities=activities, record_shapes=self._shapes)
-        try:
-            self._profile.prepare_trace()
-        except Exception:
-            self._is_over, self._profile = True, None
-            raise
+        profile = torch_profile(torch, record_shapes=self._shapes)
+        profile.prepare_trace()
+        self._profile, self._is_over = profile, False
 
     def _start(self, step: int) -> None:
         if self._profile is None:
             self._prepare()
-        assert self._profile is not None  # noqa: S101 - _prepare raises where it sets none
-        try:
-            self._profile.start_trace()
-        except Exception:
-            self._is_over, self._profile = True, None
-            raise
+        profile, self._profile, self._is_over = self._profile, None, True
+        assert profile is not None  # noqa: S101 - _prepare raises where it sets none
+        profile.start_trace()
+        self._profile, self._is_over = profile, False
         self._is_tracing, self._first = True, step
 
     def _stop(self) -> None:
@@ -253,6 +245,13 @@ def open_windows(recorder: StepRecorder, profile: Optional[FrameworkProfile], ke
         TorchWindow(recorder, profile.detailed.range, partial(record_operators, recorder), record_shapes=False)
     if profile is not None and profile.python is not None:
         PythonWindow(recorder, profile.python)
+
+
+def torch_profile(torch: Any, *, record_shapes: bool, with_gpu: bool = True) -> Any:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if with_gpu and torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    return torch.profiler.profile(activities=activities, record_shapes=record_shapes)
 
 
 def hand_over_trace(recorder: StepRecorder, profile: Any, folder: str) -> None:

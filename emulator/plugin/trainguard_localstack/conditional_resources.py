@@ -4,16 +4,12 @@ LocalStack 4.9.2 evaluates them, before and after an update, and refuses the tem
 another resource that is not there. CloudFormation does not.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from localstack.services.cloudformation.engine.v2 import change_set_model_preproc as preproc
 from localstack.services.cloudformation.engine.v2.change_set_model import Nothing, is_nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BEFORE, _AFTER = 0, 1
 

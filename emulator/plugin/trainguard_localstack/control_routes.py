@@ -4,8 +4,6 @@
 /_trainguard/calls[?action=StopTrainingJob][&job=<name>]`` lists the SageMaker calls.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 
@@ -47,7 +45,8 @@ def _backdate(request: Request, name: str) -> Response:
 
 @route("/_trainguard/calls", methods=["GET"])
 def _calls(request: Request) -> Response:
-    calls = CALLS.select(action=request.args.get("action"), job=request.args.get("job"))
+    wanted = {name: request.args[name] for name in ("action", "job") if name in request.args}
+    calls = [each for each in list(CALLS) if all(each[name] == value for name, value in wanted.items())]
     return _answer(200, {"calls": calls})
 
 

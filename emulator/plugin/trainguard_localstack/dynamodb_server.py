@@ -4,8 +4,6 @@ moto checks and writes in two steps, cannot serialise an old item with a nested 
 its own process, ``python -m trainguard_localstack.dynamodb_server PORT``, and ends with its parent.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

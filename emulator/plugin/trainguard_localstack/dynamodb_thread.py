@@ -1,16 +1,11 @@
 """LocalStack's DynamoDB service keeps its items in `dynamodb_server` instead of Amazon's Java program."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
 
 from localstack.constants import DEFAULT_AWS_ACCOUNT_ID
 from localstack.services.dynamodb import server
 from localstack.utils.common import TMP_THREADS, ShellCommandThread
-
-if TYPE_CHECKING:
-    from localstack.utils.run import FuncThread
+from localstack.utils.run import FuncThread
 
 
 def install() -> None:

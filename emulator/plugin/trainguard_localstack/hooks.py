@@ -1,7 +1,5 @@
 """Where LocalStack, at its start, lets the plugin in."""
 
-from __future__ import annotations
-
 from localstack.runtime import hooks
 
 
@@ -11,26 +9,11 @@ def install() -> None:
     from . import (  # noqa: PLC0415 -- these import LocalStack's services, which must not load before its start
         conditional_resources,
         control_routes,
+        corrections,
         dynamodb_thread,
-        event_patterns,
         jsonata_states,
         lifetime,
-        resource_polls,
-        s3_event_keys,
-        schedule_minutes,
-        sdk_timestamps,
     )
 
-    for module in (
-        lifetime,
-        dynamodb_thread,
-        jsonata_states,
-        event_patterns,
-        s3_event_keys,
-        sdk_timestamps,
-        resource_polls,
-        conditional_resources,
-        schedule_minutes,
-        control_routes,
-    ):
+    for module in (lifetime, dynamodb_thread, jsonata_states, corrections, conditional_resources, control_routes):
         module.install()

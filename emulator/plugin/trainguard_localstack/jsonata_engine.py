@@ -3,18 +3,14 @@
 Variables are bound as values, as on AWS, which is some ten times faster than LocalStack's Java virtual machine.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from jsonata.jsonata import Jsonata
 from jsonata.utils import Utils
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _HASHES: Final = {"MD5": "md5", "SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 

@@ -1,9 +1,5 @@
 """LocalStack's Step Functions evaluate JSONata through `jsonata_engine`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from localstack.aws.api.stepfunctions import EvaluationFailedEventDetails, HistoryEventType
 from localstack.services.stepfunctions.asl.component.common.error_name.failure_event import (
     FailureEvent,
@@ -14,12 +10,10 @@ from localstack.services.stepfunctions.asl.component.common.error_name.states_er
     StatesErrorNameType,
 )
 from localstack.services.stepfunctions.asl.component.common.string.string_expression import StringJSONata
+from localstack.services.stepfunctions.asl.eval.environment import Environment
 from localstack.services.stepfunctions.asl.eval.event.event_detail import EventDetails
 
 from .jsonata_engine import JsonataError, evaluate
-
-if TYPE_CHECKING:
-    from localstack.services.stepfunctions.asl.eval.environment import Environment
 
 
 def install() -> None:

@@ -1,7 +1,5 @@
 """LocalStack's Lambda service runs functions as child processes, through ``LAMBDA_RUNTIME_EXECUTOR``."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
@@ -87,14 +85,14 @@ class ProcessExecutor(RuntimeExecutor):
             raise LambdaRuntimeException(f"environment {self.id} of {self.function_version.id} was not started")
         request_id = payload["invoke-id"]
         started_s = time.monotonic()
-        reply = self._process.invoke(payload)
+        answer, is_error, logged = self._process.invoke(payload)
         elapsed_ms = (time.monotonic() - started_s) * 1000
         log = (
-            f"START RequestId: {request_id} Version: {self.function_version.id.qualifier}\n{reply.log}"
+            f"START RequestId: {request_id} Version: {self.function_version.id.qualifier}\n{logged}"
             f"END RequestId: {request_id}\nREPORT RequestId: {request_id}\tDuration: {elapsed_ms:.2f} ms\t"
             f"Memory Size: {self.function_version.config.memory_size} MB\n"
         )
-        return InvocationResult(request_id, reply.payload.encode(), is_error=reply.is_error, logs=log)
+        return InvocationResult(request_id, answer.encode(), is_error=is_error, logs=log)
 
 
 class ProcessExecutorPlugin(RuntimeExecutorPlugin):

@@ -1,20 +1,16 @@
 """The parent's side of one Lambda execution environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue
 import subprocess
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from .lambda_worker import END_OF_LOG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WORKER = Path(__file__).with_name("lambda_worker.py")
 INIT_TIMEOUT_S = 60.0
@@ -24,13 +20,8 @@ LOG_TIMEOUT_S = 2.0
 INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What one invocation gave: JSON text, whether it is an error, and what the function logged."""
-
-    payload: str
-    is_error: bool
-    log: str
+Reply = tuple[str, bool, str]
+"""What one invocation gave: JSON text, whether it is an error, and what the function logged."""
 
 
 def python_path(code: Path, layers: list[Path], runtime: str, packages: Path) -> str:
@@ -40,6 +31,32 @@ def python_path(code: Path, layers: list[Path], runtime: str, packages: Path) ->
         folders += [layer / "python" / "lib" / runtime / "site-packages", layer / "python"]
     folders.append(packages)
     return os.pathsep.join(str(folder) for folder in folders)
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: subprocess.Popen[str]
+    requests: IO[str]
+    replies: queue.SimpleQueue[dict[str, Any] | None] = field(default_factory=queue.SimpleQueue)
+    log: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
+
+    def collect_log(self) -> str:
+        """Read up to the end-of-log mark, or up to the end of the stream."""
+        lines: list[str] = []
+        while True:
+            try:
+                line = self.log.get(timeout=LOG_TIMEOUT_S)
+            except queue.Empty:
+                break
+            if line is None or line.startswith(END_OF_LOG):
+                break
+            lines.append(line)
+        return "".join(lines)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 class LambdaProcess:
@@ -71,7 +88,7 @@ class LambdaProcess:
             child = self._child if self._child is not None and self._child.process.poll() is None else self._start()
             if self._init_error is not None:
                 failed, self._init_error = self._init_error, None
-                return Reply(json.dumps(failed | {"requestId": request_id}), True, self._take_init_log())
+                return json.dumps(failed | {"requestId": request_id}), True, self._take_init_log()
             try:
                 child.requests.write(json.dumps(dict(request)) + "\n")
                 child.requests.flush()
@@ -81,7 +98,7 @@ class LambdaProcess:
                 return _failure(request_id, error, self._timeout_s, self._read_log(child))
             if reply is None:
                 return _failure(request_id, None, self._timeout_s, self._read_log(child))
-            return Reply(reply["payload"], not reply["ok"], self._read_log(child))
+            return reply["payload"], not reply["ok"], self._read_log(child)
 
     def stop(self) -> None:
         """End the child; an invocation in flight may finish first, for at most the function's timeout."""
@@ -137,38 +154,12 @@ class LambdaProcess:
         return log
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
-    process: subprocess.Popen[str]
-    requests: IO[str]
-    replies: queue.SimpleQueue[dict[str, Any] | None] = field(default_factory=queue.SimpleQueue)
-    log: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
-
-    def collect_log(self) -> str:
-        """Read up to the end-of-log mark, or up to the end of the stream."""
-        lines: list[str] = []
-        while True:
-            try:
-                line = self.log.get(timeout=LOG_TIMEOUT_S)
-            except queue.Empty:
-                break
-            if line is None or line.startswith(END_OF_LOG):
-                break
-            lines.append(line)
-        return "".join(lines)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
 def _failure(request_id: str, cause: Exception | None, timeout_s: float, log: str) -> Reply:
     if isinstance(cause, queue.Empty):
         message, kind = f"Error: Task timed out after {timeout_s:.2f} seconds", "Sandbox.Timedout"
     else:
         message, kind = "Error: Runtime exited without providing a reason", "Runtime.ExitError"
-    return Reply(json.dumps({"errorMessage": f"RequestId: {request_id} {message}", "errorType": kind}), True, log)
+    return json.dumps({"errorMessage": f"RequestId: {request_id} {message}", "errorType": kind}), True, log
 
 
 def _read_replies(read_end: int, replies: queue.SimpleQueue[dict[str, Any] | None]) -> None:

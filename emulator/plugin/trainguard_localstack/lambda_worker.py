@@ -4,22 +4,17 @@ Both are one JSON object a line, the first one out about the handler. After each
 ends the log. The file runs under the function's interpreter: it imports the standard library alone.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 END_OF_LOG = "\x1eEND-OF-LOG"
-
-
-class Handler(Protocol):
-    def __call__(self, event: Any, context: LambdaContext, /) -> Any: ...
 
 
 class HandlerLoadError(Exception):
@@ -47,6 +42,9 @@ class LambdaContext:
 
     def get_remaining_time_in_millis(self) -> int:
         return max(0, int((self.deadline_s - time.monotonic()) * 1000))
+
+
+Handler = Callable[[Any, LambdaContext], Any]
 
 
 def describe_error(error: BaseException, *, error_type: str | None = None) -> dict[str, object]:

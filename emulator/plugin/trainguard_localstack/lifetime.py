@@ -4,8 +4,6 @@ The kernel closes a killed launcher's end of stdin. Threads of a stopped LocalSt
 minute.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """SageMaker's training jobs as a service of LocalStack, whose free edition has no SageMaker."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import logging
@@ -16,10 +14,8 @@ from localstack.aws.skeleton import Skeleton
 from localstack.aws.spec import load_service
 from localstack.services.plugins import Service, aws_provider
 
-from .call_log import Call, CallLog
-from .training_job_events import DETAIL_TYPE, SOURCE, event_detail
-from .training_job_listing import list_page
-from .training_jobs import JobChange, JobKey, TrainingJobError, TrainingJobs
+from .training_job_answers import DETAIL_TYPE, SOURCE, event_detail, list_page
+from .training_jobs import Job, JobKey, TrainingJobError, TrainingJobs
 
 LOG = logging.getLogger(__name__)
 STOPPING_S = 0.3
@@ -31,7 +27,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _send_event(change: JobChange) -> None:
+def _send_event(change: Job) -> None:
     events = connect_to(aws_access_key_id=change.key.account, region_name=change.key.region).events
     entry = {
         "Source": SOURCE,
@@ -51,7 +47,8 @@ def _send_event(change: JobChange) -> None:
 
 
 JOBS = TrainingJobs(now=_now, on_change=_send_event)
-CALLS = CallLog()
+CALLS: list[dict[str, str | None]] = []
+"""Calls as they were answered, so that a test can show that a job was stopped exactly once."""
 
 
 def _key(context: RequestContext, name: str) -> JobKey:
@@ -119,7 +116,8 @@ def _recorded(action: str, operation: Operation) -> Operation:
             raise CommonServiceException(error.code, str(error), 400, True) from error
         finally:
             job = request.get("TrainingJobName") or request.get("ResourceArn", "").rpartition("/")[2] or None
-            CALLS.add(Call(action, job, _now().isoformat(), refusal.code if refusal else None))
+            error = refusal.code if refusal else None
+            CALLS.append({"action": action, "job": job, "time": _now().isoformat(), "error": error})
 
     return handle
 

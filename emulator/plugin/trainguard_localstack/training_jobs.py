@@ -1,15 +1,11 @@
 """SageMaker training jobs, in memory: a job starts when it is created, and runs until it is stopped or finished."""
 
-from __future__ import annotations
-
 import copy
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
+from datetime import datetime
+from typing import Any, Final, Literal
 
 FinalStatus = Literal["Completed", "Failed"]
 
@@ -43,29 +39,22 @@ class JobKey:
 
 
 @dataclass(slots=True)
-class _Job:
+class Job:
+    """A job: the response of DescribeTrainingJob, and its tags."""
+
     key: JobKey
     description: dict[str, Any]
     tags: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class JobChange:
-    """A job as it stands after a change of its status."""
-
-    key: JobKey
-    description: Mapping[str, Any]
-    tags: Mapping[str, str]
-
-
 class TrainingJobs:
     """All training jobs of the emulator; ``on_change`` is called in the thread that changed a job's status."""
 
-    def __init__(self, *, now: Callable[[], datetime], on_change: Callable[[JobChange], None]) -> None:
+    def __init__(self, *, now: Callable[[], datetime], on_change: Callable[[Job], None]) -> None:
         self._now = now
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._jobs: dict[JobKey, _Job] = {}
+        self._jobs: dict[JobKey, Job] = {}
         self._began: dict[JobKey, datetime] = {}
 
     def backdate(self, key: JobKey, began: datetime) -> None:
@@ -87,7 +76,7 @@ class TrainingJobs:
                 )
             began = self._began.pop(key, None)
             description["CreationTime"] = began or self._now()
-            job = self._jobs[key] = _Job(key, description, tags)
+            job = self._jobs[key] = Job(key, description, tags)
             changes = [self._move(job, "InProgress", "Starting")]
             description["TrainingStartTime"] = began or self._now()
             changes.append(self._move(job, "InProgress", "Training"))
@@ -150,14 +139,14 @@ class TrainingJobs:
             for name in names:
                 job.tags.pop(name, None)
 
-    def _find(self, key: JobKey) -> _Job:
+    def _find(self, key: JobKey) -> Job:
         job = self._jobs.get(key)
         if job is None:
             raise TrainingJobError("ValidationException", "Requested resource not found.")
         return job
 
     @staticmethod
-    def _require_running(job: _Job) -> None:
+    def _require_running(job: Job) -> None:
         status = job.description["TrainingJobStatus"]
         if status != "InProgress":
             raise TrainingJobError(
@@ -165,15 +154,15 @@ class TrainingJobs:
                 f"The request was rejected because the training job is in status {status}.",
             )
 
-    def _move(self, job: _Job, status: str, secondary: str) -> JobChange:
+    def _move(self, job: Job, status: str, secondary: str) -> Job:
         now = self._now()
         transitions = job.description["SecondaryStatusTransitions"]
         if transitions:
             transitions[-1]["EndTime"] = now
         transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": _STATUS_MESSAGES[secondary]})
         job.description |= {"TrainingJobStatus": status, "SecondaryStatus": secondary, "LastModifiedTime": now}
-        return JobChange(job.key, copy.deepcopy(job.description), dict(job.tags))
+        return Job(job.key, copy.deepcopy(job.description), dict(job.tags))
 
-    def _tell(self, changes: list[JobChange]) -> None:
+    def _tell(self, changes: list[Job]) -> None:
         for change in changes:
             self._on_change(change)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo.live.expect import Check, JobSeen, StackSeen, quiet_job, reported_job, stack, stopped_job
+from demo.live.expect import Check, JobSeen, quiet_job, reported_job, shown, stack, stopped_job
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
@@ -183,9 +183,9 @@ def test_alert_or_stop_of_the_healthy_job_is_a_miss() -> None:
 
 
 def test_failed_execution_or_dead_letter_is_a_miss() -> None:
-    assert missed(stack(StackSeen(dead_letters={"queue": 0}))) == []
+    assert missed(stack([], {"queue": 0})) == []
 
-    checks = stack(StackSeen(failed_executions=("report-1",), dead_letters={"queue": 2}))
+    checks = stack(["report-1"], {"queue": 2})
 
     assert [check.seen for check in checks if not check.holds] == [["report-1"], {"queue": 2}]
 
@@ -193,3 +193,19 @@ def test_failed_execution_or_dead_letter_is_a_miss() -> None:
 def test_shown_miss_has_expected_and_observed_values() -> None:
     assert str(Check("job", "TrainingJobStatus", "Stopped", "Stopped")) == "job: TrainingJobStatus: Stopped"
     assert str(Check("job", "alerts", ["A"], [])) == "job: alerts: expected ['A'], seen []"
+
+
+def test_line_of_a_job_says_what_was_shown_or_how_much_was_missed() -> None:
+    seen, healthy = fired(stopped=True), quiet()
+
+    assert shown(seen, stopped_job(seen), ended="it was stopped") == (
+        "job: LowGPUUtilization fired, an alert was sent, and it was stopped"
+    )
+    assert shown(healthy, quiet_job(healthy), ended="it ran to its end") == (
+        "job: no rule fired, no alert was sent, and it ran to its end"
+    )
+    running = replace(seen, status="InProgress")
+    checks = stopped_job(running)
+    assert shown(running, checks, ended="it was stopped") == (
+        f"job: not shown, 1 of {len(checks)} expectations were missed"
+    )

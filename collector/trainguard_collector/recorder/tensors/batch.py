@@ -2,18 +2,13 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 MOST_BYTES = 256 * 1024 * 1024
 """Full tensors of a step beyond it are left out and counted."""
-
-
-class _Full(NamedTuple):
-    name: str
-    host: Any
 
 
 class StepBatch:
@@ -26,7 +21,7 @@ class StepBatch:
         self._values: dict[Any, list[Any]] = {}
         self._stacked: list[tuple[list[Union[Entry, Reductions]], Any]] = []
         self._doubles: list[tuple[str, Any]] = []
-        self._full: list[_Full] = []
+        self._full: list[tuple[str, Any]] = []
         self._plain: list[tuple[str, Any]] = []
         self._size = 0
         self._on_gpu = False
@@ -66,7 +61,7 @@ class StepBatch:
             return
         self._size += size
         self._on_gpu = self._on_gpu or tensor.is_cuda
-        self._full.append(_Full(name, _to_host(self._torch, tensor, copy=True)))
+        self._full.append((name, _to_host(self._torch, tensor, copy=True)))
 
     @property
     def is_empty(self) -> bool:

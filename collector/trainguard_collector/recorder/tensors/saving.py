@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Optional, Union
 
 from trainguard_collector.recorder.tensors.batch import StepBatch
@@ -52,14 +52,6 @@ class SaveConfig:
         if mode_step < self.start_step or (self.end_step is not None and mode_step >= self.end_step):
             return False
         return self.save_interval > 0 and mode_step % self.save_interval == 0
-
-    def to_json(self) -> "dict[str, Any]":
-        return {
-            "save_interval": self.save_interval,
-            "save_steps": list(self.save_steps),
-            "start_step": self.start_step,
-            "end_step": self.end_step,
-        }
 
 
 class CollectionConfig:
@@ -116,7 +108,7 @@ class Collection:
             "include_regex": list(self.patterns),
             "tensor_names": sorted({*self.listed, *listed}),
             "reduction_config": reduced if self.reductions else None,
-            "save_config": {mode: config.to_json() for mode, config in self.by_mode.items()},
+            "save_config": {mode: asdict(config) for mode, config in self.by_mode.items()},
             "save_histogram": False,
         }
 
