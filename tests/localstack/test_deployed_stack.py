@@ -126,7 +126,7 @@ def test_foreign_messages_beside_ours_are_not_returned(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "among-strangers")
-    letters_before = stack.watcher.stack().dead_letters
+    letters_before = stack.watcher.dead_letters()
     with stack.doorbells_off():
         keys = [key for key in job.upload(until_minute=FIRES_BY_MINUTE) if "/system/" in key]
     bucket = stack.deployment.bucket
@@ -146,7 +146,7 @@ def test_foreign_messages_beside_ours_are_not_returned(
     assert answer == {"batchItemFailures": []}
     job.await_applied(keys)
     assert job.node("algo-1#system")["Version"] == 1
-    assert stack.watcher.stack().dead_letters == letters_before
+    assert stack.watcher.dead_letters() == letters_before
 
 
 @pytest.mark.thorough

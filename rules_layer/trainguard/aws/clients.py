@@ -37,29 +37,29 @@ _LINKS = Config(signature_version="s3v4", s3={"us_east_1_regional_endpoint": "re
 """With the Region in their host and signature, which every bucket accepts."""
 
 
-def _client(service: str, own: Config | None = None) -> "cached_property[Any]":
+def client_of(service: str, own: Config | None = None) -> "cached_property[Any]":
     return cached_property(lambda clients: clients.create(service, own))
 
 
 class Clients:
     """The clients of one process; by default with the environment's credentials and Region."""
 
-    dynamodb: "cached_property[DynamoDBClient]" = _client("dynamodb")
-    s3: "cached_property[S3Client]" = _client("s3")
-    s3_links: "cached_property[S3Client]" = _client("s3", _LINKS)
-    cloudformation: "cached_property[CloudFormationClient]" = _client("cloudformation")
-    functions: "cached_property[LambdaClient]" = _client("lambda", _FUNCTIONS)
-    sagemaker: "cached_property[SageMakerClient]" = _client("sagemaker")
-    sqs: "cached_property[SQSClient]" = _client("sqs")
-    ssm: "cached_property[SSMClient]" = _client("ssm")
-    sns: "cached_property[SNSClient]" = _client("sns")
-    events: "cached_property[EventBridgeClient]" = _client("events")
-    stepfunctions: "cached_property[SFNClient]" = _client("stepfunctions")
-    batch: "cached_property[Any]" = _client("batch")
-    ec2: "cached_property[Any]" = _client("ec2")
-    logs: "cached_property[Any]" = _client("logs")
-    secrets: "cached_property[Any]" = _client("secretsmanager")
-    pricing: "cached_property[Any]" = _client("pricing")
+    dynamodb: "cached_property[DynamoDBClient]" = client_of("dynamodb")
+    s3: "cached_property[S3Client]" = client_of("s3")
+    s3_links: "cached_property[S3Client]" = client_of("s3", _LINKS)
+    cloudformation: "cached_property[CloudFormationClient]" = client_of("cloudformation")
+    functions: "cached_property[LambdaClient]" = client_of("lambda", _FUNCTIONS)
+    sagemaker: "cached_property[SageMakerClient]" = client_of("sagemaker")
+    sqs: "cached_property[SQSClient]" = client_of("sqs")
+    ssm: "cached_property[SSMClient]" = client_of("ssm")
+    sns: "cached_property[SNSClient]" = client_of("sns")
+    events: "cached_property[EventBridgeClient]" = client_of("events")
+    stepfunctions: "cached_property[SFNClient]" = client_of("stepfunctions")
+    batch: "cached_property[Any]" = client_of("batch")
+    ec2: "cached_property[Any]" = client_of("ec2")
+    logs: "cached_property[Any]" = client_of("logs")
+    secrets: "cached_property[Any]" = client_of("secretsmanager")
+    pricing: "cached_property[Any]" = client_of("pricing")
 
     def __init__(self, *, session: Session | None = None, region: str | None = None) -> None:
         self.session = session or get_session()

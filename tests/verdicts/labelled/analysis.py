@@ -9,6 +9,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from tests.claims.check import Checked, checked
+from tests.claims.context import raw_of
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.machines import price_table
 from tests.verdicts.labelled.profile_files import start_of, write_job
@@ -21,7 +22,7 @@ def analyzed(job: Job) -> tuple[Reported, Checked]:
     with tempfile.TemporaryDirectory(prefix="verdicts-") as place:
         folder = write_job(job, Path(place))
         report = _report(job, folder, Path(place))
-        return read_report(report), checked(job.name, folder, report)
+        return read_report(report), checked(job.name, raw_of(folder), report)
 
 
 def report_of(job: Job, *, until_min: float | None = None) -> dict[str, Any]:

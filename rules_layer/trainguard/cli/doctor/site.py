@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from trainguard.aws.clients import Clients
+from trainguard.aws.clients import Clients, client_of
 from trainguard.cli.doctor.check import asking
 from trainguard.cli.services.deployment import Deployment
 
@@ -25,25 +25,11 @@ if TYPE_CHECKING:
 
 
 class DoctorClients(Clients):
-    @cached_property
-    def functions(self) -> "LambdaClient":
-        return cast("LambdaClient", self._create("lambda"))
-
-    @cached_property
-    def cloudwatch(self) -> "CloudWatchClient":
-        return cast("CloudWatchClient", self._create("cloudwatch"))
-
-    @cached_property
-    def iam(self) -> "IAMClient":
-        return cast("IAMClient", self._create("iam"))
-
-    @cached_property
-    def kms(self) -> "KMSClient":
-        return cast("KMSClient", self._create("kms"))
-
-    @cached_property
-    def sts(self) -> Any:
-        return self._create("sts")
+    functions: "cached_property[LambdaClient]" = client_of("lambda")
+    cloudwatch: "cached_property[CloudWatchClient]" = client_of("cloudwatch")
+    iam: "cached_property[IAMClient]" = client_of("iam")
+    kms: "cached_property[KMSClient]" = client_of("kms")
+    sts: "cached_property[Any]" = client_of("sts")
 
 
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
