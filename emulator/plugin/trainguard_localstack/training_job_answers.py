@@ -1,4 +1,4 @@
-"""What SageMaker says of training jobs: the event on each change of a status, and pages of ListTrainingJobs."""
+"""What SageMaker says about training jobs: the event on each change of a status, and pages of ListTrainingJobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

@@ -195,7 +195,7 @@ def test_shown_miss_has_expected_and_observed_values() -> None:
     assert str(Check("job", "alerts", ["A"], [])) == "job: alerts: expected ['A'], seen []"
 
 
-def test_line_of_a_job_says_what_was_shown_or_how_much_was_missed() -> None:
+def test_line_of_a_job_says_what_was_shown_or_missed() -> None:
     seen, healthy = fired(stopped=True), quiet()
 
     assert shown(seen, stopped_job(seen), ended="it was stopped") == (
