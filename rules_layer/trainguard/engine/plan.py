@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 DEFAULT_INTERVAL_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RulePlan:
     """The rules of one job by family; ``episodes`` are current numbers by rule.
 
@@ -36,14 +37,35 @@ class RulePlan:
     detailed: bool = True
     by_event_time: bool = False
 
-    @property
+    @cached_property
     def rules(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(rule.name for rules in self.by_family.values() for rule in rules))
 
-    @property
+    @cached_property
     def node_rules(self) -> frozenset[str]:
         every = (rule for rules in self.by_family.values() for rule in rules)
         return frozenset(rule.name for rule in every if not isinstance(rule, protocol.JobRule))
+
+    @cached_property
+    def system_rules(self) -> tuple[protocol.AnySystemRule, ...]:
+        return tuple(rule for rule in self.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.SystemRule))
+
+    @cached_property
+    def framework_rules(self) -> tuple[protocol.AnyFrameworkRule, ...]:
+        return tuple(rule for rule in self.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.FrameworkRule))
+
+    @cached_property
+    def job_rules(self) -> tuple[protocol.AnyJobRule, ...]:
+        return tuple(rule for rule in self.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JobRule))
+
+    @cached_property
+    def joined_rules(self) -> tuple[protocol.AnyJoinedRule, ...]:
+        return tuple(rule for rule in self.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JoinedRule))
+
+    @cached_property
+    def compared_rules(self) -> frozenset[str]:
+        """The rules over system metrics whose states a rule over the whole job compares."""
+        return frozenset(rule.name for rule in self.job_rules) & frozenset(rule.name for rule in self.system_rules)
 
     def rules_of(self, family: str) -> tuple[protocol.AnyRule, ...]:
         return self.by_family.get(family, ())
@@ -114,24 +136,3 @@ def only(plan: RulePlan, rule: protocol.AnyRule, parameters: protocol.RuleParame
         faults={},
         disabled=(),
     )
-
-
-def system_rules(plan: RulePlan) -> tuple[protocol.AnySystemRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.SystemRule))
-
-
-def framework_rules(plan: RulePlan) -> tuple[protocol.AnyFrameworkRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.FrameworkRule))
-
-
-def job_rules(plan: RulePlan) -> tuple[protocol.AnyJobRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JobRule))
-
-
-def compared_rules(plan: RulePlan) -> frozenset[str]:
-    """Return the names of the rules over system metrics whose states a rule over the whole job compares."""
-    return frozenset(rule.name for rule in job_rules(plan)) & frozenset(rule.name for rule in system_rules(plan))
-
-
-def joined_rules(plan: RulePlan) -> tuple[protocol.AnyJoinedRule, ...]:
-    return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, protocol.JoinedRule))

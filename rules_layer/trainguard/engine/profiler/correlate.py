@@ -12,7 +12,7 @@ import msgspec
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.engine.plan import RulePlan, system_rules
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.framework_session import FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemStream
 from trainguard.engine.verdicts.verdict import Verdict
@@ -38,7 +38,7 @@ class Correlation:
     """The framework's time in minutes with bottlenecks, node by node; without details only where one was found."""
 
     def __init__(self, plan: RulePlan) -> None:
-        rules = [each for each in system_rules(plan) if isinstance(each, BottleneckRule) and not is_custom(each)]
+        rules = [each for each in plan.system_rules if isinstance(each, BottleneckRule) and not is_custom(each)]
         self._rules = {rule.name for rule in rules}
         self._profiled = plan.rule_of_state(FrameworkTimeState)
         self._detailed = plan.detailed

@@ -12,7 +12,7 @@ from trainguard.core.layout import EndKey
 from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
-from trainguard.engine.plan import RulePlan, compared_rules, job_rules, joined_rules
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.correlate import Correlation
 from trainguard.engine.profiler.framework_session import MICROSECONDS, FrameworkSession, FrameworkState, FrameworkStream
 from trainguard.engine.profiler.job_time import (
@@ -145,7 +145,7 @@ class ProfilerStreams(FamilyStreams):
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
         view, failed = self.job_view(job, plan, closed=look.closed)
-        runner = RuleRunner(job_rules(plan), own.stored_rules, plan)
+        runner = RuleRunner(plan.job_rules, own.stored_rules, plan)
 
         def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
             if rule.name in failed:
@@ -184,7 +184,7 @@ class ProfilerStreams(FamilyStreams):
     def job_view(self, job: JobRecord, plan: RulePlan, *, closed: bool) -> tuple[JobView, dict[str, str]]:
         """Return the view of rules over the whole job, and the fault of each joined rule that failed on a node."""
         nodes, failed = {}, {}
-        joined, compared = [rule.name for rule in joined_rules(plan)], compared_rules(plan)
+        joined, compared = [rule.name for rule in plan.joined_rules], plan.compared_rules
         for node in sorted(self.nodes):
             nodes[node], faults = self._node_facts(node, joined, compared, closed=closed)
             failed.update(faults)
@@ -238,8 +238,8 @@ class ProfilerStreams(FamilyStreams):
     def _settled(self, verdict: Verdict, plan: RulePlan) -> Verdict:
         """Count one violation an episode, not a look; a node's finding is known as far as its watermark."""
         node = (verdict.result.worst or JOB_NODE).partition("/")[0]
-        joined = any(rule.name == verdict.rule for rule in joined_rules(plan))
-        joined &= verdict.rule not in compared_rules(plan)
+        joined = any(rule.name == verdict.rule for rule in plan.joined_rules)
+        joined &= verdict.rule not in plan.compared_rules
         read = (self.framework,) if joined else (self.system, self.framework)
         named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
         furthest = self.framework_through if joined else self.watermark_s

@@ -9,7 +9,7 @@ import msgspec
 
 from trainguard.core.records import NodeRecord, Status
 from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, Extents, Listing, PartitionOrder
-from trainguard.engine.plan import RulePlan, framework_rules, joined_rules
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import with_steps
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
@@ -58,8 +58,8 @@ class FrameworkStream:
         self.node = node
         self.state = state
         self._plan = plan
-        self._rules = RuleRunner(framework_rules(plan), state.stored_rules, plan)
-        self._joined = RuleRunner(joined_rules(plan), state.stored_rules, plan)
+        self._rules = RuleRunner(plan.framework_rules, state.stored_rules, plan)
+        self._joined = RuleRunner(plan.joined_rules, state.stored_rules, plan)
 
     def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
         """Apply one object that holds events up to ``end_us``; return its fires."""
@@ -128,7 +128,7 @@ class FrameworkStream:
 
     def state_of(self, rule: str) -> msgspec.Struct:
         """Return a rule's state, or what a joined one has collected here; raises RuleFailedError when it failed."""
-        is_joined = any(each.name == rule for each in joined_rules(self._plan))
+        is_joined = any(each.name == rule for each in self._plan.joined_rules)
         state: msgspec.Struct = (self._joined if is_joined else self._rules).state_of(rule)
         return state
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import RuleConfigError, RuleLoadError
-from trainguard.engine.plan import RulePlan, compared_rules, system_rules
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import PaidNodes, SampledNode, job_ledger
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
@@ -73,7 +73,7 @@ class SystemStream:
         self.state = state
         self._plan = plan
         self._kept = SampleWindow(state.kept, len(state.gpu_names))
-        self._own_rules = system_rules(plan)
+        self._own_rules = plan.system_rules
         self._rules = RuleRunner(self._own_rules, state.stored_rules, plan)
         self._late: LateView | None = None
         self._packed_use = b""
@@ -249,7 +249,7 @@ class SystemStream:
     def release(self, again: Callable[[], "SystemStream"]) -> None:
         """Keep what a job's verdict is made of; ``again`` reopens the stream for its points. Nothing more is judged."""
         self._late = LateView(self.view(closed=False), closed=False, again=lambda: again().view(closed=False))
-        self._rules.release(keep=compared_rules(self._plan))
+        self._rules.release(keep=self._plan.compared_rules)
         state, kept = self.state, self.state.kept
         # Packed it takes a seventh of the memory, and few looks read it.
         self._packed_use, state.use = msgspec.msgpack.encode(state.use), GpuTime()
