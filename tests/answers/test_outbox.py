@@ -26,7 +26,7 @@ from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.testing.memory.world import MemoryWorld
 
@@ -49,7 +49,7 @@ PLAN = FAMILIES.plan(JOB)
 HOUR = START + 3_600.0
 FIRST = StoredEpisode(START + 600.0, START + 1_200.0, measured=20.0, gpus=["gpu1"], reason="then.")
 SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, gpus=["gpu0"])
-NODES = Account("ml.p3.2xlarge", START, HOUR, 4)
+NODES = PaidTime("ml.p3.2xlarge", START, HOUR, 4)
 
 
 def quiet(rule: str, status: Status = Status.OK) -> Verdict:
@@ -106,7 +106,7 @@ def context(**changed: Any) -> RowContext:
         counters={},
         last_fault=None,
         expires_at=None,
-        account=NODES,
+        paid_time=NODES,
         generation=0,
     )
     return replace(whole, **changed)
@@ -117,13 +117,13 @@ CONTEXTS: Mapping[str, RowContext] = {
         node="algo-1",
         counters=COUNTERS,
         last_fault="object k: 2 bad_lines",
-        account=replace(NODES, nodes=1),
+        paid_time=replace(NODES, nodes=1),
         generation=2,
     ),
     "counted": context(counters=COUNTERS, expires_at=7),
     "degraded": context(counters={"degraded_to_x": 1, "degraded_to_a": 2, "duplicates": 1}),
     "both": context(counters={"degraded_to_x": 1, "bad_lines": 1}, watermark_s=None),
-    "no nodes": context(account=replace(NODES, nodes=0)),
+    "no nodes": context(paid_time=replace(NODES, nodes=0)),
 }
 
 
@@ -205,9 +205,9 @@ def test_execution_inputs_of_fires_match_the_reviewed() -> None:
 
 
 def follow_ups(
-    state: JobState, *verdicts: Verdict, job: JobRecord = JOB, account: Account = NODES
+    state: JobState, *verdicts: Verdict, job: JobRecord = JOB, paid_time: PaidTime = NODES
 ) -> list[OutboxEntry]:
-    return due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
+    return due_notifications(job, FAMILIES.plan(job), verdicts, paid_time, state)
 
 
 def test_entries_of_changing_findings_match_the_reviewed() -> None:
@@ -217,7 +217,7 @@ def test_entries_of_changing_findings_match_the_reviewed() -> None:
     second = replace(JOB, episodes={RULE: 1})
     grown = Verdict(RULE, replace(said(Status.FIRED, wasted_share=0.25), worst="algo-2/gpu0"), held())
     ended = replace(VERDICTS["is over"], result=replace(VERDICTS["is over"].result, worst=None))
-    cases: Mapping[str, tuple[Sequence[Verdict], JobRecord, Account, JobState]] = {
+    cases: Mapping[str, tuple[Sequence[Verdict], JobRecord, PaidTime, JobState]] = {
         "grew": ([grown], second, NODES, told()),
         "grew, and none knows when it began": ([grown], second, NODES, JobState()),
         "is over": ([ended], second, NODES, told()),
@@ -245,9 +245,9 @@ def test_entries_of_changing_findings_match_the_reviewed() -> None:
         "failed": ([VERDICTS["failed while open"]], second, NODES, told()),
     }
     answers = {}
-    for name, (verdicts, job, account, state) in cases.items():
-        entries = follow_ups(state, *verdicts, job=job, account=account)
+    for name, (verdicts, job, paid_time, state) in cases.items():
+        entries = follow_ups(state, *verdicts, job=job, paid_time=paid_time)
         answers[name] = {"told": [plain_fields(each) for each in entries], "noted": msgspec.to_builtins(state.notified)}
         assert all(each.kind is not AlertKind.FIRE for each in entries)
-        assert follow_ups(state, *verdicts, job=job, account=account) == []
+        assert follow_ups(state, *verdicts, job=job, paid_time=paid_time) == []
     compare(answers, FOLDER / "news.json")

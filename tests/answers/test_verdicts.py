@@ -27,7 +27,7 @@ from trainguard.engine.verdicts.verdict import (
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 
 FOLDER = Path(__file__).with_name("verdicts")
@@ -246,8 +246,8 @@ def finding_on(seed: int) -> dict[str, Any]:
     if job.ended:
         whole = [final(each, watermark_s) for each in whole]
     started_at = (0.0, -600.0, 0.0, -600.0, None)[seed % 5]
-    account = Account("ml.p3.2xlarge" if seed % 4 else None, started_at, watermark_s, len(job.nodes))
-    findings = rank_findings(whole, account, job.ledger())
+    paid_time = PaidTime("ml.p3.2xlarge" if seed % 4 else None, started_at, watermark_s, len(job.nodes))
+    findings = rank_findings(whole, paid_time, job.ledger())
     return {
         "all": digest([_nodes(by_node), [_verdict(each) for each in whole], [_finding(each) for each in findings]]),
         "rules": {each.rule: shown_status(each).name for each in whole},

@@ -19,7 +19,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.local.engine import evaluation_rows
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.testing.memory.world import MemoryWorld
 
 LOW = "LowGPUUtilization"
@@ -69,8 +69,8 @@ def test_job_rows_are_listed_last_and_the_report_after_them(tmp_path: Path) -> N
 
 def test_row_of_an_ended_finding_keeps_only_what_it_claims() -> None:
     def row(verdict: Verdict, ledger: Ledger | None) -> RuleRow:
-        account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
-        return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, account, ledger=lambda: ledger), verdict)
+        paid_time = PaidTime("ml.p3.2xlarge", 0.0, 3_600.0, 1)
+        return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, paid_time, ledger=lambda: ledger), verdict)
 
     ledger = one_node((0.0, 0.5, {Bucket.IDLE: 0.6}), hours=1.0, hourly=3.825)
     open_row, past = row(fired(LOW, (0.0, 0.5)), ledger), row(over(LOW, (0.0, 0.5)), ledger)

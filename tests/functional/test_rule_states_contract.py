@@ -16,7 +16,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.outbox import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_parameters_of_all_families_round_trip(
 ) -> None:
     settings = {"NLPSequenceRatio_token_values": "0, 7", "NLPSequenceRatio_token_thresholds_percent": "50, 60.5"}
     plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=settings, training_rules=("all",)))
-    context = RowContext("job", None, plan, 60.0, {}, None, None, Account(None, None, None, 0))
+    context = RowContext("job", None, plan, 60.0, {}, None, None, PaidTime(None, None, None, 0))
     rows = [
         rule_row(context, Verdict(rule, RuleResult(Status.OK, "All is well."), FiringHistory())) for rule in plan.rules
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.support.profile_folder import START, ProfileFolder, event, step
 from trainguard.core.records import JobRecord
-from trainguard.engine.diagnosis.case import account_of, ledger_of
+from trainguard.engine.diagnosis.case import ledger_of, paid_time_of
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.ledger.bucket import Bucket, StepShares
@@ -147,8 +147,8 @@ def ledger(job: KnownJob, shares: StepShares | None = None, **record: Any) -> Le
         streams = FAMILIES.open(done.job.job, done.plan, done.records)
         found = ledger_of(done.job, done.plan, streams)
         if shares is not None:
-            account = account_of(done.job, done.plan, streams)
-            traced = ProfilerStreams.of(streams).ledger(account, ended=streams.closed, shares=shares)
+            paid_time = paid_time_of(done.job, done.plan, streams)
+            traced = ProfilerStreams.of(streams).ledger(paid_time, ended=streams.closed, shares=shares)
             assert traced is not None
             found = traced
     for bucket, numbers in job.marks.items():

@@ -22,7 +22,7 @@ from trainguard.engine.jobs.job_registry import start_notice
 from trainguard.engine.outbox import RowContext, rule_row, with_entries
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 from trainguard.stack.actions.alert import Alert, compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
@@ -122,7 +122,7 @@ def test_hostile_rule_text_is_one_cut_line_in_row_and_outbox(text: str) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "")
     result = RuleResult(Status.FIRED, text, worst=text, advice=text, progress=Progress(seen=2, needed=3, counts=text))
     context = RowContext(
-        "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
+        "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, PaidTime(None, None, 0.0, 1)
     )
     row = rule_row(context, Verdict("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", 0, 0.0, Finding("LowGPUUtilization", "algo-1", text, advice=text))

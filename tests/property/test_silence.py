@@ -14,7 +14,7 @@ from trainguard.engine.outbox import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.verdicts.verdict import VANISHED_S, Verdict, combine, ends_episode, with_liveness
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
 from trainguard.rules.rule_inputs import JobView
@@ -109,8 +109,8 @@ class Story:
         if not parts:
             return
         whole = combine(RULE, parts)
-        account = Account(None, 0.0, ahead, len(parts))
-        for entry in due_notifications(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
+        paid_time = PaidTime(None, 0.0, ahead, len(parts))
+        for entry in due_notifications(self.job, FAMILIES.plan(self.job), [whole], paid_time, self.state):
             if entry.kind is not AlertKind.ESCALATION:  # severity follows the ledger, and here is none
                 self.told.append((entry.kind.value, entry.episode, entry.finding.where))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]

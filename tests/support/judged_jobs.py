@@ -18,7 +18,7 @@ from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account, Bill
+from trainguard.pricing.cost import CostEstimate, PaidTime
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, UsageState
 from trainguard.state.histogram import PercentCounts
@@ -86,15 +86,17 @@ def judged_job(
         own=NodeRecord(StreamKey.own(job.job)),
         state=JobState(),
     )
-    account = Account(job.instance_type, job.started_at, streams.watermark_s, max(len(nodes), job.instance_count or 0))
-    ledger = _ledger(nodes, account)
+    paid_time = PaidTime(
+        job.instance_type, job.started_at, streams.watermark_s, max(len(nodes), job.instance_count or 0)
+    )
+    ledger = _ledger(nodes, paid_time)
     return EvaluatedJob(
         job=job,
         plan=plan,
         streams=streams,
         verdicts=verdicts,
         by_node={} if by_node is None else by_node,
-        account=account,
+        paid_time=paid_time,
         ledger_once=lambda: ledger,
     )
 
@@ -108,15 +110,15 @@ def in_job(verdict: Verdict) -> Verdict:
     return replace(verdict, merged=tuple(moved))
 
 
-def _ledger(nodes: Sequence[Node], account: Account) -> Ledger:
-    bill = account.bill()
+def _ledger(nodes: Sequence[Node], paid_time: PaidTime) -> Ledger:
+    estimate = paid_time.estimate()
     return ledger_of(
         *(
             node_time(node.name, *_parts(node), hours=node.hours, gpus=node.gpus, start=START)
             for node in nodes
             if node.gpus and node.use is not None and not node.silent
         ),
-        hourly=bill.hourly if isinstance(bill, Bill) else None,
+        hourly=estimate.hourly if isinstance(estimate, CostEstimate) else None,
     )
 
 

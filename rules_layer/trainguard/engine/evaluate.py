@@ -25,7 +25,7 @@ from trainguard.engine.streams.session import (
     opened,
 )
 from trainguard.engine.verdicts.verdict import Fire, final
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 
 AnySession = Session[Any]
 
@@ -155,7 +155,7 @@ class NodeEvaluator:
     def _publish(
         self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
-        account = Account(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
+        paid_time = PaidTime(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
         context = RowContext(
             job=job.job,
             node=record.key.node,
@@ -164,9 +164,9 @@ class NodeEvaluator:
             counters=record.counters,
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
-            account=account,
+            paid_time=paid_time,
             generation=job.generation,
-            ledger=lambda: last.ledger(account),
+            ledger=lambda: last.ledger(paid_time),
         )
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)

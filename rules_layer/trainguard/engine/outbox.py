@@ -51,7 +51,7 @@ from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.registry import spec_of
 
 NAME_LIMIT = 80
@@ -92,14 +92,14 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return a fire's meaning by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
-    account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
+    paid_time = PaidTime(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
     episodes, _ = merged_episodes({record.key.node: fire.verdict})
     verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
     # A node's stream does not know the price of its instance.
-    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
+    hourly = None if paid_time.instance_type is None else paid_time.table.hourly(paid_time.instance_type)
     ledger = None if fire.ledger is None else replace(fire.ledger, hourly=hourly)
-    found = finding_of(verdict, account, node, ledger=ledger).finding
+    found = finding_of(verdict, paid_time, node, ledger=ledger).finding
     return with_ledger(found, fire.ledger)
 
 
@@ -173,14 +173,14 @@ def due_notifications(
     job: JobRecord,
     plan: RulePlan,
     verdicts: Sequence[Verdict],
-    account: Account,
+    paid_time: PaidTime,
     state: JobState,
     ledger: Callable[[], Ledger | None] = lambda: None,
     *,
     now: float | None = None,
 ) -> list[OutboxEntry]:
     """Return a job's due notifications, and record them in ``state``; ``now`` is in epoch seconds."""
-    if job.closing or account.watermark_s is None:
+    if job.closing or paid_time.watermark_s is None:
         return []
     follow_ups: list[OutboxEntry] = []
     for verdict in verdicts:
@@ -188,9 +188,9 @@ def due_notifications(
             node = (verdict.result.worst or "").partition("/")[0] or None
 
             def found(verdict: Verdict = verdict, node: str | None = node) -> Finding:
-                return finding_of(verdict, account, node, ledger=ledger()).finding
+                return finding_of(verdict, paid_time, node, ledger=ledger()).finding
 
-            at, escalates = account.watermark_s, compares_severity(job.job, now)
+            at, escalates = paid_time.watermark_s, compares_severity(job.job, now)
             follow_ups.extend(_of_finding(job, verdict, found, state, at=at, escalates=escalates))
     return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in follow_ups]
 
@@ -264,7 +264,7 @@ class RowContext:
     counters: Mapping[str, int]
     last_fault: str | None
     expires_at: int | None
-    account: Account
+    paid_time: PaidTime
     generation: int = 0
     ledger: Callable[[], Ledger | None] = lambda: None
 
@@ -276,7 +276,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
     status = shown_status(verdict)
     parameters = context.plan.parameters.get(verdict.rule)
     if ranked is None and (history.times_fired or status is Status.FIRED):
-        ranked = finding_of(verdict, context.account, ledger=context.ledger())
+        ranked = finding_of(verdict, context.paid_time, ledger=context.ledger())
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
     fired = None if status is not Status.FIRED else ranked
     return RuleRow(

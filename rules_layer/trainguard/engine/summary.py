@@ -85,7 +85,7 @@ class Summariser:
             counters={**streams.counters, **left_out(job)},
             last_fault=streams.last_fault,
             expires_at=expiry(streams.watermark_s, now) if finished else None,
-            account=case.account,
+            paid_time=case.paid_time,
             generation=job.generation,
             ledger=lambda: case.ledger,
         )

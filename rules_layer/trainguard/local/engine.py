@@ -33,7 +33,7 @@ from trainguard.formats.profile.keys import MINUTE_S, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Node, Profile, node_objects
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
         counters=streams.counters,
         last_fault=streams.last_fault,
         expires_at=expires_at,
-        account=case.account,
+        paid_time=case.paid_time,
         ledger=lambda: case.ledger,
     )
     return [*rows, *job_rows(context, case)]
@@ -330,8 +330,8 @@ def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expi
         counters=streams.records[key].counters,
         last_fault=stream.state.last_fault,
         expires_at=expires_at,
-        account=(account := Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
-        ledger=lambda: stream.ledger(account),
+        paid_time=(paid_time := PaidTime(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
+        ledger=lambda: stream.ledger(paid_time),
     )
     verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
     return [rule_row(context, verdict) for verdict in verdicts]

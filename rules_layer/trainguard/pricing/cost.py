@@ -21,7 +21,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class CostEstimate:
     """What ``nodes`` nodes of a job have cost at ``hourly`` each; in ``unpaid_hours`` there were no instances."""
 
     hourly: float
@@ -49,7 +49,7 @@ class Unpriced:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PaidTime:
     """What has to be paid for, between epoch seconds, but ``unpaid_s``; ``prices`` None is the packaged table."""
 
     instance_type: str | None
@@ -63,7 +63,7 @@ class Account:
     def table(self) -> PriceTable:
         return packaged_prices() if self.prices is None else self.prices
 
-    def bill(self) -> Bill | Unpriced:
+    def estimate(self) -> CostEstimate | Unpriced:
         if self.instance_type is None:
             return Unpriced("the job's instance type is not known")
         if self.started_at is None or self.watermark_s is None:
@@ -75,7 +75,7 @@ class Account:
             return Unpriced(why, _paid_hours(hours, self.unpaid_s / HOUR_S, self.nodes))
         day = datetime.datetime.fromtimestamp(self.watermark_s, datetime.UTC).date()
         origin = table.origin_of(self.instance_type, day)
-        return Bill(hourly, hours, self.nodes, table.currency, origin, self.unpaid_s / HOUR_S)
+        return CostEstimate(hourly, hours, self.nodes, table.currency, origin, self.unpaid_s / HOUR_S)
 
 
 def _paid_hours(hours: float, unpaid_hours: float, nodes: int) -> float:

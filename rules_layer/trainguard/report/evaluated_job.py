@@ -60,7 +60,7 @@ class EvaluatedJob(Case):
     @property
     def started_at(self) -> float | None:
         """The training start or the first sample, whichever is earlier; epoch seconds."""
-        return self.account.started_at
+        return self.paid_time.started_at
 
     @property
     def ended_at(self) -> float | None:

@@ -18,7 +18,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import decode_state
 
 _STEP = "step"
@@ -57,9 +57,9 @@ class PulseStream:
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         return self._rules.verdicts(_judge, interval_s=_INTERVAL_S, closed=closed, of=of)
 
-    def ledger(self, account: Account) -> None:
+    def ledger(self, paid_time: PaidTime) -> None:
         """Return nothing: no GPU is sampled."""
-        del account
+        del paid_time
 
     def store(self) -> PulseState:
         self._rules.store()

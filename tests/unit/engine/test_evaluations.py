@@ -24,7 +24,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 from trainguard.testing.memory.faults import Fault
 from trainguard.testing.memory.services import MemoryJournal
@@ -68,7 +68,7 @@ class Stream:
         self.asked.append((closed, None if of is None else set(of)))
         return [self.said]
 
-    def ledger(self, _account: Account) -> Ledger | None:
+    def ledger(self, _account: PaidTime) -> Ledger | None:
         return self.made
 
 

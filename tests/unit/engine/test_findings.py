@@ -16,14 +16,14 @@ from trainguard.engine.verdicts.findings import finding_of, rank_findings
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.dataloader.text import DataloaderKind
 from trainguard.rules.low_gpu_utilization.usage import Kind
 from trainguard.rules.registry import RULE_NAMES, SPECS
 from trainguard.rules.spec import LOW_GPUS, RuleSpec, Symptom
 
 HOURS = 10.0
-FREE = Account(instance_type=None, started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
+FREE = PaidTime(instance_type=None, started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
 LOW = "LowGPUUtilization"
 OPEN, IDLE, DATA = Bucket.UNEXPLAINED, Bucket.IDLE, Bucket.DATA
 
@@ -33,9 +33,9 @@ def lost(share: float, bucket: Bucket = OPEN, *, begin: float = 0.0, end: float 
     return one_node((begin, end, {bucket: share}), hours=HOURS)
 
 
-def ranked(ledger: Ledger | None, *verdicts: Verdict, account: Account = FREE) -> dict[str, RankedFinding]:
+def ranked(ledger: Ledger | None, *verdicts: Verdict, paid_time: PaidTime = FREE) -> dict[str, RankedFinding]:
     """Return the findings by rule, in their order."""
-    return {each.rule: each for each in rank_findings(verdicts, account, ledger)}
+    return {each.rule: each for each in rank_findings(verdicts, paid_time, ledger)}
 
 
 def own(
@@ -152,9 +152,9 @@ def test_a_finding_has_the_kind_of_the_episode_that_cost_most() -> None:
 
 
 def test_no_money_is_not_said() -> None:
-    priced = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
+    priced = PaidTime(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
     ledger = one_node((0.0, HOURS, {OPEN: 0.5}), hours=HOURS, hourly=3.825)
-    found = ranked(ledger, fired("CPUBottleneck", ALWAYS), fired(LOW, ALWAYS), account=priced)
+    found = ranked(ledger, fired("CPUBottleneck", ALWAYS), fired(LOW, ALWAYS), paid_time=priced)
 
     assert found["CPUBottleneck"].finding.cost is not None
     assert found[LOW].finding.cost is None
@@ -304,9 +304,9 @@ def test_symptom_on_some_gpus_claims_only_their_time() -> None:
 
 def test_given_a_finding_on_one_node_then_its_share_is_of_all() -> None:
     nodes = [node_time(name, *all_day(OPEN, 0.5), hours=HOURS) for name in ("algo-1", "algo-2")]
-    account = Account("ml.p3.2xlarge", 0.0, HOURS * HOUR_S, 2)
+    paid_time = PaidTime("ml.p3.2xlarge", 0.0, HOURS * HOUR_S, 2)
     verdict = replace(fired(LOW, nodes=(1, 2)), merged=held(ALWAYS, nodes=("algo-2",)))
-    found = ranked(ledger_of(*nodes, hourly=3.825), verdict, account=account)[LOW]
+    found = ranked(ledger_of(*nodes, hourly=3.825), verdict, paid_time=paid_time)[LOW]
 
     assert found.loss is not None
     assert (found.verdict.over_nodes, found.affected_percent) == (Reach(1, 2), 75.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainguard.core.records import Status
 from trainguard.engine.profiler.job_time import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
 from trainguard.formats.profile.events import StepBatch
-from trainguard.pricing.cost import Account, Bill
+from trainguard.pricing.cost import CostEstimate, PaidTime
 from trainguard.rules.max_initialization_time.rule import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
@@ -206,11 +206,11 @@ def test_late_first_start_is_still_reported_after_a_good_second() -> None:
 
 
 def test_interrupted_time_without_instances_is_not_billed() -> None:
-    whole = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2)
-    spot = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2, unpaid_s=18_000.0)
-    full, part = whole.bill(), spot.bill()
-    assert isinstance(full, Bill)
-    assert isinstance(part, Bill)
+    whole = PaidTime("ml.g5.12xlarge", 0.0, 36_000.0, 2)
+    spot = PaidTime("ml.g5.12xlarge", 0.0, 36_000.0, 2, unpaid_s=18_000.0)
+    full, part = whole.estimate(), spot.estimate()
+    assert isinstance(full, CostEstimate)
+    assert isinstance(part, CostEstimate)
     assert part.spent == pytest.approx(full.spent / 2.0)
 
 

@@ -11,7 +11,7 @@ from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecE
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
-from trainguard.engine.diagnosis.case import account_of, assess, job_verdicts, unit_verdicts
+from trainguard.engine.diagnosis.case import assess, job_verdicts, paid_time_of, unit_verdicts
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.job_streams import FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
@@ -21,7 +21,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
 from trainguard.testing.memory.world import MemoryWorld
 
@@ -54,7 +54,7 @@ class Family:
         self.asked.append((look.closed, look.now))
         return self.verdicts, self.fires
 
-    def ledger(self, _account: Account, *, ended: bool, shares: StepShares | None) -> Ledger | None:
+    def ledger(self, _account: PaidTime, *, ended: bool, shares: StepShares | None) -> Ledger | None:
         self.asked_ledger.append((ended, shares))
         return self.made
 
@@ -119,9 +119,9 @@ def test_job_is_billed_from_its_first_sign_for_all_known_nodes(
     job: JobRecord, families: list[Family], expected: tuple[float | None, int, float]
 ) -> None:
     started_at, nodes, unpaid_s = expected
-    account = account_of(job, PLAN, of(*families))
+    paid_time = paid_time_of(job, PLAN, of(*families))
     watermark_s = 100.0 if families else None
-    assert account == Account("ml.p3.2xlarge", started_at, watermark_s, nodes, None, unpaid_s)
+    assert paid_time == PaidTime("ml.p3.2xlarge", started_at, watermark_s, nodes, None, unpaid_s)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from trainguard.engine.streams.rule_runner import LastFinding, RuleRunner, Store
 from trainguard.engine.verdicts.episodes import StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.low_gpu_utilization.usage import Kind
@@ -64,7 +64,9 @@ def judged(view: NodeView, rule: LowGPUUtilization, state: Any, parameters: Any)
 
 def test_finding_keeps_its_fault_after_it_is_over() -> None:
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
-    finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
+    finding = finding_of(
+        verdict, PaidTime(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1)
+    )
 
     assert (finding.finding.finding_kind, finding.finding.facts[0].device) == (Kind.UNDER_USED, "gpu0")
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)

@@ -13,10 +13,10 @@ from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.findings import rank_findings
 from trainguard.engine.verdicts.losses import SLACK_S, covered_s, shared_share
 from trainguard.ledger.bucket import Bucket
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 
 DAY_H = 24.0
-DAY = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=DAY_H * HOUR_S, nodes=1)
+DAY = PaidTime(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=DAY_H * HOUR_S, nodes=1)
 LOW = "LowGPUUtilization"
 
 

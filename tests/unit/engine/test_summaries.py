@@ -28,7 +28,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, decode_state, encode_state
 from trainguard.testing.memory.faults import Fault
 from trainguard.testing.memory.services import MemoryJournal
@@ -39,7 +39,7 @@ JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, framework_expect
 PLAN = FAMILIES.plan(JOB)
 SYSTEM, FRAMEWORK = (StreamKey("job", "algo-1", stream) for stream in ("system", "framework"))
 EMPTY = {"system": encode_state(SystemState()), "framework": encode_state(FrameworkState())}
-CONTEXT = RowContext("job", None, PLAN, 500.0, {}, None, None, Account(None, None, 500.0, 1), 0)
+CONTEXT = RowContext("job", None, PLAN, 500.0, {}, None, None, PaidTime(None, None, 500.0, 1), 0)
 
 
 @dataclass
@@ -73,9 +73,9 @@ class Streams(FamilyStreams):
 
 def case(*verdicts: Verdict, ledger: Ledger | None = None) -> Case:
     """Return a job that was judged so, of one hour."""
-    account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
+    paid_time = PaidTime("ml.p3.2xlarge", 0.0, 3_600.0, 1)
     known = one_node(hours=1.0) if ledger is None else ledger
-    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, account, lambda: known)
+    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, paid_time, lambda: known)
 
 
 def rows_of(of: Case) -> list[RuleRow]:

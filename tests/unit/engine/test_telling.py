@@ -25,13 +25,13 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.testing.memory.faults import Crash
 
 RULE = "LowGPUUtilization"
 RECORD = JobRecord(JOB, "arn", "profiles", "")
 NOW = 7_200.0
-ACCOUNT = Account("ml.p3.2xlarge", 0.0, NOW, 1)
+ACCOUNT = PaidTime("ml.p3.2xlarge", 0.0, NOW, 1)
 
 
 def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0) -> Verdict:
@@ -46,9 +46,9 @@ def lost(share: float) -> Ledger:
 
 
 def tell(
-    state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, account: Account = ACCOUNT
+    state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, paid_time: PaidTime = ACCOUNT
 ) -> list[Any]:
-    follow_ups = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lambda: lost(wasted))
+    follow_ups = due_notifications(job, FAMILIES.plan(job), verdicts, paid_time, state, lambda: lost(wasted))
     return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in follow_ups]
 
 
@@ -161,7 +161,7 @@ def test_findings_that_end_with_their_job_are_not_alerted() -> None:
 
 
 def test_given_a_job_without_data_when_told_then_nothing_is() -> None:
-    assert tell(JobState(), alerted(over(RULE)), account=replace(ACCOUNT, watermark_s=None)) == []
+    assert tell(JobState(), alerted(over(RULE)), paid_time=replace(ACCOUNT, watermark_s=None)) == []
 
 
 def test_executions_of_one_fire_have_own_names_and_its_id() -> None:

@@ -12,7 +12,7 @@ from tests.support.delivery import Network
 from tests.support.own_rules import OwnJob, OwnParameters, deploy
 from tests.support.small_job import JOB, SETTINGS, describe
 from trainguard.core.records import JobRecord, NodeRecord, Status
-from trainguard.engine.diagnosis.case import account_of, job_verdicts, ledger_of
+from trainguard.engine.diagnosis.case import job_verdicts, ledger_of, paid_time_of
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
@@ -61,7 +61,7 @@ def test_job_without_details_is_judged_the_same_otherwise(items: Items) -> None:
     assert bare(verdicts) == bare(expected)
     assert bare([fire.verdict for fire in brief_fires]) == bare([fire.verdict for fire in fires])
     assert [(fire.at, fire.ledger) for fire in brief_fires] == [(fire.at, fire.ledger) for fire in fires]
-    assert account_of(*brief) == account_of(*whole)
+    assert paid_time_of(*brief) == paid_time_of(*whole)
     assert ledger_of(*brief).by_node() == ledger_of(*whole).by_node()
     for name in ("watermark_s", "nodes", "counters", "last_fault"):
         assert getattr(brief[2], name) == getattr(whole[2], name)

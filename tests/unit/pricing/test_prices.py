@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainguard.core.errors import PriceTableError
-from trainguard.pricing.cost import Account, Bill, Cost, Unpriced
+from trainguard.pricing.cost import Cost, CostEstimate, PaidTime, Unpriced
 from trainguard.pricing.table import Accelerators, PriceTable, packaged_prices, read_prices, write_prices
 
 ROW = {
@@ -54,10 +54,10 @@ def test_each_packaged_price_has_a_source_and_a_date() -> None:
 
 @pytest.mark.parametrize("name", ["ml.p5e.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.trn2.48xlarge"])
 def test_unpriced_type_is_billed_in_instance_hours_without_money(name: str) -> None:
-    bill = Account(name, 0.0, 7_200.0, 3, unpaid_s=3_600.0).bill()
-    assert isinstance(bill, Unpriced)
-    assert f"no price of {name} is known" in bill.why
-    assert bill.instance_hours == 3.0
+    estimate = PaidTime(name, 0.0, 7_200.0, 3, unpaid_s=3_600.0).estimate()
+    assert isinstance(estimate, Unpriced)
+    assert f"no price of {name} is known" in estimate.why
+    assert estimate.instance_hours == 3.0
     row = packaged_prices().row(name)
     assert row is not None
     assert row.accelerators is not None
@@ -131,9 +131,9 @@ def test_unusable_price_table_error_names_file_and_field(body: bytes, fault: str
 @pytest.mark.parametrize("body", [table(), earlier()], ids=["this form", "the earlier form"])
 def test_custom_table_sets_prices_and_currency(body: bytes) -> None:
     prices = read_prices("prices.json", body)
-    bill = Account("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).bill()
-    assert bill == Bill(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
-    assert str(Cost(15.0, bill.spent, bill.currency)) == "about EUR 15.00 of the EUR 60.00 spent"
+    estimate = PaidTime("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).estimate()
+    assert estimate == CostEstimate(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
+    assert str(Cost(15.0, estimate.spent, estimate.currency)) == "about EUR 15.00 of the EUR 60.00 spent"
 
 
 def test_older_format_copies_source_and_date_without_gpus() -> None:
@@ -151,10 +151,10 @@ def test_older_format_keeps_a_date_in_words() -> None:
 
 def test_price_over_a_year_older_than_the_job_shows_its_date() -> None:
     prices = read_prices("prices.json", table())
-    recent = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON - 86_400.0, 1, prices).bill()
-    old = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON, 1, prices).bill()
-    assert isinstance(recent, Bill)
-    assert isinstance(old, Bill)
+    recent = PaidTime("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON - 86_400.0, 1, prices).estimate()
+    old = PaidTime("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON, 1, prices).estimate()
+    assert isinstance(recent, CostEstimate)
+    assert isinstance(old, CostEstimate)
     assert recent.origin == "our contract, eu-west-1, 2026-01-01"
     assert old.origin == "our contract, eu-west-1, price of 2026-01-01"
 
@@ -174,19 +174,19 @@ def test_given_a_table_when_written_then_it_reads_back_the_same(prices: PriceTab
 @pytest.mark.parametrize(
     ("account", "why"),
     [
-        (Account(None, 0.0, 60.0, 1), "instance type is not known"),
-        (Account("ml.p3.2xlarge", None, 60.0, 1), "since when"),
-        (Account("ml.p3.2xlarge", 0.0, None, 1), "since when"),
-        (Account("ml.unheard-of.large", 0.0, 60.0, 1), "no price of ml.unheard-of.large is known"),
+        (PaidTime(None, 0.0, 60.0, 1), "instance type is not known"),
+        (PaidTime("ml.p3.2xlarge", None, 60.0, 1), "since when"),
+        (PaidTime("ml.p3.2xlarge", 0.0, None, 1), "since when"),
+        (PaidTime("ml.unheard-of.large", 0.0, 60.0, 1), "no price of ml.unheard-of.large is known"),
     ],
 )
-def test_bill_without_money_says_what_is_unknown(account: Account, why: str) -> None:
-    bill = account.bill()
-    assert isinstance(bill, Unpriced)
-    assert why in bill.why
+def test_bill_without_money_says_what_is_unknown(paid_time: PaidTime, why: str) -> None:
+    estimate = paid_time.estimate()
+    assert isinstance(estimate, Unpriced)
+    assert why in estimate.why
 
 
 def test_watermark_before_the_start_spends_nothing() -> None:
-    bill = Account("ml.p3.2xlarge", 100.0, 60.0, 1).bill()
-    assert isinstance(bill, Bill)
-    assert bill.spent == 0.0
+    estimate = PaidTime("ml.p3.2xlarge", 100.0, 60.0, 1).estimate()
+    assert isinstance(estimate, CostEstimate)
+    assert estimate.spent == 0.0

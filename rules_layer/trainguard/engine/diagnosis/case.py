@@ -21,7 +21,7 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict, ends_episode, fina
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import LedgerEntry
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
@@ -61,13 +61,13 @@ def job_verdicts(
     return verdicts, fires
 
 
-def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
+def paid_time_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> PaidTime:
     """Return what the job has to pay for, up to the newest sample, once it is closed up to its end."""
     sampled = [family.watermark_s for family in streams.families.values() if family.first_at is not None]
     if streams.closed:
         sampled.append(job.ended_at)
     starts = (job.started_at, *(family.first_at for family in streams.families.values()))
-    return Account(
+    return PaidTime(
         instance_type=job.instance_type,
         started_at=min((at for at in starts if at is not None), default=None),
         watermark_s=max((at for at in sampled if at is not None), default=streams.watermark_s),
@@ -79,9 +79,9 @@ def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
 
 def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
     """Return the ledger of a job from its streams' states; empty where nothing is known of GPUs."""
-    account, families = account_of(job, plan, streams), streams.families.values()
+    paid_time, families = paid_time_of(job, plan, streams), streams.families.values()
     shares = next((each for family in families if (each := family.step_shares) is not None), None)
-    ledgers = (family.ledger(account, ended=streams.closed, shares=shares) for family in families)
+    ledgers = (family.ledger(paid_time, ended=streams.closed, shares=shares) for family in families)
     return next((ledger for ledger in ledgers if ledger is not None), Ledger([]))
 
 
@@ -93,7 +93,7 @@ class Case:
     plan: RulePlan
     streams: JobStreams
     verdicts: Sequence[Verdict]
-    account: Account
+    paid_time: PaidTime
     ledger_once: Callable[[], Ledger]
 
     @property
@@ -105,7 +105,7 @@ class Case:
         """The findings, the most severe first; marks in the ledger the time in which the job hung or was broken."""
         if not any(verdict.history.times_fired for verdict in self.verdicts):
             return ()
-        return tuple(rank_findings(self.verdicts, self.account, self.ledger))
+        return tuple(rank_findings(self.verdicts, self.paid_time, self.ledger))
 
     @property
     def final(self) -> bool:
@@ -125,7 +125,7 @@ def case_of(
     """Judge a job at ``now``, epoch seconds or None; return its case and fires. Moves episodes in ``streams``."""
     ledger = cache(lambda: ledger_of(job, plan, streams))
     verdicts, fires = job_verdicts(job, plan, streams, look=Look(streams.closed, now, ledger))
-    return Case(job, plan, streams, tuple(verdicts), account_of(job, plan, streams), ledger), fires
+    return Case(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
 
 
 SIZEABLE_SHARE = 0.15
@@ -298,7 +298,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
     case, fires = case_of(job, plan, streams, now=now)
     verdicts = case.verdicts
     near_threshold = any(family.near_threshold for family in streams.families.values())
-    follow_ups = due_notifications(job, plan, verdicts, case.account, streams.state, case.ledger_once, now=now)
+    follow_ups = due_notifications(job, plan, verdicts, case.paid_time, streams.state, case.ledger_once, now=now)
     return Assessment(
         case=case,
         fires=tuple(fires),

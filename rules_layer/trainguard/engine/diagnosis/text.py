@@ -13,7 +13,7 @@ from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import ledger_facts
-from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.pricing.cost import CostEstimate, Unpriced
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
@@ -230,9 +230,9 @@ def smaller_instance(case: Case) -> str | None:
 
 
 def _cost(case: Case, found: Diagnosis) -> str:
-    bill = case.account.bill()
+    estimate = case.paid_time.estimate()
     if found.lost_share is None or not found.judged.profiled:
-        return f"No GPU was sampled, so what the paid time went into is unknown; {_spent(bill, case)}."
+        return f"No GPU was sampled, so what the paid time went into is unknown; {_spent(estimate, case)}."
     named = [
         f"{BUCKET_WORDS[entry.bucket]} {show_share(entry.share)}"
         for entry in sorted(found.ledger, key=lambda entry: -entry.share)
@@ -242,15 +242,15 @@ def _cost(case: Case, found: Diagnosis) -> str:
     sentences = [f"Of the paid time {show_share(found.lost_share)} was no work{parts}"]
     if found.root is not None and found.root.loss is not None and found.root.loss.share:
         sentences.append(f"{found.root.rule} accounts for {show_share(found.root.loss.share)}")
-    if isinstance(bill, Bill):
-        lost = show_money(found.lost_share * bill.spent, bill.currency)
-        sentences.append(f"that is {lost} of the {show_money(bill.spent, bill.currency)} {_paid(case)}")
+    if isinstance(estimate, CostEstimate):
+        lost = show_money(found.lost_share * estimate.spent, estimate.currency)
+        sentences.append(f"that is {lost} of the {show_money(estimate.spent, estimate.currency)} {_paid(case)}")
         rate = 0.0 if found.root is None or found.root.loss is None or case.ended else found.root.loss.rate
         if rate:
-            daily = DAY_H * rate * bill.hourly * bill.nodes
-            sentences.append(f"it goes on to lose {show_money(daily, bill.currency)} a day")
+            daily = DAY_H * rate * estimate.hourly * estimate.nodes
+            sentences.append(f"it goes on to lose {show_money(daily, estimate.currency)} a day")
     else:
-        sentences.append(_spent(bill, case))
+        sentences.append(_spent(estimate, case))
     return f"{'; '.join(sentences)}."
 
 
@@ -258,11 +258,11 @@ def _paid(case: Case) -> str:
     return "paid" if case.ended else "paid so far"
 
 
-def _spent(bill: Bill | Unpriced, case: Case) -> str:
-    if isinstance(bill, Unpriced):
-        hours = "" if bill.instance_hours is None else f" for {bill.instance_hours:,.2f} instance hours"
-        return f"what was paid{hours} is not known, because {bill.why}"
-    return f"{show_money(bill.spent, bill.currency)} {'was' if case.ended else 'has been'} {_paid(case)}"
+def _spent(estimate: CostEstimate | Unpriced, case: Case) -> str:
+    if isinstance(estimate, Unpriced):
+        hours = "" if estimate.instance_hours is None else f" for {estimate.instance_hours:,.2f} instance hours"
+        return f"what was paid{hours} is not known, because {estimate.why}"
+    return f"{show_money(estimate.spent, estimate.currency)} {'was' if case.ended else 'has been'} {_paid(case)}"
 
 
 def counted_rules(case: Case, judged: Judged) -> str:

@@ -29,7 +29,7 @@ from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
 from trainguard.ledger.bucket import StepShares
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.family_rules import KERNELS as RULES
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
@@ -89,8 +89,8 @@ class CaptureStream:
     def finished(self) -> "CaptureStream":
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
 
-    def ledger(self, account: Account) -> None:
-        del account
+    def ledger(self, paid_time: PaidTime) -> None:
+        del paid_time
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)

@@ -35,7 +35,7 @@ from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span, without
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import AnyJobRule, AnyRule, FrameworkRule, RuleParameters, SystemRule
 from trainguard.rules.registry import ALL_RULES, TITLE, spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
@@ -133,11 +133,11 @@ class ProfilerStreams(FamilyStreams):
         expected = dict.fromkeys([*(f"algo-{number}" for number in numbers), *sorted(self.framework)])
         return tuple(_gaps_of(self.system, expected, job, self.restarts)) if self.nodes else ()
 
-    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+    def ledger(self, paid_time: PaidTime, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
         steps = {node: stream.state.time for node, stream in self.framework.items()}
         sampled = {node: stream.sampled for node, stream in self.system.items()}
-        return job_ledger(sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
+        return job_ledger(sampled, steps, PaidNodes(paid_time, self.interruptions, ended), shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""

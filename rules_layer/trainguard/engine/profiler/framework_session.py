@@ -17,7 +17,7 @@ from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, A
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
@@ -88,9 +88,9 @@ class FrameworkStream:
         self.store()
         return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
 
-    def ledger(self, account: Account) -> None:
+    def ledger(self, paid_time: PaidTime) -> None:
         """Return nothing: the stream holds no samples of GPUs."""
-        del account
+        del paid_time
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state for the rules that ``of`` names; None means all."""

@@ -16,7 +16,7 @@ from trainguard.ledger.assembly import NodeTime, node_ledger, sharing
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span, without
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import ACTIVE_PERCENT, INTERRUPTED_S, SampleWindowState
 from trainguard.state.step_time import CHECKPOINT, EVALUATION, StepTime
@@ -88,16 +88,16 @@ def _spans(batch: StepBatch) -> list[Run]:
 
 @dataclass(frozen=True, slots=True)
 class PaidNodes:
-    """What is paid for: ``account`` without the times in which there were no instances."""
+    """What is paid for: ``paid_time`` without the times in which there were no instances."""
 
-    account: Account
+    paid_time: PaidTime
     unpaid: Sequence[Span]
     ended: bool
 
     @property
     def spans(self) -> list[Span]:
         """When each node is paid for, epoch seconds."""
-        started_at, until = self.account.started_at, self.account.watermark_s
+        started_at, until = self.paid_time.started_at, self.paid_time.watermark_s
         if started_at is None or until is None:
             return []
         return without([(started_at, until)], self.unpaid)
@@ -105,14 +105,14 @@ class PaidNodes:
     @property
     def gpus_of_type(self) -> int:
         """How many GPUs an instance has; 0 where that is not known."""
-        row = None if self.account.instance_type is None else self.account.table.row(self.account.instance_type)
+        row = None if self.paid_time.instance_type is None else self.paid_time.table.row(self.paid_time.instance_type)
         return 0 if row is None or row.accelerators is None else row.accelerators.gpus
 
     @property
     def hourly(self) -> float | None:
         """Price of a node an hour; None where it is not known."""
-        known = self.account.instance_type
-        return None if known is None else self.account.table.hourly(known)
+        known = self.paid_time.instance_type
+        return None if known is None else self.paid_time.table.hourly(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def job_ledger(
     """Return the ledger of a job from samples and steps by node, and a kernel trace's ``shares``."""
     spans, of_type = paid.spans, paid.gpus_of_type
     seen = max((len(node.gpu_names) for node in system.values()), default=0)
-    names = _with_missing({*system, *framework}, paid.account.nodes)
+    names = _with_missing({*system, *framework}, paid.paid_time.nodes)
     with_gpus = {name: gpus for name in names if (gpus := _gpus_of(system.get(name), of_type or seen))}
     saver, evaluator = (_lead([framework.get(name) for name in with_gpus], each) for each in (CHECKPOINT, EVALUATION))
     nodes = []

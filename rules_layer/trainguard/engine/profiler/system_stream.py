@@ -24,7 +24,7 @@ from trainguard.formats.profile.assemble import (
 from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, Snapshots, instances_of
 from trainguard.formats.profile.system import Samples
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import AnySystemRule, check_window
 from trainguard.rules.rule_inputs import IdleTime, LateView, NodeMinute, NodeView
 from trainguard.state.gpu_time import GpuTime
@@ -142,7 +142,7 @@ class SystemStream:
             watermark_s=self.state.watermark_s,
             interval_s=self.interval_s,
             closed=closed,
-            ledger=lambda: self.ledger(Account(None, None, self.state.watermark_s, 1), ended=closed),
+            ledger=lambda: self.ledger(PaidTime(None, None, self.state.watermark_s, 1), ended=closed),
         )
         self._kept.trim()
         self.state.near_threshold = bool(self._rules.near_threshold) or _is_starting(
@@ -179,11 +179,11 @@ class SystemStream:
             state.gpu_names, state.mig_names, lambda: self.use.finished(self.interval_s), self.interval_s
         )
 
-    def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
+    def ledger(self, paid_time: PaidTime, *, ended: bool = False) -> Ledger:
         """Return where the paid time of the node's GPUs went, by utilization alone."""
-        starts = [at for at in (account.started_at, self.state.kept.first_sample_at) if at is not None]
-        account = replace(account, started_at=min(starts, default=None), nodes=1)
-        return job_ledger({self.node: self.sampled}, {}, PaidNodes(account, (), ended))
+        starts = [at for at in (paid_time.started_at, self.state.kept.first_sample_at) if at is not None]
+        paid_time = replace(paid_time, started_at=min(starts, default=None), nodes=1)
+        return job_ledger({self.node: self.sampled}, {}, PaidNodes(paid_time, (), ended))
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state for the rules that ``of`` names; None means all."""

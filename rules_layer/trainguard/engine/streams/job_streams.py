@@ -20,7 +20,7 @@ from trainguard.engine.streams.session import Gap, Stream
 from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 
 
 class LazyStreams(Mapping[StreamKey, Stream]):
@@ -117,8 +117,8 @@ class FamilyStreams(ABC):
         del job
         return ()
 
-    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
-        del account, ended, shares
+    def ledger(self, paid_time: PaidTime, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        del paid_time, ended, shares
         return None
 
     @cached_property

@@ -22,7 +22,7 @@ from trainguard.core.stores import NodeStates
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
@@ -93,7 +93,7 @@ class Stream(Protocol):
         """Judge the state for the rules that ``of`` names; None means all."""
         ...
 
-    def ledger(self, account: Account) -> Ledger | None: ...
+    def ledger(self, paid_time: PaidTime) -> Ledger | None: ...
 
     def store(self) -> StreamState: ...
 

@@ -16,7 +16,7 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.training.keys import STALLED, TRAINING
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
-from trainguard.pricing.cost import Account
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
@@ -124,8 +124,8 @@ class StepStream(Generic[S]):
         self.store()
         return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
 
-    def ledger(self, account: Account) -> None:
-        del account
+    def ledger(self, paid_time: PaidTime) -> None:
+        del paid_time
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)

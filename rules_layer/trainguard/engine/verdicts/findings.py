@@ -27,7 +27,7 @@ from trainguard.engine.verdicts.losses import (
 )
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.job import Claim, Claimed, Ledger
-from trainguard.pricing.cost import Account, Cost
+from trainguard.pricing.cost import Cost, PaidTime
 from trainguard.rules.registry import spec_of
 
 if TYPE_CHECKING:
@@ -43,19 +43,19 @@ MISSED_WEIGHT = 0.5
 
 
 def finding_of(
-    verdict: Verdict, account: Account, node: str | None = None, *, ledger: Ledger | None = None
+    verdict: Verdict, paid_time: PaidTime, node: str | None = None, *, ledger: Ledger | None = None
 ) -> RankedFinding:
     """Return a fired verdict's finding for ``node``; ``ledger`` is None where nothing is known of the GPUs."""
     result, words = verdict.result, verdict.result.found_words
     claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
     alone = None if ledger is None else loss_from(claimed, ledger)
-    score = score_of_verdict(verdict, account.watermark_s, alone)
+    score = score_of_verdict(verdict, paid_time.watermark_s, alone)
     finding = replace(
         verdict.finding_on(node, words.reason),
         severity=severity_of(score),
         advice=words.advice,
-        cost=None if ledger is None else cost_of(alone, ledger, account),
-        episodes=_priced(verdict.episodes, claimed, ledger, account),
+        cost=None if ledger is None else cost_of(alone, ledger, paid_time),
+        episodes=_priced(verdict.episodes, claimed, ledger, paid_time),
     )
     return RankedFinding(
         finding=finding,
@@ -68,29 +68,31 @@ def finding_of(
     )
 
 
-def cost_of(loss: Loss | None, ledger: Ledger, account: Account) -> str | None:
+def cost_of(loss: Loss | None, ledger: Ledger, paid_time: PaidTime) -> str | None:
     """Say what a finding cost in money; None where no price is known, and where it claims less than a cent."""
     if loss is None or loss.usd is None or loss.usd < LEAST_MONEY:
         return None
     spent = ledger.spent or 0.0
-    return str(Cost(min(loss.usd, spent), spent, account.table.currency))
+    return str(Cost(min(loss.usd, spent), spent, paid_time.table.currency))
 
 
 def _priced(
-    episodes: Sequence[Episode], claimed: Sequence[Claimed], ledger: Ledger | None, account: Account
+    episodes: Sequence[Episode], claimed: Sequence[Claimed], ledger: Ledger | None, paid_time: PaidTime
 ) -> tuple[Episode, ...]:
     """Return episodes with what each claims of the ledger, where each has a claim of its own."""
     if ledger is None or len(claimed) != len(episodes):
         return tuple(episodes)
     gpus = max((node.gpus for node in ledger.nodes), default=1)
-    currency = account.table.currency
+    currency = paid_time.table.currency
     return tuple(
         replace(episode, wasted_s=each.total / gpus, cost=each.usd, currency=None if each.usd is None else currency)
         for episode, each in zip(episodes, claimed, strict=True)
     )
 
 
-def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger | None = None) -> list[RankedFinding]:
+def rank_findings(
+    verdicts: Sequence[Verdict], paid_time: PaidTime, ledger: Ledger | None = None
+) -> list[RankedFinding]:
     """Return a job's findings, the most severe first, causes before their symptoms.
 
     While the job runs, what is over counts a quarter for its place. Once it has ended, a risk that did not come true
@@ -99,13 +101,13 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     fired = [each for each in verdicts if each.history.times_fired]
     if ledger is not None:
         mark_ruined(ledger, fired)
-    found = {each.rule: finding_of(each, account, ledger=ledger) for each in fired}
+    found = {each.rule: finding_of(each, paid_time, ledger=ledger) for each in fired}
     # The steps of a kernel trace stand for all of the job's.
     timeless = {
         rule: replace(each, finding=replace(each.finding, episodes=())) if spec_of(rule).family == TRACED else each
         for rule, each in found.items()
     }
-    explained = {rule: explanation_of(timeless[rule], timeless, account.watermark_s) for rule in found}
+    explained = {rule: explanation_of(timeless[rule], timeless, paid_time.watermark_s) for rule in found}
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
@@ -123,7 +125,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
         loss = losses.get(rule, alone.loss)
         # A symptom is no more severe than its cause, and as severe as it is by itself.
         *symptoms, root = chains[rule]
-        own = score_of_verdict(found[root].verdict, account.watermark_s, losses.get(root, found[root].loss))
+        own = score_of_verdict(found[root].verdict, paid_time.watermark_s, losses.get(root, found[root].loss))
         score = min([own, *(found[each].score for each in symptoms)])
         left = of.left if cause is None else ()
         running_finding = alone if running and alone.ongoing else _as_most_severe(alone, left or alone.episodes)
@@ -131,7 +133,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
             running_finding = replace(
                 running_finding, finding=replace(running_finding.finding, advice=advice_of(of, cause))
             )
-        cost = None if ledger is None else cost_of(loss, ledger, account)
+        cost = None if ledger is None else cost_of(loss, ledger, paid_time)
         ranked.append(
             replace(
                 running_finding,

@@ -11,7 +11,7 @@ from trainguard.core.links import plain_links, report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.ledger.document import lost_share_of
-from trainguard.pricing.cost import HOUR_S, Account, Bill
+from trainguard.pricing.cost import HOUR_S, CostEstimate, PaidTime
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -91,8 +91,10 @@ class JobFacts:
     @cached_property
     def spent(self) -> float | None:
         """What the judged time has cost; None where no price is known."""
-        bill = Account(self.job.instance_type, self.job.started_at, self.watermark_s, self.nodes, self.prices).bill()
-        return bill.spent if isinstance(bill, Bill) else None
+        estimate = PaidTime(
+            self.job.instance_type, self.job.started_at, self.watermark_s, self.nodes, self.prices
+        ).estimate()
+        return estimate.spent if isinstance(estimate, CostEstimate) else None
 
     def lost_by(self, row: RuleRow) -> float | None:
         """Return what a finding has cost; None where it or the price is not known."""

@@ -15,7 +15,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.explanations import RankedFinding
-from trainguard.pricing.cost import Bill
+from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
@@ -104,7 +104,12 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
 
 def _lost(ranked: RankedFinding, judged: EvaluatedJob) -> float | None:
     loss = ranked.loss
-    if loss is None or loss.usd is None or ranked.finding.cost is None or not isinstance(judged.account.bill(), Bill):
+    if (
+        loss is None
+        or loss.usd is None
+        or ranked.finding.cost is None
+        or not isinstance(judged.paid_time.estimate(), CostEstimate)
+    ):
         return None
     return round(loss.usd, 2)
 
@@ -194,7 +199,7 @@ def build_report(
 
 def _verdict(judged: EvaluatedJob) -> Verdict:
     found, words = judged.diagnosis, sentences_of(judged, judged.diagnosis)
-    bill = judged.account.bill()
+    estimate = judged.paid_time.estimate()
     share = None if not found.judged.profiled else found.lost_share
     return Verdict(
         health=words.health,
@@ -203,7 +208,7 @@ def _verdict(judged: EvaluatedJob) -> Verdict:
         level=found.level,
         rule=None if found.root is None else found.root.rule,
         wasted_share=share,
-        lost=round(share * bill.spent, 2) if share is not None and isinstance(bill, Bill) else None,
+        lost=round(share * estimate.spent, 2) if share is not None and isinstance(estimate, CostEstimate) else None,
         causes=[each.rule for each in found.causes],
         judged=list(found.judged.judged),
         not_judged=list(found.judged.vetoes),
@@ -221,19 +226,21 @@ def _timelines(
 
 def _spending(judged: EvaluatedJob) -> Spending:
     """Say in a note why a cost is not known, or where the GPUs are others than paid."""
-    bill = judged.account.bill()
+    estimate = judged.paid_time.estimate()
     remarks = gpu_remarks(judged)
-    if not isinstance(bill, Bill):
-        hours = "" if bill.instance_hours is None else f" {bill.instance_hours:,.2f} instance hours were paid for."
-        note = " ".join([f"No cost: {bill.why}.{hours}", *remarks])
-        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(bill.instance_hours))
-    hourly = f"{bill.currency} {bill.hourly:g} an hour"
-    note = f"{counted(bill.nodes, 'node')} for {bill.hours:.2f} h at {hourly} ({bill.origin})."
+    if not isinstance(estimate, CostEstimate):
+        hours = (
+            "" if estimate.instance_hours is None else f" {estimate.instance_hours:,.2f} instance hours were paid for."
+        )
+        note = " ".join([f"No cost: {estimate.why}.{hours}", *remarks])
+        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(estimate.instance_hours))
+    hourly = f"{estimate.currency} {estimate.hourly:g} an hour"
+    note = f"{counted(estimate.nodes, 'node')} for {estimate.hours:.2f} h at {hourly} ({estimate.origin})."
     return Spending(
-        spent=round(bill.spent, 2),
-        currency=bill.currency,
+        spent=round(estimate.spent, 2),
+        currency=estimate.currency,
         note=" ".join([note, *remarks]),
-        instance_hours=_rounded(bill.instance_hours),
+        instance_hours=_rounded(estimate.instance_hours),
     )
 
 

@@ -70,7 +70,7 @@ def gpus_of_type(judged: EvaluatedJob) -> int | None:
     """Return how many GPUs an instance of the job's type has; None where the type or its GPUs are not known."""
     if judged.job.instance_type is None:
         return None
-    row = judged.account.table.row(judged.job.instance_type)
+    row = judged.paid_time.table.row(judged.job.instance_type)
     return None if row is None or row.accelerators is None else row.accelerators.gpus
 
 

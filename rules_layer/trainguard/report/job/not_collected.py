@@ -181,11 +181,11 @@ def _of_report(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> It
             how="The full report is made at the job's end; before that, or for a folder or an S3 URI: "
             "`trainguard report <job>`.",
         )
-    bill, disabled = judged.account.bill(), judged.plan.disabled
-    if isinstance(bill, Unpriced):
+    estimate, disabled = judged.paid_time.estimate(), judged.plan.disabled
+    if isinstance(estimate, Unpriced):
         yield NotCollected(
             what="Prices",
-            unknown=f"What the job and its findings cost, because {bill.why}.",
+            unknown=f"What the job and its findings cost, because {estimate.why}.",
             how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives your own prices.",
         )
     if disabled:
