@@ -18,7 +18,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import PROFILER, ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.streams.job_streams import JobState, Look
+from trainguard.engine.streams.job_streams import JobState, JobMoment
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
@@ -100,9 +100,9 @@ class Job:
             told = late + [each for each in batch if self.random.random() < 0.85]
             late = [each for each in batch if self.random.random() < 0.1]
             for key, messages in self._by_stream(told).items():
-                self.look(key, messages, drain=False)
+                self.moment(key, messages, drain=False)
         for key in sorted(self.records, key=str):
-            self.look(key, [], drain=True)
+            self.moment(key, [], drain=True)
 
     def _by_stream(self, told: list[Upload]) -> Mapping[StreamKey, list[Announced]]:
         found: dict[StreamKey, list[Announced]] = {}
@@ -114,7 +114,7 @@ class Job:
             found.setdefault(key, []).append(Announced(each.key, parsed))
         return found
 
-    def look(self, key: StreamKey, messages: list[Announced], *, drain: bool) -> None:
+    def moment(self, key: StreamKey, messages: list[Announced], *, drain: bool) -> None:
         """Open a stream, apply what is ready, and save its item."""
         record = self.records.get(key, NodeRecord(key))
         session: Session[Any] = PROFILER.open_session(record, self.source, self.plan)
@@ -144,10 +144,10 @@ class Job:
 
     def judged(self) -> dict[str, Any]:
         """Judge the job twice from its items, the second time as a job that has ended; return what was said at last."""
-        own = JobState(watermark_s={"LoadBalancing": float(START) + 1_700.0})
+        job_state = JobState(watermark_s={"LoadBalancing": float(START) + 1_700.0})
         for closed in (False, True):
             streams = self._opened()
-            verdicts, fires = streams.judge(self.job, self.plan, own, Look(closed=closed))
+            verdicts, fires = streams.judge(self.job, self.plan, job_state, JobMoment(closed=closed))
             view, failed = streams.job_view(self.job, self.plan, closed=closed)
             nodes = [[name, each.cores, each.waiting, sorted(each.watched)] for name, each in view.nodes.items()]
             facts: list[Any] = [

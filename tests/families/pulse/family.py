@@ -9,7 +9,7 @@ from trainguard.core.layout import EndKey
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobMoment
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.verdict import combine
 
@@ -17,7 +17,7 @@ from trainguard.engine.verdicts.verdict import combine
 class PulseStreams(FamilyStreams):
     """The pulse of a job's workers."""
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
         return [combine(rule, parts) for rule, parts in self.unit_verdicts().items()], []
 
 

@@ -13,7 +13,7 @@ from trainguard.core.records import JobStatus, Status
 from trainguard.engine.diagnosis.case import job_verdicts
 from trainguard.engine.family import Families
 from trainguard.engine.profiler.family import PROFILER
-from trainguard.engine.streams.job_streams import Look
+from trainguard.engine.streams.job_streams import JobMoment
 from trainguard.engine.training.family import TrainingFamily
 from trainguard.engine.training.keys import STALLED
 from trainguard.rules.training.stalled_training import StalledTrainingRule
@@ -111,7 +111,7 @@ def test_stall_stands_if_judged_without_a_clock() -> None:
     plan = FAMILIES.plan(job)
     streams = FAMILIES.open(job.job, plan, network.world.nodes.of_job(JOB))
     verdict = next(
-        each for each in job_verdicts(job, plan, streams, look=Look(streams.closed))[0] if each.rule == STALLED
+        each for each in job_verdicts(job, plan, streams, moment=JobMoment(streams.closed))[0] if each.rule == STALLED
     )
     assert verdict.result.status is Status.FIRED
     assert verdict.history.is_open

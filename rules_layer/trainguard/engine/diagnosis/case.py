@@ -10,7 +10,7 @@ from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobState, JobStreams, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import JobState, JobStreams, JobMoment, UnitVerdicts
 from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -33,13 +33,13 @@ def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
 
 
 def job_verdicts(
-    job: JobRecord, plan: RulePlan, streams: JobStreams, *, look: Look
+    job: JobRecord, plan: RulePlan, streams: JobStreams, *, moment: JobMoment
 ) -> tuple[list[Verdict], list[Fire]]:
     """Return the job's verdict of every rule, and the job-wide fires; moves the episodes in ``streams.state``."""
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
     for family in streams.families.values():
-        of_family, begun = family.judge(job, plan, streams.state, look)
+        of_family, begun = family.judge(job, plan, streams.state, moment)
         verdicts.extend(of_family)
         fires.extend(begun)
     if job.closing and streams.closed:
@@ -124,7 +124,7 @@ def case_of(
 ) -> tuple[Case, list[Fire]]:
     """Judge a job at ``now``, epoch seconds or None; return its case and fires. Moves episodes in ``streams``."""
     ledger = cache(lambda: ledger_of(job, plan, streams))
-    verdicts, fires = job_verdicts(job, plan, streams, look=Look(streams.closed, now, ledger))
+    verdicts, fires = job_verdicts(job, plan, streams, moment=JobMoment(streams.closed, now, ledger))
     return Case(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
 
 

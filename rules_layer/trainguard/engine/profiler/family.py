@@ -25,7 +25,7 @@ from trainguard.engine.profiler.job_time import (
 from trainguard.engine.profiler.listing import ProfileListing, SharedNames
 from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, LazyStreams, JobMoment
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
 from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, item_name
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -139,13 +139,13 @@ class ProfilerStreams(FamilyStreams):
         sampled = {node: stream.sampled for node, stream in self.system.items()}
         return job_ledger(sampled, steps, PaidNodes(paid_time, self.interruptions, ended), shares)
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
-        """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
+    def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
+        """Return the verdict of each profiler rule on the job; moves the episodes in ``job_state``. No rule reads a clock."""
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
-        view, failed = self.job_view(job, plan, closed=look.closed)
-        runner = RuleRunner(plan.job_rules, own.stored_rules, plan)
+        view, failed = self.job_view(job, plan, closed=moment.closed)
+        runner = RuleRunner(plan.job_rules, job_state.stored_rules, plan)
 
         def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
             if rule.name in failed:
@@ -153,7 +153,7 @@ class ProfilerStreams(FamilyStreams):
             return rule.judge(shown(rule, view), parameters)
 
         fires = runner.run(
-            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, ledger=look.ledger
+            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, ledger=moment.ledger
         )
         of_job = {each.rule: self._settled(each, plan) for each in runner.verdicts(judge, interval_s=plan.interval_s)}
         verdicts = []
@@ -164,7 +164,7 @@ class ProfilerStreams(FamilyStreams):
             if rule in of_job and (parts or rule not in node_rules):
                 parts[JOB_NODE] = of_job[rule]
             verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
-        return verdicts, [_as_known(fire, of_job[fire.verdict.rule], own) for fire in fires]
+        return verdicts, [_as_known(fire, of_job[fire.verdict.rule], job_state) for fire in fires]
 
     def _seen(
         self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
@@ -288,9 +288,9 @@ def _lack(node: str, stream: SystemStream, unpaid: Sequence[Span]) -> Gap | None
     return Gap(GapKind.NO_SAMPLES, node, missing_s, whole_s, gaps[-NAMED_SPANS:])
 
 
-def _as_known(fire: Fire, verdict: Verdict, own: JobState) -> Fire:
+def _as_known(fire: Fire, verdict: Verdict, job_state: JobState) -> Fire:
     """Let a fire of the whole job be as old as its row's EvaluatedThrough, else a stop would never see a newer row."""
-    marks = [mark for mark in (verdict.watermark_s, own.watermark_s.get(verdict.rule)) if mark is not None]
+    marks = [mark for mark in (verdict.watermark_s, job_state.watermark_s.get(verdict.rule)) if mark is not None]
     return replace(fire, at=max(marks, default=fire.at))
 
 

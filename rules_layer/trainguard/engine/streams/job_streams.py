@@ -60,7 +60,7 @@ FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobMoment:
     """How a job is evaluated; ``closed``: every stream has ended. ``now`` is in epoch seconds; None in a report."""
 
     closed: bool
@@ -76,8 +76,8 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(self, job: JobRecord, plan: RulePlan, own: "JobState", look: Look) -> FamilyVerdicts:
-        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
+    def judge(self, job: JobRecord, plan: RulePlan, job_state: "JobState", moment: JobMoment) -> FamilyVerdicts:
+        """Return the verdict of each of the family's rules on the job; moves the episodes in ``job_state``."""
 
     def stale(self, now: float) -> frozenset[StreamKey]:
         """Return the streams whose silence S3 is asked about at ``now``, epoch seconds, though nothing waits."""
@@ -192,11 +192,11 @@ class JobState(msgspec.Struct):
 
 @dataclass(frozen=True)
 class JobStreams:
-    """A job's streams by family, ``records`` their items; ``own`` and ``state`` are the job's own item."""
+    """A job's streams by family, ``records`` their items; ``job_state`` and ``state`` are the job's own item."""
 
     families: Mapping[str, FamilyStreams]
     records: Mapping[StreamKey, NodeRecord]
-    own: NodeRecord
+    job_state: NodeRecord
     state: JobState
 
     @property

@@ -11,7 +11,7 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, Look, UnitVerdicts
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobMoment, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import Session, Stream, state_of
 from trainguard.engine.training import keys
@@ -85,12 +85,12 @@ class TrainingStreams(FamilyStreams):
         stream = self.of_steps.get(key)
         return None if stream is None else stream.state.progress_s
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobState, look: Look) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
         by_unit = self._with_data(self.unit_verdicts())
         fires: list[Fire] = []
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
         if stalled is not None and self.of_steps and not plan.by_event_time:
-            verdict, fires = self._stall(stalled, job, plan, own, look)
+            verdict, fires = self._stall(stalled, job, plan, job_state, moment)
             by_unit[keys.STALLED] = {JOB_NODE: verdict}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
@@ -115,18 +115,18 @@ class TrainingStreams(FamilyStreams):
         return with_data
 
     def _stall(
-        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobState, look: Look
+        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment
     ) -> tuple[Verdict, list[Fire]]:
-        """Judge by the clock of the look; one without a clock keeps the last one's verdict."""
-        runner = RuleRunner([rule], own.stored_rules, plan)
-        stood = own.stored_rules[rule.name].watermark_s
-        at = max(stood, (self.watermark_s or 0.0) if look.now is None else look.now)
+        """Judge by the clock of the moment; one without a clock keeps the last one's verdict."""
+        runner = RuleRunner([rule], job_state.stored_rules, plan)
+        stood = job_state.stored_rules[rule.name].watermark_s
+        at = max(stood, (self.watermark_s or 0.0) if moment.now is None else moment.now)
         states = [stream.state for stream in self.of_steps.values()]
 
         def judge(of: StalledTrainingRule, _: object, parameters: StalledTrainingRuleParameters) -> RuleResult:
             return judge_stall(of, job, states, parameters)
 
-        fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s, ledger=look.ledger)
+        fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s, ledger=moment.ledger)
         (verdict,) = runner.verdicts(judge, interval_s=plan.interval_s)
         return replace(verdict, watermark_s=at), fires
 
