@@ -84,7 +84,7 @@ class Dashboard(Construct):
 
     def _verdicts(self) -> list[Chart]:
         evaluation = self._parts.evaluation
-        evaluate, scheduler, look = evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job
+        evaluate, scheduler, reconcile = evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job
         lag = [
             product_metric("EvaluationLagSeconds", evaluate, statistic=statistic, label=statistic)
             for statistic in ("p50", "p90", "Maximum")
@@ -95,10 +95,10 @@ class Dashboard(Construct):
                 "Jobs evaluated each minute",
                 [
                     product_metric("ActiveJobs", scheduler, statistic="Maximum", label="active"),
-                    product_metric("ReconcileFailures", look, label="evaluations that failed"),
+                    product_metric("ReconcileFailures", reconcile, label="evaluations that failed"),
                     product_metric("ReconcileFailures", scheduler, label="evaluations that Lambda refused"),
                     product_metric("SchedulerUnfinished", scheduler, label="runs without time for all"),
-                    look.function.metric(
+                    reconcile.function.metric(
                         "AsyncEventsDropped", period=PERIOD, statistic="Sum", label="evaluations that were dropped"
                     ),
                 ],

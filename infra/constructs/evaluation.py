@@ -110,7 +110,7 @@ class Evaluation(Construct):
             failures=kept,
             concurrency=platform.config.reconcile_concurrency,
         )
-        # The next scheduler run asks for the look again. Given as an ARN: CDK would add to the role what it holds
+        # The next scheduler run sends the request again. Given as an ARN: CDK would add to the role what it holds
         # already.
         known = sqs.Queue.from_queue_arn(self.reconcile_job, "Failures", kept.queue_arn)
         self.reconcile_job.function.configure_async_invoke(

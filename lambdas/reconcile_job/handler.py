@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import EVALUATION, load_environment
 from trainguard.aws.function_limits import lambda_timing
-from trainguard.aws.lambda_invocations import look_of
+from trainguard.aws.lambda_invocations import request_of
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
@@ -29,8 +29,8 @@ services = evaluation_services(
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Reconcile the event's job; a failure is counted, and the next scheduler run repeats it."""
     timing = lambda_timing(context)
-    look = look_of(event, now=timing.now())
-    outcome = Reconciler(services=services, timing=timing, families=FAMILIES).attempt(look)
+    request = request_of(event, now=timing.now())
+    outcome = Reconciler(services=services, timing=timing, families=FAMILIES).attempt(request)
     if outcome.failed is not None:
-        journal.count("reconcile_failures", job=look.job, reason=outcome.failed)
-    return {"job": look.job, "tasks": outcome.tasks, "failed": outcome.failed}
+        journal.count("reconcile_failures", job=request.job, reason=outcome.failed)
+    return {"job": request.job, "tasks": outcome.tasks, "failed": outcome.failed}

@@ -20,13 +20,13 @@ journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(("jobs_table", "reconcile_job_function"), os.environ, function="scheduler")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-looks = LambdaReconcileRequests(client=clients.functions, function=environment.reconcile_job_function)
+requests = LambdaReconcileRequests(client=clients.functions, function=environment.reconcile_job_function)
 
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Run one run of the scheduler; a job for which no look is taken is counted and left to the next one."""
+    """Run the scheduler once; a job for which no request is taken is counted and left to the next one."""
     del event  # a run of the scheduler carries nothing: what is to be done stands in the tables
-    outcome = Scheduler(jobs=jobs, looks=looks, timing=lambda_timing(context), journal=journal).run()
+    outcome = Scheduler(jobs=jobs, requests=requests, timing=lambda_timing(context), journal=journal).run()
     return {"jobs": outcome.jobs, "failed": outcome.failed}

@@ -18,7 +18,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import PROFILER, ProfilerStreams
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.streams.job_streams import JobState, JobMoment
+from trainguard.engine.streams.job_streams import JobMoment, JobState
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state

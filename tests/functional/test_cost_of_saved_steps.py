@@ -71,7 +71,7 @@ def test_saved_steps_cost_what_the_model_says(
     every_min: int,
 ) -> None:
     job = Workload(saved_steps=60 / every_min)
-    lines = saved_step_lines(job, PRICES, DEFAULT_MEMORY, look_gib_s=0.0, look_reads=4)
+    lines = saved_step_lines(job, PRICES, DEFAULT_MEMORY, reconcile_gib_s=0.0, reconcile_reads=4)
     model = total([line for line in lines if not line.what.startswith("GiB-s")])
     more = (counted(every_min).cost - counted(None).cost) * 60 / COUNTED
     assert more <= model <= DEARER * more, (counted(every_min), counted(None), lines)

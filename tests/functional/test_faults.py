@@ -19,7 +19,7 @@ ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
 
 
 def _use_every_operation(world: MemoryWorld) -> None:
-    for reason in world.looks.send([ReconcileRequest("job", 60.0, 5)]).values():
+    for reason in world.reconcile_requests.send([ReconcileRequest("job", 60.0, 5)]).values():
         raise PortUnavailableError("Scheduler", "run", reason)
     world.nodes.save(NodeRecord(KEY, outbox={"a": ENTRY}))
     world.nodes.load(KEY)
@@ -73,7 +73,7 @@ def _effects(world: MemoryWorld) -> object:
         list(world.objects.list(BUCKET, "", "")),
         world.executions.started,
         world.tasks.drain(),
-        world.looks.drain(),
+        world.reconcile_requests.drain(),
     )
 
 

@@ -106,19 +106,19 @@ def test_task_without_time_and_with_a_hostile_name_is_unchanged(world: World) ->
 
 @pytest.mark.parametrize("count", [0, 1, 45])
 def test_requested_looks_arrive_unchanged(world: World, count: int) -> None:
-    looks = [ReconcileRequest(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
-    assert world.looks.send(looks) == {}
-    assert sorted(world.asked(), key=looks.index) == looks
+    requests = [ReconcileRequest(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
+    assert world.reconcile_requests.send(requests) == {}
+    assert sorted(world.asked(), key=requests.index) == requests
     assert world.asked() == []
 
 
 def test_refused_looks_are_named_with_reasons_and_others_arrive(
     world: World,
 ) -> None:
-    looks = [ReconcileRequest(f"job-{number}", 60.0, 5) for number in range(30)]
+    requests = [ReconcileRequest(f"job-{number}", 60.0, 5) for number in range(30)]
     for job in ("job-3", "job-29"):
         world.refuse_look(job)
-    reasons = world.looks.send(looks)
+    reasons = world.reconcile_requests.send(requests)
     assert set(reasons) == {"job-3", "job-29"}
     assert all(reason.startswith("Lambda.Invoke failed: TooManyRequestsException") for reason in reasons.values())
-    assert {look.job for look in world.asked()} == {look.job for look in looks} - {"job-3", "job-29"}
+    assert {request.job for request in world.asked()} == {request.job for request in requests} - {"job-3", "job-29"}

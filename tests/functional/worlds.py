@@ -16,7 +16,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.lambda_invocations import LambdaReconcileRequests, look_of
+from trainguard.aws.lambda_invocations import LambdaReconcileRequests, request_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
@@ -95,7 +95,7 @@ class World(Protocol):
         ...
 
     @property
-    def looks(self) -> ReconcileRequests:
+    def reconcile_requests(self) -> ReconcileRequests:
         """Store or service of this world."""
         ...
 
@@ -137,7 +137,7 @@ class World(Protocol):
         ...
 
     def asked(self) -> list[ReconcileRequest]:
-        """Take all looks that were asked for."""
+        """Take all requests that were sent."""
         ...
 
     def refuse_look(self, job: str) -> None:
@@ -204,10 +204,10 @@ class MemoryUnderTest(MemoryWorld):
         return self.tasks.drain()
 
     def asked(self) -> list[ReconcileRequest]:
-        return self.looks.drain()
+        return self.reconcile_requests.drain()
 
     def refuse_look(self, job: str) -> None:
-        self.looks.refuse(job)
+        self.reconcile_requests.refuse(job)
 
     def put_empty(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -245,7 +245,7 @@ class MotoUnderTest:
         self.training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
         LAMBDA.clear()
-        self.looks = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)
+        self.reconcile_requests = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)
         self.settings = SsmSettingDocuments(
             client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
         )
@@ -345,7 +345,7 @@ class MotoUnderTest:
         return tasks
 
     def asked(self) -> list[ReconcileRequest]:
-        taken = [look_of(event, now=0.0) for event in LAMBDA.events]
+        taken = [request_of(event, now=0.0) for event in LAMBDA.events]
         LAMBDA.events.clear()
         return taken
 

@@ -83,7 +83,7 @@ def judged_job(
     streams = JobStreams(
         families={PROFILER.name: PROFILER.streams_of(records, of_nodes)},
         records=records,
-        own=NodeRecord(StreamKey.own(job.job)),
+        job_item=NodeRecord(StreamKey.own(job.job)),
         state=JobState(),
     )
     paid_time = PaidTime(

@@ -31,32 +31,32 @@ class LambdaSourcePolls:
 
 
 class LambdaReconcileRequests:
-    """Invokes a function once for each look, and waits for none of them."""
+    """Invokes a function once for each request, and waits for none of them."""
 
     def __init__(self, *, client: "LambdaClient", function: str) -> None:
         self._client = client
         self._function = function
 
-    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         with ThreadPoolExecutor(MOST_INVOKED_AT_ONCE) as senders:
-            reasons = zip(looks, senders.map(self._ask, looks), strict=True)
-            return {look.job: reason for look, reason in reasons if reason is not None}
+            reasons = zip(requests, senders.map(self._ask, requests), strict=True)
+            return {request.job: reason for request, reason in reasons if reason is not None}
 
-    def _ask(self, look: ReconcileRequest) -> str | None:
+    def _ask(self, request: ReconcileRequest) -> str | None:
         try:
             with translated("Lambda", "Invoke"):
-                self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload_of(look))
+                self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload_of(request))
         except PortUnavailableError as error:
             return str(error)
         return None
 
 
-def payload_of(look: ReconcileRequest) -> bytes:
-    return msgspec.json.encode(look)
+def payload_of(request: ReconcileRequest) -> bytes:
+    return msgspec.json.encode(request)
 
 
-def look_of(event: object, *, now: float) -> ReconcileRequest:
-    """Return the look of an event; a manual one may omit its time. Raises msgspec.ValidationError."""
+def request_of(event: object, *, now: float) -> ReconcileRequest:
+    """Return the request of an event; a manual one may omit its time. Raises msgspec.ValidationError."""
     if isinstance(event, Mapping):
         at = now if event.get("at") is None else event["at"]
         event = {"stale_every": STALE_EVERY, **event, "at": at}

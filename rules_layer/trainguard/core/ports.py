@@ -253,7 +253,7 @@ class ReconcileRequest(msgspec.Struct, frozen=True):
 class ReconcileRequests(Protocol):
     """Starts the evaluation of jobs, each in its own invocation."""
 
-    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         """Send every request; return, by job, why one was not taken."""
 
 

@@ -221,7 +221,7 @@ class Families:
         return JobStreams(
             families=families,
             records={key: record for key, record in held.items() if key.family in families},
-            own=own,
+            job_item=own,
             state=state,
         )
 

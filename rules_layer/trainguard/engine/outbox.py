@@ -159,13 +159,13 @@ def job_payload(job: JobRecord) -> dict[str, object]:
 
 
 MINUTE_S, ESCALATION_MINUTES = 60.0, 9
-"""How often a look compares the severity of findings: that needs the whole ledger. A multiple of the minutes between
-two looks at a job that is polled slowly.
+"""Minutes between comparisons of the severity of findings, which need the whole ledger. A multiple of the minutes
+between two reconciliations of a job that is polled slowly.
 """
 
 
 def compares_severity(job: str, now: float | None) -> bool:
-    """Whether the look at ``now`` (epoch seconds) compares severity: one in nine, and each without a clock."""
+    """Whether severity is compared at ``now``, epoch seconds: one time in nine, and each without a clock."""
     return now is None or (int(now // MINUTE_S) + crc32(job.encode())) % ESCALATION_MINUTES == 0
 
 

@@ -1,6 +1,6 @@
 """Evaluates each active job every minute although no object comes, each in its own invocation.
 
-The scheduler asks for looks; a look reconciles one job: its summary, episodes that end, silent nodes, and an end of
+The scheduler asks for reconciliations; each is of one job: its summary, episodes that end, silent nodes, and an end of
 which no event came.
 """
 
@@ -36,7 +36,7 @@ MOST_STALE = 100
 """Jobs with a turn in one run: SageMaker answers a few calls a second, for the whole account."""
 
 WAVE = 20
-"""Looks that are asked for between two questions for the time that is left."""
+"""Requests that are sent between two questions for the time that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +48,25 @@ class ScheduledRequests:
 
 
 class Scheduler:
-    """Asks for looks at active jobs: each time at those that are polled fast, at a third of the others."""
+    """Asks that active jobs are reconciled: each time at those that are polled fast, at a third of the others."""
 
-    def __init__(self, *, jobs: Jobs, looks: ReconcileRequests, timing: Timing, journal: Journal) -> None:
+    def __init__(self, *, jobs: Jobs, requests: ReconcileRequests, timing: Timing, journal: Journal) -> None:
         self._jobs = jobs
-        self._looks = looks
+        self._requests = requests
         self._timing = timing
         self._journal = journal
 
     def run(self) -> ScheduledRequests:
-        """Ask for the due looks, invented names last; one that is not accepted waits for the job's next turn."""
+        """Send the due requests, invented names last; one that is not accepted waits for the job's next turn."""
         failed: dict[str, str] = {}
         polled_fast, polled_slowly = self._jobs.polled_fast(), self._jobs.polled_slowly()
-        looks = self._due(sorted(polled_fast), sorted(polled_slowly))
-        for start in range(0, len(looks), WAVE):
+        requests = self._due(sorted(polled_fast), sorted(polled_slowly))
+        for start in range(0, len(requests), WAVE):
             if not self._timing.has_time():
-                reason = f"no time for job {looks[start].job} and those after it"
+                reason = f"no time for job {requests[start].job} and those after it"
                 self._journal.count("scheduler_unfinished", reason=reason)
                 break
-            failed.update(self._looks.send(looks[start : start + WAVE]))
+            failed.update(self._requests.send(requests[start : start + WAVE]))
         for name, reason in failed.items():
             self._journal.count("reconcile_failures", job=name, reason=reason)
         if polled_fast or polled_slowly:
@@ -74,7 +74,7 @@ class Scheduler:
         return ScheduledRequests(len(polled_fast) + len(polled_slowly), failed)
 
     def _due(self, polled_fast: Sequence[str], polled_slowly: Sequence[str]) -> list[ReconcileRequest]:
-        """Return the looks; SageMaker is asked in a multiple of the turns of slowly polled jobs."""
+        """Return the requests; SageMaker is asked in a multiple of the turns of slowly polled jobs."""
         now = self._timing.now()
         names = sorted({*polled_fast, *(name for name in polled_slowly if is_turn(name, now, SLOW_POLL_EVERY))})
         first = int(now // SCHEDULE_S) % max(len(names), 1)
@@ -105,7 +105,7 @@ TOUCH_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReconcileOutcome:
-    """Number of tasks that a look sent, and its failure."""
+    """Number of tasks that a reconciliation sent, and its failure."""
 
     tasks: int = 0
     failed: str | None = None
@@ -114,9 +114,9 @@ class ReconcileOutcome:
 class Reconciler:
     """Reconciles jobs, one at a time.
 
-    A request has its scheduled time, whenever it is processed. Two looks at one job may overlap: the job's own item is
-    written only as it was read; an execution of a name starts once; rows, episodes, watermark and status move forward
-    only; tasks are safe to repeat.
+    A request has its scheduled time, whenever it is processed. Two may overlap: the job's own item is written only as
+    it was read; an execution of a name starts once; rows, episodes, watermark and status move forward only; tasks are
+    safe to repeat.
     """
 
     def __init__(self, *, services: Services, timing: Timing, families: Families) -> None:
@@ -124,24 +124,24 @@ class Reconciler:
         self._families = families
         self._timing = timing
 
-    def attempt(self, look: ReconcileRequest) -> ReconcileOutcome:
+    def attempt(self, request: ReconcileRequest) -> ReconcileOutcome:
         """Reconcile a job; a failure says why, and the next scheduler run repeats it."""
         try:
             with _no_collections():
-                return ReconcileOutcome(self.reconcile(look))
+                return ReconcileOutcome(self.reconcile(request))
         except Exception as error:
             return ReconcileOutcome(failed=f"{type(error).__name__}: {error}")
 
-    def reconcile(self, look: ReconcileRequest) -> int:
+    def reconcile(self, request: ReconcileRequest) -> int:
         """Reconcile a job; return how many tasks were sent. A job that is not active has none."""
-        timing = replace(self._timing, now=lambda: look.at)
-        return _Look(look, self._services, timing, self._families).make()
+        timing = replace(self._timing, now=lambda: request.at)
+        return _Reconciliation(request, self._services, timing, self._families).make()
 
 
-class _Look:
-    def __init__(self, look: ReconcileRequest, services: Services, timing: Timing, families: Families) -> None:
-        self._look = look
-        self._now = look.at
+class _Reconciliation:
+    def __init__(self, request: ReconcileRequest, services: Services, timing: Timing, families: Families) -> None:
+        self._request = request
+        self._now = request.at
         self._services = services
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
@@ -150,7 +150,7 @@ class _Look:
         """The job as described when a rule was about to fire, where that says that it has ended."""
 
     def make(self) -> int:
-        job = self._services.jobs.load(self._look.job)
+        job = self._services.jobs.load(self._request.job)
         if job is None or not job.active:
             return 0
         if job.generation:
@@ -252,7 +252,7 @@ class _Look:
 
     def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
         if not streams.records:
-            return self._silent_for(streams, streams.own.key) < LONG_SILENT_S
+            return self._silent_for(streams, streams.job_item.key) < LONG_SILENT_S
         return any(
             _silent_after_s(job, record) - 2.0 * SCHEDULE_S <= self._silent_for(streams, key) < LONG_SILENT_S
             for key, record in streams.records.items()
@@ -273,11 +273,11 @@ class _Look:
         if self._ended is not None:
             self._begin_close(self._ended)
             return 1
-        silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
+        silence = min(self._silent_for(streams, key) for key in streams.records or [streams.job_item.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
             return 0
         if (job.is_outside or silence >= LONG_SILENT_S) and not is_turn(
-            self._look.job, self._now, self._look.stale_every
+            self._request.job, self._now, self._request.stale_every
         ):
             return 0
         root = job.root
@@ -326,18 +326,18 @@ def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
 
 
 class ReconcileAtOnce:
-    """Makes each look when it is asked for, in this process; one that fails is not taken."""
+    """Reconciles each job when it is asked for, in this process; one that fails is not taken."""
 
     def __init__(self, care: Reconciler) -> None:
         self._care = care
 
-    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Make every look; return, by job, why one failed."""
-        outcomes = {look.job: self._care.attempt(look) for look in looks}
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+        """Reconcile every job; return, by job, why one failed."""
+        outcomes = {request.job: self._care.attempt(request) for request in requests}
         return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
 
 
 def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:
     """Return a scheduler that evaluates every active job itself, one after the other."""
     care = Reconciler(services=services, timing=timing, families=families)
-    return Scheduler(jobs=services.jobs, looks=ReconcileAtOnce(care), timing=timing, journal=services.journal)
+    return Scheduler(jobs=services.jobs, requests=ReconcileAtOnce(care), timing=timing, journal=services.journal)

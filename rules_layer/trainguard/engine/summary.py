@@ -115,9 +115,9 @@ class Summariser:
         return job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
 
     def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, assessment: Assessment) -> None:
-        record = with_entries(enqueue(streams.own, assessment.fires, job=job, plan=plan), assessment.follow_ups)
+        record = with_entries(enqueue(streams.job_item, assessment.fires, job=job, plan=plan), assessment.follow_ups)
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
-        if record.state != streams.own.state or record.unsent:
+        if record.state != streams.job_item.state or record.unsent:
             record = self._services.nodes.save(record)
         self._drain(record, job)
 
@@ -241,7 +241,7 @@ def watch(streams: JobStreams, now: float) -> None:
     """Record since when each stream's unit has written nothing, and since when a job has no stream."""
     watched = streams.state.watched
     if not streams.records:
-        watched.setdefault(streams.own.key.node_kind, Watched(0, now))
+        watched.setdefault(streams.job_item.key.node_kind, Watched(0, now))
     for key in streams.records:
         known, mark = watched.get(key.node_kind), streams.mark_of(key)
         if known is None or known.mark != mark:

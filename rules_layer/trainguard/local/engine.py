@@ -278,7 +278,7 @@ def evaluate_profile(
         """Evaluate the job as the scheduler does, and raise the numbers of the episodes that end."""
         streams = {key: session.stream for key, (session, _) in running.items()}
         family = PROFILER.streams_of({key: records[key] for key in streams}, streams)
-        known = JobStreams(families={PROFILER.name: family}, records=records, own=own, state=state)
+        known = JobStreams(families={PROFILER.name: family}, records=records, job_item=own, state=state)
         for rule, episode in assess(job, plan, known).ended.items():
             episodes[rule] = episode + 1
 

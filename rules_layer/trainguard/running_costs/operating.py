@@ -74,11 +74,11 @@ _SCHEDULE_S = 0.05
 _SCHEDULER_READ_UNITS = 2 * 0.5
 """The index is asked for jobs that are polled fast, and for the others."""
 
-_LOOK_WAIT_S, _LOOK_CORE_S_A_NODE = 0.1, 0.001
+_RECONCILE_WAIT_S, _RECONCILE_CORE_S_A_NODE = 0.1, 0.001
 _GIB_A_CORE = 1_769 / 1_024
 """With less memory a function has a share of a core, and takes as much longer."""
 
-_LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_LOOK = 1_500, 500, 600
+_LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_RECONCILIATION = 1_500, 500, 600
 """An invocation that drops its messages has the platform's lines alone."""
 
 _IDLE_LOG_BYTES = 400
@@ -166,12 +166,12 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
     evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
     evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
-    looks = job.looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
+    reconciliations = job.reconciliations * _reconcile_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
     brief = max(invocations - _evaluations(job), 0.0)
     logs = (
         (invocations - brief) * _LOG_BYTES_AN_INVOCATION
         + brief * _LOG_BYTES_A_BRIEF_ONE
-        + job.looks * _LOG_BYTES_A_LOOK
+        + job.reconciliations * _LOG_BYTES_A_RECONCILIATION
     )
     inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE + (0 if job.framework else _OF_FRAMEWORK)
     rows = _rows(job) - inapplicable
@@ -179,7 +179,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     row_units += _REPORT_SHOWS_AN_HOUR * _REPORT_ROW_UNITS
     framework_units = MINUTES_AN_HOUR * _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
     state_units = job.nodes * (job.evaluations * node_units(job.gpus) + framework_units)
-    state_units += job.looks * own_units(job.nodes)
+    state_units += job.reconciliations * own_units(job.nodes)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         *(_events(job.objects, prices) if job.sends_events else ()),
@@ -191,16 +191,22 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             evaluator_s * memory.evaluator_memory_mb / 1_024,
             prices.compute_gib_s,
         ),
-        CostLine("Lambda", "invocations of reconcile_job", job.looks, prices.invocation),
-        CostLine("Lambda", "GiB-s of reconcile_job", looks, prices.compute_gib_s),
+        CostLine("Lambda", "invocations of reconcile_job", job.reconciliations, prices.invocation),
+        CostLine("Lambda", "GiB-s of reconcile_job", reconciliations, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", state_units, prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", row_units, prices.write_unit),
-        CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
+        CostLine("DynamoDB", "write units of Jobs", job.reconciliations, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
-        *saved_step_lines(job, prices, memory, look_gib_s=looks / job.looks, look_reads=_look_reads(job)),
+        *saved_step_lines(
+            job,
+            prices,
+            memory,
+            reconcile_gib_s=reconciliations / job.reconciliations,
+            reconcile_reads=_reconcile_reads(job),
+        ),
     )
 
 
@@ -212,19 +218,19 @@ def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
 
 
 def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
-    evaluations, looks = job.nodes * job.early_evaluations, job.early_looks
+    evaluations, reconciliations = job.nodes * job.early_evaluations, job.early_reconciliations
     compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
-    compute += looks * _look_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
-    states = evaluations * node_units(job.gpus) + looks * own_units(job.nodes)
+    compute += reconciliations * _reconcile_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
+    states = evaluations * node_units(job.gpus) + reconciliations * own_units(job.nodes)
     rows = _EARLY_ROW_UNITS * _rows(job)
     return (
-        CostLine("Lambda", "invocations of reconcile_job", looks, prices.invocation),
+        CostLine("Lambda", "invocations of reconcile_job", reconciliations, prices.invocation),
         CostLine("Lambda", "GiB-s", compute, prices.compute_gib_s),
         CostLine("DynamoDB", "write units of NodeState", states, prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", rows, prices.write_unit),
-        CostLine("DynamoDB", "write units of Jobs, with its index", looks + _JOB_WRITES, prices.write_unit),
-        CostLine("DynamoDB", "read units", looks * _look_reads(job), prices.read_unit),
-        CostLine("CloudWatch", "GB of logs", looks * _LOG_BYTES_A_LOOK / _GB, prices.log_gb),
+        CostLine("DynamoDB", "write units of Jobs, with its index", reconciliations + _JOB_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "read units", reconciliations * _reconcile_reads(job), prices.read_unit),
+        CostLine("CloudWatch", "GB of logs", reconciliations * _LOG_BYTES_A_RECONCILIATION / _GB, prices.log_gb),
     )
 
 
@@ -238,20 +244,20 @@ def _evaluations(job: Workload) -> float:
 
 
 def _reads(job: Workload, invocations: float) -> float:
-    """Return the read units an hour: a node's item a message, the job's an invocation, and all of them a look."""
+    """Return the read units an hour: a node's item a message, the job's an invocation, all a reconciliation."""
     node = math.ceil(node_bytes(job.gpus) / READ_BYTES)
     framework = job.framework_objects * math.ceil(_FRAMEWORK_STATE_UNITS / 4)
-    return job.nodes * MINUTES_AN_HOUR * (node + framework) + invocations + job.looks * _look_reads(job)
+    return job.nodes * MINUTES_AN_HOUR * (node + framework) + invocations + job.reconciliations * _reconcile_reads(job)
 
 
-def _look_reads(job: Workload) -> int:
+def _reconcile_reads(job: Workload) -> int:
     framework = _FRAMEWORK_STATE_UNITS * 1_024 if job.framework else 0
     return 1 + math.ceil((own_bytes(job.nodes) + job.nodes * (node_bytes(job.gpus) + framework)) / READ_BYTES)
 
 
-def _look_gib_s(nodes: int, gib: float) -> float:
-    """Return the GiB-seconds of one look: it waits for its stores, and judges each node on its share of a core."""
-    return _LOOK_WAIT_S * gib + nodes * _LOOK_CORE_S_A_NODE * max(gib, _GIB_A_CORE)
+def _reconcile_gib_s(nodes: int, gib: float) -> float:
+    """Return the GiB-seconds of a reconciliation: it waits for stores, and judges each node on a share of a core."""
+    return _RECONCILE_WAIT_S * gib + nodes * _RECONCILE_CORE_S_A_NODE * max(gib, _GIB_A_CORE)
 
 
 def _listed_an_hour(job: Workload, evaluator_s: float) -> float:

@@ -20,28 +20,30 @@ for 0.1 s, on the share of a core that comes with 1,024 MiB.
 
 
 def saved_step_lines(
-    job: Workload, prices: UnitPrices, memory: FunctionMemory, *, look_gib_s: float, look_reads: int
+    job: Workload, prices: UnitPrices, memory: FunctionMemory, *, reconcile_gib_s: float, reconcile_reads: int
 ) -> tuple[CostLine, ...]:
-    """Return the cost an hour of saved steps; ``look_gib_s`` and ``look_reads`` are of one look, each minute."""
+    """Return the cost an hour of saved steps; ``reconcile_gib_s`` and ``reconcile_reads`` are each minute's."""
     steps = job.saved_steps
     if not steps:
         return ()
-    looks = MINUTES_AN_HOUR - job.looks
-    compute = steps * _STEP_S * memory.evaluator_memory_mb / 1_024 + looks * look_gib_s
+    reconciliations = MINUTES_AN_HOUR - job.reconciliations
+    compute = steps * _STEP_S * memory.evaluator_memory_mb / 1_024 + reconciliations * reconcile_gib_s
     rows = len(DEFAULT_NAMES) * _ROWS_A_RULE * _SHOWS_AN_HOUR
     events = 2 * OBJECTS_A_STEP * steps if job.sends_events else 0.0
     return (
         *((CostLine("EventBridge", "events of saved steps", events, prices.event),) if events else ()),
         CostLine("SQS", "requests for saved steps", steps * OBJECTS_A_STEP * _REQUESTS_A_MESSAGE, prices.queue_request),
-        CostLine("Lambda", "invocations for saved steps", steps + looks, prices.invocation),
+        CostLine("Lambda", "invocations for saved steps", steps + reconciliations, prices.invocation),
         CostLine("Lambda", "GiB-s for saved steps", compute, prices.compute_gib_s),
         CostLine("S3", "LIST for saved steps", steps * _LISTS_A_STEP, prices.object_put),
         CostLine("S3", "GET for saved steps", steps * _GETS_A_STEP, prices.object_get),
         CostLine(
             "DynamoDB",
             "write units for saved steps",
-            steps * _STATE_UNITS + rows + looks + min(steps, looks),
+            steps * _STATE_UNITS + rows + reconciliations + min(steps, reconciliations),
             prices.write_unit,
         ),
-        CostLine("DynamoDB", "read units for saved steps", 2 * steps + looks * look_reads, prices.read_unit),
+        CostLine(
+            "DynamoDB", "read units for saved steps", 2 * steps + reconciliations * reconcile_reads, prices.read_unit
+        ),
     )

@@ -69,7 +69,7 @@ class Workload:
         return 3_600.0 / self.evaluation_every_s
 
     @property
-    def looks(self) -> float:
+    def reconciliations(self) -> float:
         """Evaluations of the whole job an hour."""
         return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
 
@@ -80,9 +80,9 @@ class Workload:
         return early_h * max(MINUTES_AN_HOUR - self.evaluations, 0.0)
 
     @property
-    def early_looks(self) -> float:
-        """Looks at a job's start beyond those of `looks`."""
-        return min(self.hours, EARLY_MINUTES / MINUTES_AN_HOUR) * max(MINUTES_AN_HOUR - self.looks, 0.0)
+    def early_reconciliations(self) -> float:
+        """Reconciliations at a job's start beyond those of `reconciliations`."""
+        return min(self.hours, EARLY_MINUTES / MINUTES_AN_HOUR) * max(MINUTES_AN_HOUR - self.reconciliations, 0.0)
 
     @property
     def profile_bytes(self) -> float:

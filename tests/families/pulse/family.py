@@ -9,7 +9,7 @@ from trainguard.core.layout import EndKey
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobMoment
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.verdict import combine
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
+import msgspec
 import pytest
 
 from tests.support.delivered import SYSTEM_1, deliver
@@ -54,7 +55,9 @@ def care_of(world: MemoryWorld, now: float) -> Reconciler:
 
 
 def tick_of(world: MemoryWorld, now: float, has_time: Callable[[], bool] = lambda: True) -> Scheduler:
-    return Scheduler(jobs=world.jobs, looks=world.looks, timing=timing(now, has_time), journal=world.journal)
+    return Scheduler(
+        jobs=world.jobs, requests=world.reconcile_requests, timing=timing(now, has_time), journal=world.journal
+    )
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def fleet() -> tuple[MemoryWorld, float]:
 def invoked(world: MemoryWorld, now: float) -> Counter[str]:
     """Make every look that was asked for, each in a process of its own; return how each job's ended."""
     ends: Counter[str] = Counter()
-    for look in world.looks.drain():
+    for look in world.reconcile_requests.drain():
         if look.job == DEADLY:
             world.faults.crash_after(2)
         try:
@@ -121,7 +124,7 @@ def test_short_ticks_leave_no_job_out_for_good(
     while len(asked) < JOBS:
         answers = iter([True, True, False])
         outcome = tick_of(world, now + SCHEDULE_S * ticks, lambda: next(answers)).run()  # noqa: B023 -- called at once
-        looks = world.looks.drain()
+        looks = world.reconcile_requests.drain()
         assert (outcome.jobs, len(looks)) == (JOBS, 2 * WAVE)
         asked |= {look.job for look in looks}
         ticks += 1
@@ -134,10 +137,10 @@ def test_failed_looks_are_named_and_others_are_requested(
     world, now = fleet
     refused = {"job-000", "job-150", "job-299"}
     for job in refused:
-        world.looks.refuse(job)
+        world.reconcile_requests.refuse(job)
     outcome = tick_of(world, now).run()
     assert set(outcome.failed) == refused
-    assert {look.job for look in world.looks.drain()} == {*OTHERS, DEADLY, BROKEN} - refused
+    assert {look.job for look in world.reconcile_requests.drain()} == {*OTHERS, DEADLY, BROKEN} - refused
     assert world.journal.totals["reconcile_failures"] == len(refused)
 
 
@@ -202,7 +205,7 @@ def effects(world: MemoryWorld) -> dict[str, object]:
 def test_concurrent_looks_end_as_if_sequential(situation: Callable[[], Network], later_s: float) -> None:
     network = situation()
     first = ReconcileRequest(JOB, network.now, STALE_EVERY)
-    second = replace(first, at=network.now + later_s)
+    second = msgspec.structs.replace(first, at=network.now + later_s)
 
     alone = again(network.world)
     before = len(alone.faults.calls)
@@ -231,6 +234,6 @@ def test_short_tick_prefers_sagemaker_jobs_to_invented_ones() -> None:
         world.jobs.register(JobRecord(f"job-{number}", "arn:job", "profiles", ""))
     for minute in range(3):
         tick_of(world, 6_000.0 + SCHEDULE_S * minute, iter([True, False]).__next__).run()
-        names = [look.job for look in world.looks.drain()]
+        names = [look.job for look in world.reconcile_requests.drain()]
         assert sum("@" not in name for name in names) == 15
         assert len(names) == 20

@@ -133,7 +133,7 @@ def test_items_open_by_family_and_unknown_ones_are_kept(
     streams = FAMILIES.open("job", plan, items())
     assert list(streams.families) == [family.name for family in FAMILIES]
     assert [key.stream for key in streams.records] == ["system", "kernels"]
-    assert (streams.own.version, streams.state.reported) == (7, ["a"])
+    assert (streams.job_item.version, streams.state.reported) == (7, ["a"])
     profiler = streams.families["profiler"]
     assert isinstance(profiler.streams, LazyStreams) is (not detailed)
     assert streams.stream_of(SYSTEM).state.watermark_s is None
@@ -143,10 +143,10 @@ def test_items_open_by_family_and_unknown_ones_are_kept(
 
 def test_missing_empty_or_damaged_own_item_of_a_job_is_reset() -> None:
     plan = FAMILIES.plan(JOB)
-    assert FAMILIES.open("job", plan, []).own == NodeRecord(StreamKey.own("job"))
+    assert FAMILIES.open("job", plan, []).job_item == NodeRecord(StreamKey.own("job"))
     assert FAMILIES.open("job", plan, items(state=b"")).state == JobState()
     damaged = FAMILIES.open("job", plan, items(state=b"rubbish"))
-    assert (damaged.state, damaged.own.version) == (JobState(), 7)
+    assert (damaged.state, damaged.job_item.version) == (JobState(), 7)
     with pytest.raises(StateCodecError):
         FAMILIES.open("job", plan, items(codec=CODEC + 1))
     broken = [replace(record, state=b"rubbish") if record.key == SYSTEM else record for record in items()]

@@ -14,7 +14,7 @@ from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntr
 from trainguard.engine.diagnosis.case import assess, job_verdicts, paid_time_of, unit_verdicts
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.streams.job_streams import FamilyVerdicts, JobState, JobStreams, LazyStreams, Look
+from trainguard.engine.streams.job_streams import FamilyVerdicts, JobMoment, JobState, JobStreams, LazyStreams
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import emptied, opened
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -29,7 +29,7 @@ RULE = "LowGPUUtilization"
 JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", instance_count=2, started_at=50.0)
 PLAN = FAMILIES.plan(JOB)
 SYSTEM, OTHER = (StreamKey("job", node, "system") for node in ("algo-1", "algo-2"))
-LOOK = Look(closed=False)
+LOOK = JobMoment(closed=False)
 FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), 60.0)
 
 
@@ -50,7 +50,7 @@ class Family:
     asked: list[tuple[bool, float | None]] = field(default_factory=list)
     asked_ledger: list[tuple[bool, StepShares | None]] = field(default_factory=list)
 
-    def judge(self, _job: object, _plan: object, _own: object, look: Look) -> FamilyVerdicts:
+    def judge(self, _job: object, _plan: object, _own: object, look: JobMoment) -> FamilyVerdicts:
         self.asked.append((look.closed, look.now))
         return self.verdicts, self.fires
 
@@ -74,7 +74,7 @@ def of(*families: Family, closed: bool = False, **state: Any) -> JobStreams:
 def test_verdicts_of_all_families_count_and_are_final_at_the_end(closing: bool, closed: bool, ended: bool) -> None:
     first, second = Family((quiet(RULE),)), Family((quiet("BatchSize"),), (FIRE,))
     verdicts, fires = job_verdicts(
-        replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), look=Look(closed, 7.0)
+        replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), moment=JobMoment(closed, 7.0)
     )
     assert [(each.rule, each.ended) for each in verdicts] == [(RULE, ended), ("BatchSize", ended)]
     assert fires == [FIRE]
@@ -91,7 +91,7 @@ def test_faulty_disabled_or_gone_rules_have_their_own_verdict() -> None:
     )
     stored = ({"Gone": StoredRule(), RULE: StoredRule()},)
     verdicts, _ = job_verdicts(
-        JOB, plan, of(Family((quiet(RULE),), stored_rules=stored), stored_rules={"Own": StoredRule()}), look=LOOK
+        JOB, plan, of(Family((quiet(RULE),), stored_rules=stored), stored_rules={"Own": StoredRule()}), moment=LOOK
     )
     assert [(each.rule, each.result.status) for each in verdicts] == [
         (RULE, Status.OK),

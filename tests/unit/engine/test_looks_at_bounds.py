@@ -345,8 +345,8 @@ def ticked(polled_fast: int, polled_slowly: int, at: float) -> tuple[list[Reconc
     for number in range(polled_fast + polled_slowly):
         world.jobs.register(replace(JOB, job=f"job-{number:04}", polled_fast=number < polled_fast))
     timing = Timing(now=lambda: at, pause=lambda _: None, has_time=lambda: True)
-    Scheduler(jobs=world.jobs, looks=world.looks, timing=timing, journal=world.journal).run()
-    return world.looks.drain(), world.journal.totals["active_jobs"]
+    Scheduler(jobs=world.jobs, requests=world.reconcile_requests, timing=timing, journal=world.journal).run()
+    return world.reconcile_requests.drain(), world.journal.totals["active_jobs"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trainguard.engine.diagnosis.case import job_verdicts, ledger_of, paid_time_
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
-from trainguard.engine.streams.job_streams import JobStreams, Look
+from trainguard.engine.streams.job_streams import JobMoment, JobStreams
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
@@ -45,7 +45,7 @@ def opened(items: Items, *, detailed: bool) -> tuple[JobRecord, RulePlan, JobStr
 
 
 def judged(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
-    return job_verdicts(job, plan, streams, look=Look(closed=streams.closed))
+    return job_verdicts(job, plan, streams, moment=JobMoment(closed=streams.closed))
 
 
 def bare(verdicts: Sequence[Verdict]) -> list[Verdict]:

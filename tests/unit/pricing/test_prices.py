@@ -172,7 +172,7 @@ def test_given_a_table_when_written_then_it_reads_back_the_same(prices: PriceTab
 
 
 @pytest.mark.parametrize(
-    ("account", "why"),
+    ("paid_time", "why"),
     [
         (PaidTime(None, 0.0, 60.0, 1), "instance type is not known"),
         (PaidTime("ml.p3.2xlarge", None, 60.0, 1), "since when"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
-"""Values of Active. An item of a version that knew no other is polled fast until its next look."""
+"""Values of Active. An item of a version that knew no other is polled fast until its next reconciliation."""
 
 _EXISTS = "attribute_exists(#TrainingJobName)"
 MET_JOBS = "met-jobs/"

@@ -1,4 +1,4 @@
-"""A look at a whole job, without any store: its verdicts, its diagnosis, and what is due of it."""
+"""Judges a whole job, without any store: its verdicts, its diagnosis, and what is due of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import FIRST_FAMILY, JobRecord, OutboxEntry, Status
 from trainguard.engine.outbox import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobState, JobStreams, JobMoment, UnitVerdicts
+from trainguard.engine.streams.job_streams import JobMoment, JobState, JobStreams, UnitVerdicts
 from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -284,7 +284,7 @@ def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexpl
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Result of a look: job-wide ``fires``, ``follow_ups``, and the numbers of the episodes that ``ended``, by rule."""
+    """Job-wide ``fires``, ``follow_ups``, and the numbers of the episodes that ``ended``, by rule."""
 
     case: Case
     fires: tuple[Fire, ...]

@@ -18,7 +18,7 @@ from trainguard.core.units import counted
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobMoment
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, state_of
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine

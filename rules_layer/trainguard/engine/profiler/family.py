@@ -25,7 +25,14 @@ from trainguard.engine.profiler.job_time import (
 from trainguard.engine.profiler.listing import ProfileListing, SharedNames
 from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobStreams, LazyStreams, JobMoment
+from trainguard.engine.streams.job_streams import (
+    FamilyStreams,
+    FamilyVerdicts,
+    JobMoment,
+    JobState,
+    JobStreams,
+    LazyStreams,
+)
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
 from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, item_name
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -140,7 +147,7 @@ class ProfilerStreams(FamilyStreams):
         return job_ledger(sampled, steps, PaidNodes(paid_time, self.interruptions, ended), shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
-        """Return the verdict of each profiler rule on the job; moves the episodes in ``job_state``. No rule reads a clock."""
+        """Return the verdict of each profiler rule on the job; moves the episodes. No rule reads a clock."""
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
@@ -236,7 +243,7 @@ class ProfilerStreams(FamilyStreams):
         return facts, failed
 
     def _settled(self, verdict: Verdict, plan: RulePlan) -> Verdict:
-        """Count one violation an episode, not a look; a node's finding is known as far as its watermark."""
+        """Count one violation an episode, not a reconciliation; a node's finding is known as far as its watermark."""
         node = (verdict.result.worst or JOB_NODE).partition("/")[0]
         joined = any(rule.name == verdict.rule for rule in plan.joined_rules)
         joined &= verdict.rule not in plan.compared_rules

@@ -251,7 +251,7 @@ class SystemStream:
         self._late = LateView(self.view(closed=False), closed=False, again=lambda: again().view(closed=False))
         self._rules.release(keep=self._plan.compared_rules)
         state, kept = self.state, self.state.kept
-        # Packed it takes a seventh of the memory, and few looks read it.
+        # Packed it takes a seventh of the memory, and few reconciliations read it.
         self._packed_use, state.use = msgspec.msgpack.encode(state.use), GpuTime()
         state.kept = SampleWindowState(first_sample_at=kept.first_sample_at, gaps=kept.gaps, missing_s=kept.missing_s)
         state.open_snapshot, self._kept = None, SampleWindow(state.kept, 0)

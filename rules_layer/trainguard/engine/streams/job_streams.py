@@ -192,11 +192,11 @@ class JobState(msgspec.Struct):
 
 @dataclass(frozen=True)
 class JobStreams:
-    """A job's streams by family, ``records`` their items; ``job_state`` and ``state`` are the job's own item."""
+    """A job's streams by family, ``records`` their items; ``job_item`` and ``state`` are of the job itself."""
 
     families: Mapping[str, FamilyStreams]
     records: Mapping[StreamKey, NodeRecord]
-    job_state: NodeRecord
+    job_item: NodeRecord
     state: JobState
 
     @property

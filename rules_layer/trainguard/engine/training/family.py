@@ -11,7 +11,7 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobState, JobMoment, UnitVerdicts
+from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import Session, Stream, state_of
 from trainguard.engine.training import keys

@@ -79,7 +79,7 @@ class Faults:
     """The switchboard that all twins of one world share; thread-safe.
 
     A call is one request that the AWS adapter would make: ``publish`` counts once a row, ``mark_sent`` once an entry,
-    ``TaskQueue.send`` once for ten tasks, ``ReconcileRequests.send`` once a look, ``list`` once a page.
+    ``TaskQueue.send`` once for ten tasks, ``ReconcileRequests.send`` once a request, ``list`` once a page.
 
     Examples
     --------

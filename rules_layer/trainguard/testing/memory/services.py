@@ -213,34 +213,34 @@ class MemoryTaskQueue(Twin):
 
 
 class MemoryReconcileRequests(Twin):
-    """Twin of LambdaReconcileRequests; a test drains it, and makes the looks or does not."""
+    """Twin of LambdaReconcileRequests; a test drains it, and reconciles the jobs or does not."""
 
     def __init__(self, *, faults: Faults) -> None:
         super().__init__(faults=faults)
-        self._looks: list[ReconcileRequest] = []
+        self._requests: list[ReconcileRequest] = []
         self._refused: set[str] = set()
 
-    def send(self, looks: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         reasons = {}
-        for look in looks:
+        for request in requests:
             try:
                 with self._call("ReconcileRequests.send"):
-                    if look.job in self._refused:
+                    if request.job in self._refused:
                         raise PortUnavailableError("Lambda", "Invoke", "TooManyRequestsException: ordered")
-                    self._looks.append(look)
+                    self._requests.append(request)
             except PortUnavailableError as error:
-                reasons[look.job] = str(error)
+                reasons[request.job] = str(error)
         return reasons
 
     def refuse(self, job: str) -> None:
-        """Take no look at this job from now on."""
+        """Take no request of this job from now on."""
         with self._lock:
             self._refused.add(job)
 
     def drain(self) -> list[ReconcileRequest]:
-        """Take all looks that were asked for, oldest first."""
+        """Take all requests that were sent, oldest first."""
         with self._lock:
-            taken, self._looks = self._looks, []
+            taken, self._requests = self._requests, []
             return taken
 
 

@@ -37,7 +37,7 @@ class MemoryWorld:
         self.captures = MemoryExecutions(faults=self.faults)
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
-        self.looks = MemoryReconcileRequests(faults=self.faults)
+        self.reconcile_requests = MemoryReconcileRequests(faults=self.faults)
         self.journal = MemoryJournal()
         self.settings = MemorySettingDocuments(faults=self.faults)
 
