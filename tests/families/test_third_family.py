@@ -101,7 +101,7 @@ def test_unordered_or_lost_objects_give_the_same_state() -> None:
     assert shuffled.node(key).cursors == in_order.node(key).cursors
 
 
-def test_tick_writes_rows_of_two_families() -> None:
+def test_scheduler_writes_rows_of_two_families() -> None:
     met = network(*(beat(step, 140.0) for step in range(5)))
     for upload in profile_uploads()[:4]:
         arrive(met, upload)

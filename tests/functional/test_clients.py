@@ -23,7 +23,7 @@ def test_client_retries_and_gives_up(clients: Clients, name: str) -> None:
     assert config.tcp_keepalive is True
 
 
-def test_invoking_client_gives_up_within_the_reserve_of_a_tick(
+def test_invoking_client_gives_up_within_the_reserve_of_a_run(
     clients: Clients,
 ) -> None:
     config: Any = clients.functions.meta.config

@@ -39,14 +39,14 @@ def log(deployment: Deployment, begun: float, *lines: str) -> None:
     client.put_log_events(logGroupName=GROUP, logStreamName=f"{JOB}/algo-1", logEvents=events)
 
 
-def test_tick_requests_a_poll_of_a_job_with_a_source(polled: Deployment) -> None:
+def test_scheduler_requests_a_poll_of_a_job_with_a_source(polled: Deployment) -> None:
     assert the_job(polled).policy.source == "logs"
     polled.reconcile_jobs()
     (asked,) = LAMBDA.polls
     assert asked["job"] == JOB
 
 
-def test_tick_requests_no_poll_without_a_source(deployment: Deployment) -> None:
+def test_scheduler_requests_no_poll_without_a_source(deployment: Deployment) -> None:
     deployment.create_training_job()
     deployment.function("job_lifecycle")(event("training_job_in_progress"))
     deployment.reconcile_jobs()

@@ -38,7 +38,7 @@ def rows_of_the_job(deployment: Deployment) -> dict[str, Status]:
     return {row.rule: row.status for row in deployment.world.rows.of_job(JOB) if row.node is None}
 
 
-def test_tick_writes_a_job_row_for_every_rule(
+def test_scheduler_writes_a_job_row_for_every_rule(
     training: Deployment,
 ) -> None:
     assert rows_of_the_job(training) == {}
@@ -51,7 +51,7 @@ def test_tick_writes_a_job_row_for_every_rule(
     assert own.version == 1
 
 
-def test_tick_notes_how_far_the_profile_goes(
+def test_scheduler_notes_how_far_the_profile_goes(
     training: Deployment,
 ) -> None:
     training.reconcile_jobs()
@@ -61,7 +61,7 @@ def test_tick_notes_how_far_the_profile_goes(
     assert job.last_object_at == pytest.approx(furthest, abs=0.001)
 
 
-def test_tick_keeps_what_the_fire_path_wrote(training: Deployment) -> None:
+def test_scheduler_keeps_what_the_fire_path_wrote(training: Deployment) -> None:
     training.world.update_row(JOB, "LowGPUUtilization", {"Action": {"S": "Training job stopped."}})
     training.reconcile_jobs()
     row = training.world.row(JOB, "LowGPUUtilization")
@@ -69,7 +69,7 @@ def test_tick_keeps_what_the_fire_path_wrote(training: Deployment) -> None:
     assert "EvaluatedThrough" in row
 
 
-def test_repeated_tick_without_changes_writes_no_row(
+def test_repeated_run_without_changes_writes_no_row(
     training: Deployment,
 ) -> None:
     training.reconcile_jobs()
@@ -80,7 +80,9 @@ def test_repeated_tick_without_changes_writes_no_row(
     assert rows_of_the_job(training) == {}
 
 
-def test_tick_starts_a_final_report_that_could_not_start(training: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_starts_a_final_report_that_could_not_start(
+    training: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start_execution(*given: object, **named: object) -> Any:
         raise ValidationException("state machine is being deleted")
 
@@ -116,7 +118,7 @@ def test_failing_job_is_named_and_others_are_reconciled(
     assert set(rows_of_the_job(training)) == EVERY_RULE
 
 
-def test_unaccepted_look_is_named_and_others_are_reconciled(
+def test_unaccepted_request_is_named_and_others_are_reconciled(
     training: Deployment,
 ) -> None:
     training.world.jobs.register(JobRecord("unlucky", "arn:unlucky", "profiles", ""))
@@ -129,7 +131,7 @@ def test_unaccepted_look_is_named_and_others_are_reconciled(
     assert [look.job for look in training.world.asked()] == [JOB]
 
 
-def test_tick_starts_an_unsent_fire_without_messages(training: Deployment) -> None:
+def test_scheduler_starts_an_unsent_fire_without_messages(training: Deployment) -> None:
     evaluated = training.world.nodes.load(StreamKey(JOB, "algo-1", "system"))
     assert evaluated is not None
     entry = OutboxEntry("f1", 0, 1_784_021_300.0, Finding("LowGPUUtilization", "algo-1", "p95 is 23 %.", 23.0, 70.0))
@@ -140,17 +142,17 @@ def test_tick_starts_an_unsent_fire_without_messages(training: Deployment) -> No
     assert [given["fireId"] for given in training.world.started().values()] == ["f1"]
 
 
-def test_tick_without_jobs_does_nothing(deployment: Deployment) -> None:
+def test_scheduler_without_jobs_does_nothing(deployment: Deployment) -> None:
     assert deployment.function("scheduler")(event("scheduler")).value == {"jobs": 0, "failed": {}}
     assert deployment.world.asked() == []
 
 
-def test_recorded_look_request_reconciles_the_job(training: Deployment) -> None:
+def test_recorded_request_reconciles_the_job(training: Deployment) -> None:
     answer = training.function("reconcile_job")(event("reconcile_job"))
     assert answer.value == {"job": JOB, "tasks": 0, "failed": None}
 
 
-def test_manual_look_uses_the_present_time(training: Deployment) -> None:
+def test_manual_request_uses_the_present_time(training: Deployment) -> None:
     assert training.function("reconcile_job")({"job": JOB}).value == {"job": JOB, "tasks": 0, "failed": None}
     assert set(rows_of_the_job(training)) == EVERY_RULE
 
@@ -164,6 +166,6 @@ def test_manual_look_uses_the_present_time(training: Deployment) -> None:
         ({"job": "a", "stale_every": 0}, "`int` >= 1"),
     ],
 )
-def test_event_without_a_look_request_names_the_field(training: Deployment, given: object, fault: str) -> None:
+def test_event_without_a_request_names_the_field(training: Deployment, given: object, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=re.escape(fault)):
         training.function("reconcile_job")(given)

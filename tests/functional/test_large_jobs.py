@@ -42,7 +42,7 @@ def calls(world: MemoryWorld, now: float) -> int:
     return int(vars(pstats.Stats(profile))["total_calls"])
 
 
-def test_calls_of_a_tick_are_linear_in_nodes(
+def test_calls_of_a_run_are_linear_in_nodes(
     small_job: tuple[JobRecord, list[NodeRecord], float],
 ) -> None:
     job, records, now = small_job

@@ -105,14 +105,14 @@ def test_task_without_time_and_with_a_hostile_name_is_unchanged(world: World) ->
 
 
 @pytest.mark.parametrize("count", [0, 1, 45])
-def test_requested_looks_arrive_unchanged(world: World, count: int) -> None:
+def test_requests_arrive_unchanged(world: World, count: int) -> None:
     requests = [ReconcileRequest(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
     assert world.reconcile_requests.send(requests) == {}
     assert sorted(world.asked(), key=requests.index) == requests
     assert world.asked() == []
 
 
-def test_refused_looks_are_named_with_reasons_and_others_arrive(
+def test_refused_requests_are_named_and_others_arrive(
     world: World,
 ) -> None:
     requests = [ReconcileRequest(f"job-{number}", 60.0, 5) for number in range(30)]

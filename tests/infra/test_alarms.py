@@ -88,7 +88,7 @@ def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str,
     assert set(alarms) == set(WATCHED)
 
 
-def test_missing_tick_raises_the_alarm(alarms: dict[str, Any]) -> None:
+def test_missing_run_raises_the_alarm(alarms: dict[str, Any]) -> None:
     alarm = alarms["SchedulerDoesNotRun"]
     assert alarm["TreatMissingData"] == "breaching"
     assert alarm["ComparisonOperator"] == "LessThanThreshold"

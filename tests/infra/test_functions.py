@@ -124,7 +124,7 @@ def test_asynchronous_functions_retry_as_their_work_allows(template: Template) -
     }
 
 
-def test_event_of_a_failed_look_is_kept_with_the_reason(
+def test_event_of_a_failed_request_is_kept_with_the_reason(
     template: Template,
 ) -> None:
     configs = [each.properties for each in template.of_type("AWS::Lambda::EventInvokeConfig").values()]

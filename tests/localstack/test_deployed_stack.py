@@ -182,7 +182,7 @@ def test_job_ended_without_marks_is_closed_by_sagemaker(
 
 
 @pytest.mark.thorough
-def test_tick_writes_job_rows_of_an_active_job(stack: Stack) -> None:
+def test_scheduler_writes_job_rows_of_an_active_job(stack: Stack) -> None:
     with stack.clock_off():
         job = Job(stack, "slow_steps", "ticked-by-hand")
         job.await_applied(job.upload(until_minute=3.2))
@@ -222,7 +222,7 @@ def letter_of(job: Job) -> dict[str, Any] | None:
 
 
 @pytest.mark.thorough
-def test_job_that_kills_its_look_is_named_and_others_reconciled(
+def test_job_that_kills_its_run_is_named_and_others_reconciled(
     stack: Stack,
 ) -> None:
     with stack.function_replaced("reconcile_job", DIES):

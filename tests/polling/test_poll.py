@@ -126,7 +126,7 @@ def test_unsettled_minute_waits() -> None:
     assert stack.source.asked == [(AT, AT + 60.0)]
 
 
-def test_repeated_or_older_tick_polls_nothing() -> None:
+def test_repeated_or_older_run_polls_nothing() -> None:
     stack = Stack(Source(training()))
     stack.run(20)
     before, asked = stack.bodies(), list(stack.source.asked)

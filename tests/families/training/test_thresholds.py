@@ -63,7 +63,7 @@ CAME_NOW = "The newest object came 60 s before the last look."
         ([state(), state(ended=True)], Status.OK, "Training has ended."),
     ],
 )
-def test_clock_uses_the_newest_object_and_oldest_look(states: list[StepsState], status: Status, reason: str) -> None:
+def test_clock_uses_the_newest_object_and_oldest_request(states: list[StepsState], status: Status, reason: str) -> None:
     points = 7 if status is Status.FIRED or reason in {CAME, CAME_NOW} else 0
     assert judged(*states) == (status, reason, points)
 

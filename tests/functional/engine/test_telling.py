@@ -18,7 +18,7 @@ def undisturbed() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("dying_after", range(12))
-def test_dying_ticks_notify_once_and_lose_nothing(undisturbed: list[tuple[str, str]], dying_after: int) -> None:
+def test_dying_runs_notify_once_and_lose_nothing(undisturbed: list[tuple[str, str]], dying_after: int) -> None:
     dying = live(dying_after=dying_after)
     assert dying.crashes > 0
     assert alerts(dying) == undisturbed

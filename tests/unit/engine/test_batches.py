@@ -366,7 +366,7 @@ def test_failed_end_query_returns_only_its_end_mark() -> None:
     assert not batch.job.closing
 
 
-def test_job_unknown_at_its_end_mark_is_recognised_by_the_tick() -> None:
+def test_job_unknown_at_its_end_mark_is_recognised_later() -> None:
     batch = Batch(known=False)
     batch.process(*batch.put(SYSTEM_1[0]))
     known = describe(status=JobStatus.COMPLETED)

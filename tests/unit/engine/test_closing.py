@@ -101,7 +101,7 @@ def test_job_silent_for_an_hour_is_queried_every_five_minutes(case: str, most: i
     assert network.job().status is JobStatus.COMPLETED
 
 
-def test_ticks_share_out_the_queries_of_many_external_jobs(
+def test_runs_share_out_the_queries_of_many_external_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trainguard.engine.reconcile.MOST_STALE", 10)

@@ -129,7 +129,7 @@ def test_redelivered_deferred_message_brings_its_node_up_to_date() -> None:
     assert arrived(network) == minute(first)
 
 
-def test_look_applies_the_dropped_messages_of_a_silent_node() -> None:
+def test_run_applies_the_dropped_messages_of_a_silent_node() -> None:
     network = network_of()
     first = (arrived(network) - START) // 60 + 1
     arrive(network, first)

@@ -72,7 +72,7 @@ def deliver_until_it_dies(network: Any, chosen: Any) -> None:
     network.queue.clear()
 
 
-def test_tick_starts_a_fire_left_by_a_crash_before_the_start() -> None:
+def test_scheduler_starts_a_fire_left_by_a_crash() -> None:
     network = Network()
     network.world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
     deliver_until_it_dies(network, SYSTEM_1)
@@ -284,7 +284,7 @@ def test_state_of_another_version_resets_its_rule_and_says_so() -> None:
     assert network.world.journal.totals["reconcile_failures"] == 0
 
 
-def test_tick_reconciles_other_jobs_when_one_fails() -> None:
+def test_scheduler_reconciles_other_jobs_when_one_fails() -> None:
     network = Network()
     deliver(network, SYSTEM_1[:5])
     broken = replace(
@@ -297,7 +297,7 @@ def test_tick_reconciles_other_jobs_when_one_fails() -> None:
     assert row(network, "LowGPUUtilization").status is not None
 
 
-def test_tick_has_job_times_on_framework_objects_alone() -> None:
+def test_scheduler_has_job_times_on_framework_objects_alone() -> None:
     network = Network()
     framework = [upload for upload in UPLOADS if "pevents" in upload.key and "70-algo-2" in upload.key]
     deliver(network, framework)

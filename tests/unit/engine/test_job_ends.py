@@ -12,7 +12,7 @@ from trainguard.engine.jobs.job_registry import describe_record
 from trainguard.engine.jobs.lifecycle import ASK_AGAIN_S, begin_close
 
 
-def test_tick_finishes_a_silent_job_whose_end_event_was_lost() -> None:
+def test_scheduler_ends_a_silent_job_whose_end_event_was_lost() -> None:
     network = Network()
     deliver(network, SYSTEM_1)
     network.world.training_jobs.set(describe(status=JobStatus.FAILED))

@@ -171,7 +171,7 @@ def test_ended_job_is_closed_on_event_or_when_found_silent(status: str, announce
     assert len(network.world.reports.started) == 1
 
 
-def test_file_that_says_ended_closes_the_job_without_a_tick() -> None:
+def test_file_that_says_ended_closes_the_job_at_once() -> None:
     network = outside()
     tell(network, file(status="InProgress"))
     arrive(network, SYSTEM_1)

@@ -102,7 +102,7 @@ def test_streams_left_out_are_never_reported_as_all_clear() -> None:
     assert verdict.certainty != "high"
 
 
-def test_stream_of_a_failed_evaluation_is_not_counted_by_a_tick() -> None:
+def test_stream_of_a_failed_evaluation_is_not_counted() -> None:
     network = Network()
     deliver(network, by_node("invented-1"))
     for _ in range(FEW - 1):

@@ -137,7 +137,7 @@ def several() -> dict[str, RankedFinding]:
     return ranked(parts, LowGPUUtilization=(waited, idled), IOBottleneck=disk)
 
 
-def test_low_gpus_of_a_look_without_a_reason_stand_alone() -> None:
+def test_low_gpus_of_a_symptom_without_a_reason_stand_alone() -> None:
     found = several()
 
     assert list(found) == ["IOBottleneck", LOW]
@@ -166,7 +166,7 @@ def test_rest_of_low_gpus_claims_only_itself() -> None:
 
 
 @pytest.mark.parametrize(("waits", "cause"), [(0.28, "IOBottleneck"), (0.25, None)])
-def test_cause_is_weighed_against_the_loss_of_its_own_look(waits: float, cause: str | None) -> None:
+def test_cause_is_weighed_against_the_loss_of_its_own_symptom(waits: float, cause: str | None) -> None:
     """The hours of the one look were lost after the last work, which the cause does not claim."""
     parts: list[Part] = [
         (2.0, 8.0, {Bucket.TAIL: 0.8 - waits, Bucket.UNEXPLAINED: waits}),
@@ -182,7 +182,7 @@ def test_cause_is_weighed_against_the_loss_of_its_own_look(waits: float, cause: 
     assert [each.start / HOUR_S for each in found[LOW].unexplained] == ([12.0] if cause else [2.0, 12.0])
 
 
-def test_each_cause_has_the_share_of_its_own_look() -> None:
+def test_each_cause_has_the_share_of_its_own_symptom() -> None:
     parts = lost((0.0, 6.0), (8.0, 10.0), (14.0, 15.0), rate=1.0)
     found = ranked(
         parts,

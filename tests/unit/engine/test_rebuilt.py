@@ -56,7 +56,7 @@ def test_damaged_item_is_rebuilt_whole_and_alerted_once(
     assert network.world.journal.totals["items_rebuilt"] == 1
 
 
-def test_tick_requests_a_rebuild_for_a_silent_damaged_node() -> None:
+def test_scheduler_requests_a_rebuild_for_a_silent_damaged_node() -> None:
     network = Network()
     deliver(network, SYSTEM_1, until=SYSTEM_1[-1].at + 1.0)
     changed(network, NODE_1, state=b"damaged")

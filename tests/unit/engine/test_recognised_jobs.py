@@ -280,7 +280,7 @@ def test_earlier_framework_objects_alone_are_read_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("ticked", [True, False])
-def test_item_of_a_recognised_job_is_kept_between_ticks(ticked: bool) -> None:
+def test_item_of_a_recognised_job_is_kept_between_runs(ticked: bool) -> None:
     network = outside()
     arrive(network, SYSTEM_1[:3])
     if ticked:

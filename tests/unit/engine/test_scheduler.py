@@ -35,7 +35,7 @@ def touches(network: Network) -> int:
     return network.world.faults.calls.count("Jobs.touch")
 
 
-def test_item_of_an_untouched_job_gets_the_watermark_at_a_tick(
+def test_item_of_an_untouched_job_gets_the_watermark_at_a_run(
     network: Network,
 ) -> None:
     assert network.job().last_object_at is None
@@ -43,7 +43,7 @@ def test_item_of_an_untouched_job_gets_the_watermark_at_a_tick(
     assert network.job().last_object_at == watermark_s(network)
 
 
-def test_tick_does_not_touch_a_job_without_samples() -> None:
+def test_scheduler_does_not_touch_a_job_without_samples() -> None:
     network = Network()
     end = next(upload for upload in uploads() if upload.key.endswith(".ts"))
     arrive(network, end)
@@ -62,7 +62,7 @@ def test_touched_job_is_written_only_for_a_minute_of_new_data(network: Network, 
     assert network.job().last_object_at == pytest.approx(watermark if touched else watermark - behind_s)
 
 
-def test_item_follows_a_minute_of_new_data_at_the_next_tick(network: Network) -> None:
+def test_item_follows_a_minute_of_new_data_at_the_next_run(network: Network) -> None:
     network.run_scheduler()
     first = network.job().last_object_at
     arrive(network, SYSTEM_1[5])

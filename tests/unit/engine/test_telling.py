@@ -105,7 +105,7 @@ def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: Verdict) ->
     assert due_notifications(RECORD, FAMILIES.plan(RECORD), [told], ACCOUNT, state, ledger) == []
 
 
-def test_a_look_at_a_job_that_is_well_makes_no_ledger() -> None:
+def test_a_run_of_a_job_that_is_well_makes_no_ledger() -> None:
     def ledger() -> Ledger:
         raise AssertionError("asked for")
 
@@ -249,7 +249,7 @@ def test_fire_growth_and_end_are_alerted_in_order() -> None:
     assert network.job().episodes[RULE] == 1
 
 
-def test_finding_back_after_a_tick_crash_is_a_new_fire(
+def test_finding_back_after_a_scheduler_crash_is_a_new_fire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = lone()
@@ -275,7 +275,7 @@ def test_finding_back_after_a_tick_crash_is_a_new_fire(
     assert [each["kind"] for each in told if each["kind"] != "escalation"] == ["fire", "cleared", "fire"]
 
 
-def test_every_ninth_look_of_a_minute_compares_severity() -> None:
+def test_every_ninth_run_of_a_minute_compares_severity() -> None:
     """A run of the scheduler may be a few seconds late; a look without a clock always compares."""
     looks = [compares_severity("job", 60.0 * minute + 7.0) for minute in range(30)]
     assert [looks[start : start + 9].count(True) for start in range(22)] == [1] * 22
@@ -283,7 +283,7 @@ def test_every_ninth_look_of_a_minute_compares_severity() -> None:
     assert len({compares_severity(f"job-{number}", 0.0) for number in range(40)}) == 2
 
 
-def test_look_that_compares_severity_is_a_turn_of_a_calm_job() -> None:
+def test_run_that_compares_severity_is_a_turn_of_a_calm_job() -> None:
     at = [60.0 * minute for minute in range(30)]
     for job in map("job-{}".format, range(10)):
         assert all(is_turn(job, now, SLOW_POLL_EVERY) for now in at if compares_severity(job, now))

@@ -145,7 +145,7 @@ def test_memory_of_the_model_is_the_deployment_default() -> None:
     assert all(getattr(DeploymentConfig(), each.name) == each.default for each in fields(FunctionMemory))
 
 
-def test_look_on_less_than_a_core_costs_the_same_but_is_slower() -> None:
+def test_run_on_less_than_a_core_costs_the_same_but_is_slower() -> None:
     def looks(memory_mb: int) -> float:
         many, few = (
             estimate(Workload(nodes=nodes), PRICES, memory=FunctionMemory(reconcile_memory_mb=memory_mb)).hourly

@@ -159,7 +159,7 @@ def test_row_without_data_makes_the_verdict_unknown() -> None:
     assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
 
 
-def test_verdict_of_a_late_look_at_an_ended_job_is_known() -> None:
+def test_verdict_of_a_late_run_of_an_ended_job_is_known() -> None:
     ended = job()
     assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is Verdict.HEALTHY
 

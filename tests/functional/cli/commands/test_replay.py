@@ -315,7 +315,7 @@ def test_rows_of_a_concurrent_replay_of_the_name_are_kept(
     assert world.rows.of_job(NAME) == []
 
 
-def test_replay_is_not_looked_at_by_the_tick(folder: Path) -> None:
+def test_replay_is_not_reconciled_by_the_scheduler(folder: Path) -> None:
     world = MemoryWorld()
     store(a_replay(folder), stores_of(world), lambda: None)
     before = (world.jobs.load(NAME), world.rows.of_job(NAME))

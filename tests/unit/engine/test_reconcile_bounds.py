@@ -1,4 +1,4 @@
-"""One look at a job made by hand: after how long a silence what is asked of whom, and when the next look comes."""
+"""One job is reconciled by hand: after how long a silence what is asked of whom, and when the next run comes."""
 
 import gc
 from collections.abc import Mapping, Sequence
@@ -143,7 +143,7 @@ def test_silent_stream_queries_s3_once_in_five_minutes(
 
 
 @pytest.mark.parametrize(("silent_s", "asked"), [(300.0, 1), (359.0, 1), (360.0, 0), (599.0, 0), (600.0, 1)])
-def test_one_look_in_five_asks_about_a_silent_stream(silent_s: float, asked: int) -> None:
+def test_one_run_in_five_asks_about_a_silent_stream(silent_s: float, asked: int) -> None:
     assert Look(of(polled_fast=True), [(item(waits=True), silent_s)]).make() == asked
 
 
@@ -289,7 +289,7 @@ def test_job_with_a_source_is_polled_and_failures_are_counted(
     assert journal.totals["sources_not_polled"] == counted
 
 
-def test_look_keeps_garbage_collection_disabled() -> None:
+def test_run_keeps_garbage_collection_disabled() -> None:
     gc.disable()
     try:
         Look(of(), [(item(), 0.0)]).make()
@@ -307,7 +307,7 @@ def test_look_keeps_garbage_collection_disabled() -> None:
         (replace(JOB, policy=JobPolicy(evaluated=False), generation=1), True),
     ],
 )
-def test_look_at_a_job_not_to_be_judged_clears_old_state_only(job: JobRecord, cleared: bool) -> None:
+def test_run_of_a_job_not_to_be_judged_clears_old_state_only(job: JobRecord, cleared: bool) -> None:
     look = Look(job, [(item(state=b"old"), 400.0)] if job.generation else [])
     tasks = look.make()
     judged = job.active and job.policy.evaluated
@@ -318,7 +318,7 @@ def test_look_at_a_job_not_to_be_judged_clears_old_state_only(job: JobRecord, cl
 
 
 @pytest.mark.parametrize("closing", [True, False])
-def test_damaged_item_fails_the_look_and_requests_its_stream(
+def test_damaged_item_fails_the_run_and_requests_its_stream(
     closing: bool,
 ) -> None:
     look = Look(of(closing=closing), [(item(state=b"rubbish"), 0.0)])
@@ -333,7 +333,7 @@ def test_damaged_item_fails_the_look_and_requests_its_stream(
     assert failed[NAME].startswith("StateDamagedError: ")
 
 
-def test_look_recounts_streams_that_were_counted_twice() -> None:
+def test_run_recounts_streams_that_were_counted_twice() -> None:
     look = Look(of(other_streams=3), [(item(StreamKey(NAME, "host", "system")), 0.0)])
     look.make()
     assert look.after.other_streams == 1
@@ -352,14 +352,14 @@ def ticked(polled_fast: int, polled_slowly: int, at: float) -> tuple[list[Reconc
 @pytest.mark.parametrize(
     ("jobs", "every"), [(1, 6), (100, 6), (101, 6), (600, 6), (601, 9), (900, 9), (901, 12), (1_201, 15)]
 )
-def test_tick_queries_sagemaker_for_a_hundred_jobs_at_most(jobs: int, every: int) -> None:
+def test_scheduler_queries_sagemaker_for_a_hundred_jobs_at_most(jobs: int, every: int) -> None:
     looks, active = ticked(jobs, 0, 6_000.0)
     assert (len(looks), active) == (jobs, jobs)
     assert {look.stale_every for look in looks} == {every}
     assert {look.at for look in looks} == {6_000.0}
 
 
-def test_tick_looks_at_a_third_of_calm_jobs_with_rotating_start() -> None:
+def test_scheduler_asks_for_a_third_of_the_calm_jobs_in_turn() -> None:
     seen: list[str] = []
     firsts = []
     for minute in range(3):

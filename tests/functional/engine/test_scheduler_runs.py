@@ -1,4 +1,4 @@
-"""A look a job: what happens to one job's is no matter of the others', and two that overlap do what one does."""
+"""Jobs are reconciled apart: what happens to one is no matter of the others; two that overlap do what one does."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -105,7 +105,7 @@ def test_deadly_broken_or_huge_job_does_not_starve_the_others(
         assert {row.status for row in world.rows.of_whole_job(name)} >= {Status.WARMING_UP}, name
 
 
-def test_huge_job_costs_the_tick_one_request(
+def test_huge_job_costs_the_scheduler_one_request(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
@@ -115,7 +115,7 @@ def test_huge_job_costs_the_tick_one_request(
     assert calls == {"Jobs.polled_fast": 1, "Jobs.polled_slowly": 1, "ReconcileRequests.send": JOBS}
 
 
-def test_short_ticks_leave_no_job_out_for_good(
+def test_short_runs_leave_no_job_out_for_good(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
@@ -131,7 +131,7 @@ def test_short_ticks_leave_no_job_out_for_good(
     assert world.journal.totals["scheduler_unfinished"] == ticks <= JOBS
 
 
-def test_failed_looks_are_named_and_others_are_requested(
+def test_failed_requests_are_named_and_others_are_requested(
     fleet: tuple[MemoryWorld, float],
 ) -> None:
     world, now = fleet
@@ -144,7 +144,7 @@ def test_failed_looks_are_named_and_others_are_requested(
     assert world.journal.totals["reconcile_failures"] == len(refused)
 
 
-def test_delayed_look_uses_the_time_of_its_tick() -> None:
+def test_delayed_request_uses_the_time_of_its_run() -> None:
     network = delivered(SYSTEM_1[:3])
     look = ReconcileRequest(JOB, network.now, STALE_EVERY)
     late, prompt = again(network.world), again(network.world)
@@ -202,7 +202,7 @@ def effects(world: MemoryWorld) -> dict[str, object]:
     "later_s", [0.0, SCHEDULE_S], ids=["the same look twice", "the next run of the scheduler's look"]
 )
 @pytest.mark.parametrize("situation", [a_running_job, a_job_that_fires_as_a_whole, a_job_that_ends])
-def test_concurrent_looks_end_as_if_sequential(situation: Callable[[], Network], later_s: float) -> None:
+def test_concurrent_runs_end_as_if_sequential(situation: Callable[[], Network], later_s: float) -> None:
     network = situation()
     first = ReconcileRequest(JOB, network.now, STALE_EVERY)
     second = msgspec.structs.replace(first, at=network.now + later_s)
@@ -226,7 +226,7 @@ def test_concurrent_looks_end_as_if_sequential(situation: Callable[[], Network],
         assert effects(world) == expected, f"between: {operation} {nth}"
 
 
-def test_short_tick_prefers_sagemaker_jobs_to_invented_ones() -> None:
+def test_short_run_prefers_sagemaker_jobs_to_invented_ones() -> None:
     world = MemoryWorld()
     for number in range(100):
         world.jobs.register(JobRecord(f"a{number:03}@team/", "unknown:a", "profiles", "team/"))
