@@ -9,11 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
-from botocore.session import get_session
+from botocore.session import Session
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job, judged
-from trainguard.aws.clients import Clients
 from trainguard.core.records import JobStatus
 from trainguard.testing.memory.faults import Fault
 
@@ -158,9 +157,7 @@ def _refreshable(minutes: float) -> RefreshableCredentials:
 def signing(monkeypatch: pytest.MonkeyPatch) -> list[Credentials]:
     """Let links be signed with the credentials that a test puts into the list."""
     given: list[Credentials] = []
-    session = get_session()
-    monkeypatch.setattr(session, "get_credentials", lambda: given[0])
-    monkeypatch.setattr(Clients, "session", property(lambda _: session))
+    monkeypatch.setattr(Session, "get_credentials", lambda _: given[0])
     return given
 
 
