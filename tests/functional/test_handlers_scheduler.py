@@ -162,7 +162,7 @@ def test_manual_request_uses_the_present_time(training: Deployment) -> None:
     [
         ({}, "missing required field `job`"),
         ({"job": ""}, "length >= 1"),
-        ({"job": "a", "at": "now"}, "Expected `float | null`, got `str`"),
+        ({"job": "a", "at": "now"}, "Expected `float`, got `str`"),
         ({"job": "a", "stale_every": 0}, "`int` >= 1"),
     ],
 )
