@@ -12,7 +12,6 @@ from trainguard.rules.training.series import (
     NO_TREND,
     Series,
     first_facts,
-    first_words,
     level,
     level_of,
     smoothed,
@@ -21,23 +20,27 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.step_words import said, step_spec
+from trainguard.rules.training.step_words import filled, said, step_spec
 
 FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
 
+_FELL = (
+    "{loss_first.series} was {loss_first:began} and fell to {loss_lowest:.6g}, by {change:fall}; nine tenths of that "
+    "were reached at step {most_reached_step}, after {share_of_run:percent} of the run"
+)
+_SENTENCES = {
+    NEVER_FELL: "{loss_first.series} was {loss_first:began} and was never lower",
+    FINE: _FELL,
+    PLATEAU: f"{_FELL}, and nothing was gained since",
+}
+
+
 def _words(sheet: FactSheet) -> Words:
-    rate = sheet.get("learning_rate")
-    rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
-    began = f"{sheet['loss_first'].series} was {first_words(sheet)} and"
-    if sheet.kind == NEVER_FELL:
-        return said(sheet, f"{began} was never lower{rated}")
+    rated = "" if sheet.get("learning_rate") is None else "; the learning rate is {learning_rate}"
     return said(
         sheet,
-        f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
-        f"of that were reached at step {sheet['most_reached_step'].value}, after "
-        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run"
-        f"{', and nothing was gained since' if sheet.kind == PLATEAU else ''}{rated}",
+        filled(sheet, _SENTENCES[sheet.kind] + rated),
         "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
         "features. A learning rate that is far below its first value explains a plateau by itself.",
         "training stopped to improve early",
