@@ -6,7 +6,7 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather, series_check
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import (
     NO_TREND,
@@ -130,7 +130,6 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
     )
     rate = state.learning_rate
     facts = (
-        step_number("step", loss.steps[-1]),
         *first_facts(name, loss),
         level_of("loss_lowest", name, best),
         Fact(name="change", value=-fallen, unit="share", series=name, threshold=-parameters.far),
@@ -138,16 +137,10 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         Fact(name="share_of_run", value=share, unit="share", threshold=parameters.early),
         *([] if rate is None else [Fact(name="learning_rate", value=rate)]),
     )
-    return Check(
-        step=loss.steps[-1],
-        at=state.run.at,
-        fires=fires,
-        kind=PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL,
-        facts=facts,
-        onset=loss.begin_of(reached) if fires else None,
-        tensor=name,
-        value=fallen,
-        threshold=parameters.far,
+    kind = PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL
+    onset = loss.begin_of(reached)
+    return series_check(
+        state.run, kind, (name, loss), facts, fallen, threshold=parameters.far, onset=onset, fires=fires
     )
 
 

@@ -245,8 +245,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
 
 
 def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
-    found = runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
-    return None if found is None else found.check(run)
+    return runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
 
 
 def _without_finding(run: RunSeries, now: Fact) -> Check:
