@@ -29,9 +29,6 @@ class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
 class BatchSize(CompatibleRule[BatchSizeParameters]):
     """Counts, once a window, every GPU with low utilisation and memory on a node with low CPU utilisation."""
 
-    name = "BatchSize"
-    parameters_type = BatchSizeParameters
-
     def __init__(self, parameters: BatchSizeParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._cpu: dict[str, History] = {}

@@ -108,8 +108,6 @@ class CPUBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
 class CPUBottleneck(_Bottleneck[CPUBottleneckParameters]):
     """Judges cores that are busy."""
 
-    name = "CPUBottleneck"
-    parameters_type = CPUBottleneckParameters
     dimension, core_parameter = "CPUUtilization", "cpu_threshold"
 
 
@@ -126,6 +124,4 @@ class IOBottleneckParameters(RuleParameters, frozen=True, kw_only=True):
 class IOBottleneck(_Bottleneck[IOBottleneckParameters]):
     """Judges cores that wait for I/O."""
 
-    name = "IOBottleneck"
-    parameters_type = IOBottleneckParameters
     dimension, core_parameter = "I/OWaitPercentage", "io_threshold"

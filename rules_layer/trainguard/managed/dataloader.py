@@ -36,9 +36,6 @@ class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
 class Dataloader(CompatibleRule[DataloaderParameters]):
     """Counts, once a window with loading, too few and too many loading processes."""
 
-    name = "Dataloader"
-    parameters_type = DataloaderParameters
-
     def __init__(self, parameters: DataloaderParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._cores: list[str] = []

@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.managed.source import FrameworkName, Parser
+from trainguard.managed.vocabulary import Vocabulary
 
 NOTHING = -1
 MAX_TRACE_BYTES = 256 * 1024 * 1024
@@ -56,12 +57,6 @@ Origin and phase are None where an earlier file decides.
 """
 
 
-class _Index(dict[Any, int]):
-    def __missing__(self, key: Any) -> int:
-        self[key] = len(self)
-        return self[key]
-
-
 @dataclass(slots=True)
 class FrameworkFile:
     """The N events of one framework file, and what the parser keeps of it for the next one.
@@ -77,10 +72,10 @@ class FrameworkFile:
     node: str
     origin_us: float | None
     columns: FloatArray = field(default_factory=lambda: np.empty((7, 0)))
-    phases: dict[str, int] = field(default_factory=_Index)
-    names: dict[str, int] = field(default_factory=_Index)
-    steps: dict[tuple[type, Scalar], int] = field(default_factory=_Index)
-    processes: dict[Scalar, int] = field(default_factory=_Index)
+    phases: dict[str, int] = field(default_factory=Vocabulary)
+    names: dict[str, int] = field(default_factory=Vocabulary)
+    steps: dict[tuple[type, Scalar], int] = field(default_factory=Vocabulary)
+    processes: dict[Scalar, int] = field(default_factory=Vocabulary)
     open_phases: dict[int, PhaseId] = field(default_factory=dict)
     loaders: dict[int, LoaderSettings] = field(default_factory=dict)
     open_ends: list[OpenEnd] = field(default_factory=list)

@@ -7,26 +7,13 @@ and close all by themselves are taken as they are.
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.managed.framework_reader import NOTHING, UNKNOWN, FrameworkFile, LoaderSettings, PhaseId, Scalar
 from trainguard.managed.source import Parser
-
-
-class Vocabulary(dict[Any, int]):
-    """Numbers values as they are met, over the whole job; ``known`` reads the numbers back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: list[Any] = []
-
-    def __missing__(self, value: Any) -> int:
-        self[value] = len(self.known)
-        self.known.append(value)
-        return self[value]
+from trainguard.managed.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Kept defects of correlation: each query adds an event's full duration; operators
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ _OPERATORS = (Kind.CPU, Kind.GPU)
 _BY_PHASE = (Kind.STEP, Kind.GENERAL)
 
 
+@lru_cache(maxsize=4_096)
 def kind_of(phase: str) -> Kind:
     """Return what an event of a phase is, Horovod apart."""
     lowered = phase.lower()
@@ -50,18 +52,11 @@ def kind_of(phase: str) -> Kind:
     return exact.get(phase, Kind.GENERAL)
 
 
-class Kinds:
-    """The kinds of a job's events, looked up once a phase."""
-
-    def __init__(self) -> None:
-        self._of_phase: list[Kind] = []
-
-    def of(self, window: FrameworkWindow) -> IntArray:
-        """Return the kind of each of the window's N events, int64[N]."""
-        for phase in window.words.phases[len(self._of_phase) :]:
-            self._of_phase.append(kind_of(phase))
-        kinds = np.array(self._of_phase, dtype=np.int64)[window.phases] if len(window) else window.phases
-        return np.where(window.horovod & (kinds == Kind.GENERAL), int(Kind.HOROVOD), kinds)
+def kinds_of(window: FrameworkWindow) -> IntArray:
+    """Return the kind of each of the window's N events, int64[N]."""
+    kinds = np.array([kind_of(phase) for phase in window.words.phases], dtype=np.int64)
+    found = kinds[window.phases] if len(window) else window.phases
+    return np.where(window.horovod & (found == Kind.GENERAL), int(Kind.HOROVOD), found)
 
 
 @dataclass(slots=True)
@@ -168,7 +163,6 @@ class Correlation:
 
     def __init__(self) -> None:
         self._time = FrameworkTime()
-        self._kinds = Kinds()
         self._asked = False
 
     def ask(
@@ -182,7 +176,7 @@ class Correlation:
             return
         self._asked = True
         first, times = _matches(window, begins, ends, strict=strict)
-        kinds = self._kinds.of(window)
+        kinds = kinds_of(window)
         rows = np.flatnonzero(times)
         rows = rows[np.argsort(first[rows], kind="stable")]
         for part in _keys_change(kinds[rows], first[rows]):

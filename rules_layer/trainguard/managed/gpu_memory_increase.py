@@ -32,9 +32,6 @@ _Jumps = tuple[int, int, str, str, FloatArray, float]
 class GPUMemoryIncrease(CompatibleRule[GPUMemoryIncreaseParameters]):
     """Counts every single value at which the newer mean exceeds the older one."""
 
-    name = "GPUMemoryIncrease"
-    parameters_type = GPUMemoryIncreaseParameters
-
     def __init__(self, parameters: GPUMemoryIncreaseParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()

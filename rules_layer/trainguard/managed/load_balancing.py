@@ -29,9 +29,6 @@ class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
 class LoadBalancing(CompatibleRule[LoadBalancingParameters]):
     """Reports a histogram of every GPU's whole history, in bins 2 points wide up to 98 %."""
 
-    name = "LoadBalancing"
-    parameters_type = LoadBalancingParameters
-
     def __init__(self, parameters: LoadBalancingParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()

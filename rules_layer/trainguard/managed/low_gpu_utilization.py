@@ -27,9 +27,6 @@ class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
 class LowGPUUtilization(CompatibleRule[LowGPUUtilizationParameters]):
     """Counts, once a window, every GPU that is under-utilised or fluctuates."""
 
-    name = "LowGPUUtilization"
-    parameters_type = LowGPUUtilizationParameters
-
     def __init__(self, parameters: LowGPUUtilizationParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used = NodeHistories()

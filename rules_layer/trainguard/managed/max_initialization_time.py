@@ -21,9 +21,6 @@ class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True)
 class MaxInitializationTime(CompatibleRule[MaxInitializationTimeParameters]):
     """Reports the first and last step, and the first and last system sample."""
 
-    name = "MaxInitializationTime"
-    parameters_type = MaxInitializationTimeParameters
-
     def __init__(self, parameters: MaxInitializationTimeParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._steps: dict[str, float] = {}

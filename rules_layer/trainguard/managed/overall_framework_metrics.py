@@ -11,7 +11,7 @@ import numpy as np
 from trainguard.formats.profile.snapshots import IntArray
 from trainguard.managed.framework_reader import NOTHING
 from trainguard.managed.framework_stream import FrameworkWindow
-from trainguard.managed.framework_time import FrameworkTime, Kind, Kinds
+from trainguard.managed.framework_time import FrameworkTime, Kind, kinds_of
 from trainguard.managed.rule import CompatibleRule, RuleParameters, Window
 
 _OTHERS = "others"
@@ -20,20 +20,16 @@ _OTHERS = "others"
 class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
     """Reports shares of phases and operators over the whole job; never triggers."""
 
-    name = "OverallFrameworkMetrics"
-    parameters_type = RuleParameters
-
     def __init__(self, parameters: RuleParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._time = FrameworkTime()
-        self._kinds = Kinds()
         self._gpu_phases: set[int] = set()
         self._first_start: float | None = None
 
     def observe(self, window: Window) -> None:
         """Add the window's events, steps one after the other because each changes "others"."""
         events = window.framework
-        kinds = self._kinds.of(events)
+        kinds = kinds_of(events)
         new_gpu_phases = self._meet_gpu_phases(events, kinds)
         rows = np.flatnonzero(kinds != Kind.STEP)
         self._time.add(events, kinds, rows, np.ones(len(rows), dtype=np.int64))

@@ -59,9 +59,6 @@ class _SumsByTime:
 class OverallSystemUsage(CompatibleRule[RuleParameters]):
     """Reports the percentiles of six metrics for every node; never triggers."""
 
-    name = "OverallSystemUsage"
-    parameters_type = RuleParameters
-
     def __init__(self, parameters: RuleParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._used: dict[str, dict[str, _SumsByTime]] = {metric: {} for metric in _METRICS}

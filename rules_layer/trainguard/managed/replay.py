@@ -8,10 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import methodcaller
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from trainguard.managed.parameters import (
     resolve_scan_interval_us,
 )
 from trainguard.managed.rule import AnyCompatibleRule, Window
-from trainguard.managed.source import Catalogue, FrameworkName, catalogue
+from trainguard.managed.source import Catalogue, catalogue
 from trainguard.managed.system_stream import SystemFile, SystemStream, read_system_file
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
@@ -38,61 +37,39 @@ Progress = Callable[[int, int], None]
 FILES_A_BATCH = 16
 BATCHES_AHEAD = 2
 
+FileMap = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""What ``map`` is: ordered results of a function over items, for example the ``map`` of a process pool."""
+
 T = TypeVar("T")
-A = TypeVar("A")
-B = TypeVar("B")
 
 
-class FileMap(Protocol):
-    """What ``map`` is: ordered results of a function over items, for example the ``map`` of a process pool."""
+def parsed(bodies: Iterator[Any], parse: Callable[[Any], T], file_map: FileMap) -> Iterator[T]:
+    """Iterate over parsed files: ``file_map`` is given 16 at a time, 32 at most before the first is used."""
+    batches: deque[Iterator[T]] = deque()
+    while True:
+        while len(batches) < BATCHES_AHEAD and (batch := list(islice(bodies, FILES_A_BATCH))):
+            batches.append(iter(file_map(parse, batch)))
+        if not batches:
+            return
+        yield from batches[0]
+        batches.popleft()
 
-    def __call__(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterable[B]:
-        """Return an iterable of ``function(item)`` in order; function, items and results can be pickled."""
-        ...
 
+class FilesAhead(Generic[T]):
+    """A sequence of parsed files, of which only a part exists at any time."""
 
-class FilesAhead(Generic[T, A]):
-    """A sequence of parsed files, of which only a part exists at any time.
-
-    Each of ``tasks`` reads its file and returns what ``parse`` takes; ``arrived`` is called once with each file.
-    Files are parsed once and in order: ``file_map`` is given 16 files at a time, 32 at most before the first is used.
-    """
-
-    def __init__(
-        self,
-        tasks: Sequence[Callable[[], A]],
-        parse: Callable[[A], T],
-        file_map: FileMap,
-        arrived: Callable[[T], None],
-    ) -> None:
-        self._waiting = iter(tasks)
-        self._parse = parse
-        self._map = file_map
-        self._arrived = arrived
-        self._batches: deque[Iterator[T]] = deque()
+    def __init__(self, files: Iterator[T]) -> None:
+        self._files = files
         self._start = 0
         self._kept: deque[T] = deque()
 
     def span(self, start: int, stop: int) -> list[T]:
         """Return the files ``start`` to ``stop`` (exclusive), and forget those before ``start``; neither goes back."""
-        while self._start + len(self._kept) < stop:
-            self._kept.append(self._next())
+        self._kept.extend(islice(self._files, max(stop - self._start - len(self._kept), 0)))
         while self._start < start:
             self._kept.popleft()
             self._start += 1
         return list(islice(self._kept, stop - start))
-
-    def _next(self) -> T:
-        while True:
-            while len(self._batches) < BATCHES_AHEAD:
-                bodies = [task() for task in islice(self._waiting, FILES_A_BATCH)]
-                if not bodies:
-                    break
-                self._batches.append(iter(self._map(self._parse, bodies)))
-            for file in self._batches[0]:
-                self._arrived(file)
-                return file
-            self._batches.popleft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +157,10 @@ class _Windows:
         self._framework_times = [file.time_us for file in files.framework]
         self._all_framework_times = files.framework_times_us
         self.tally: Counter[str] = Counter()
-        self._system_files = FilesAhead(
-            [partial(read, name) for _, name in files.system], read_system_file, file_map, self._count_system
-        )
-        self._framework_files = FilesAhead(
-            [partial(_named, read, file) for file in files.framework],
-            read_framework_file,
-            file_map,
-            self._count_framework,
-        )
+        bodies = (read(name) for _, name in files.system)
+        named = ((file, read(file.name)) for file in files.framework)
+        self._system_files = FilesAhead(self._system_counted(parsed(bodies, read_system_file, file_map)))
+        self._framework_files = FilesAhead(self._framework_counted(parsed(named, read_framework_file, file_map)))
         self._system = SystemStream()
         self._framework = FrameworkStream(self.tally)
 
@@ -213,16 +185,16 @@ class _Windows:
         stop = _through(self._framework_times, end_us + TIME_BUFFER_US, self._all_framework_times)
         return self._framework_files.span(start, stop)
 
-    def _count_system(self, file: SystemFile) -> None:
-        self.tally["bad_lines"] += file.bad_lines
+    def _system_counted(self, files: Iterator[SystemFile]) -> Iterator[SystemFile]:
+        for file in files:
+            self.tally["bad_lines"] += file.bad_lines
+            yield file
 
-    def _count_framework(self, file: FrameworkFile) -> None:
-        self.tally["bad_events"] += file.bad_events
-        self.tally["framework_files_unreadable"] += not file.readable
-
-
-def _named(read: Callable[[str], bytes], file: FrameworkName) -> tuple[FrameworkName, bytes]:
-    return file, read(file.name)
+    def _framework_counted(self, files: Iterator[FrameworkFile]) -> Iterator[FrameworkFile]:
+        for file in files:
+            self.tally["bad_events"] += file.bad_events
+            self.tally["framework_files_unreadable"] += not file.readable
+            yield file
 
 
 def _through(times: Sequence[int], time_us: int, listed: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -56,6 +56,11 @@ class CompatibleRule(ABC, Generic[P]):
 
     name: ClassVar[str]
     parameters_type: type[P]
+
+    def __init_subclass__(cls) -> None:
+        """Take the name of the rule from its class, and the type of its parameters from the base."""
+        cls.name = cls.__name__
+        (cls.parameters_type,) = get_args(vars(cls)["__orig_bases__"][0])
 
     def __init__(self, parameters: P, first_us: int) -> None:
         self.parameters = parameters

@@ -92,9 +92,6 @@ class _Steps:
 class StepOutlier(CompatibleRule[StepOutlierParameters]):
     """Counts, once a window, the outliers of every process and mode that has more than ``n_outliers`` of them."""
 
-    name = "StepOutlier"
-    parameters_type = StepOutlierParameters
-
     def __init__(self, parameters: StepOutlierParameters, first_us: int) -> None:
         super().__init__(parameters, first_us)
         self._steps: dict[str, dict[str, _Steps]] = {}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
+from trainguard.managed.vocabulary import Vocabulary
 
 _BEGINNING_BYTES = 131_072
 _SMALL_BYTES = 4 * _BEGINNING_BYTES
@@ -70,7 +71,7 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def read_system_file(body: bytes) -> SystemFile:
     """Read one system file; what cannot be read is counted and left out."""
     lines = _decode(body)
-    columns: _Columns = _Columns()
+    columns = Vocabulary()
     series = [columns[line.NodeId, line.Name, line.Dimension] for line in lines]
     times = np.array([line.Timestamp for line in lines], dtype=np.float64)
     bounded = np.clip(times, -_LONGEST_TIME_S, _LONGEST_TIME_S)
@@ -80,23 +81,9 @@ def read_system_file(body: bytes) -> SystemFile:
         times_ns=(bounded * 1000 * 1000 * 1000).astype(np.int64),
         values=np.array([line.Value for line in lines], dtype=np.float64),
         series=np.array(series, dtype=np.int32),
-        table=tuple(columns.table),
+        table=tuple(Series(node, "null" if name is None else name, of) for node, name, of in columns.known),
         bad_lines=written - len(lines),
     )
-
-
-class _Columns(dict[tuple[str, str | None, str], int]):
-    """Numbers the series; a dict, so that a known one costs one look-up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table: list[Series] = []
-
-    def __missing__(self, key: tuple[str, str | None, str]) -> int:
-        node, name, dimension = key
-        self[key] = len(self.table)
-        self.table.append(Series(node, "null" if name is None else name, dimension))
-        return len(self.table) - 1
 
 
 def _decode(body: bytes) -> list[_Line]:
@@ -225,8 +212,7 @@ class SystemStream:
     """Cuts windows out of files and numbers the series of the whole job."""
 
     def __init__(self) -> None:
-        self._table: list[Series] = []
-        self._number: dict[Series, int] = {}
+        self._numbers = Vocabulary()
 
     def window(self, files: Sequence[SystemFile], start_us: int, end_us: int) -> SystemWindow:
         """Answer the query [start_us, end_us], both ends included, from its files in order of (time, path)."""
@@ -236,7 +222,7 @@ class SystemStream:
         for file in files:
             if file.latest_ns < start_ns or file.earliest_ns > end_ns:
                 continue
-            numbers = np.array([self._series(item) for item in file.table], dtype=np.int64)
+            numbers = np.array([self._numbers[each] for each in file.table], dtype=np.int64)
             inside = slice(None)
             if file.earliest_ns < start_ns or file.latest_ns > end_ns:
                 inside = np.flatnonzero((file.times_ns >= start_ns) & (file.times_ns <= end_ns))
@@ -245,21 +231,14 @@ class SystemStream:
             series.append(numbers[file.series[inside]])
         if not any(part.size for part in times):
             empty, nowhere = np.empty(0), np.empty(0, dtype=np.int64)
-            return SystemWindow(empty, empty, nowhere, self._table, empty, nowhere, nowhere)
+            return SystemWindow(empty, empty, nowhere, self._numbers.known, empty, nowhere, nowhere)
         joined = np.concatenate(times)
         run_starts = np.flatnonzero(np.diff(joined, prepend=np.nan))
         instants, of_run = np.unique(joined[run_starts], return_inverse=True)
         instant = np.repeat(of_run, np.diff(run_starts, append=joined.size))
         return SystemWindow(
-            joined, np.concatenate(values), np.concatenate(series), self._table, instants, instant, run_starts
+            joined, np.concatenate(values), np.concatenate(series), self._numbers.known, instants, instant, run_starts
         )
-
-    def _series(self, series: Series) -> int:
-        number = self._number.get(series)
-        if number is None:
-            number = self._number[series] = len(self._table)
-            self._table.append(series)
-        return number
 
 
 def pieces_between_resets(

@@ -12,42 +12,14 @@ from numpy.typing import NDArray
 from trainguard.core.errors import TensorUnusableError
 from trainguard.formats.tensors.step_view import StepView, Tensor
 from trainguard.rules.protocol import Percent
-from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import above, checked, known, measured, not_saved, numbers
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, against, be, said, shown, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
-DEAD, SATURATED = "dead_nodes", "saturated_nodes"
 DEAD_KINDS, SATURATED_KINDS = ("dead nodes", "fine"), ("saturated nodes", "fine")
-
-
-def _dead_words(sheet: FactSheet) -> Words:
-    return said(
-        sheet,
-        _nodes(sheet, DEAD, "dead"),
-        "Lower the learning rate and check the biases and the scale of the layer's input; dead units do not come "
-        "back. LeakyReLU or GELU in place of ReLU keeps a gradient below zero.",
-        "most units of a ReLU layer were dead",
-    )
-
-
-def _saturated_words(sheet: FactSheet) -> Words:
-    return said(
-        sheet,
-        _nodes(sheet, SATURATED, "saturated"),
-        "Normalise the layer's input, initialise its weights smaller, or lower the learning rate. ReLU or GELU in "
-        "place of tanh and sigmoid does not saturate for large inputs.",
-        "most units of a layer were saturated",
-    )
-
-
-def _nodes(sheet: FactSheet, name: str, what: str) -> str:
-    compared = against(sheet, name, "above", "not above", " %")
-    return f"{shown(sheet[name])} % of the nodes of {sheet[name].series} {be(sheet, many=True)} {what}, {compared}"
-
-
 MOST_NODES = 8_000_000
 """Counts of so many nodes take 32 MB."""
 Active = Callable[[Tensor], NDArray[np.bool_]]
@@ -126,7 +98,13 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
             "parameters={'include_regex': '.*relu_output'}); where modules are not named relu, set tensor_regex to "
             "match."
         ),
-        say=_dead_words,
+        say=worded(
+            "{dead_nodes} % of the nodes of {dead_nodes.series} {were|are} dead, "
+            "{dead_nodes:against above|not above} %",
+            "Lower the learning rate and check the biases and the scale of the layer's input; dead units do not come "
+            "back. LeakyReLU or GELU in place of ReLU keeps a gradient below zero.",
+            "most units of a ReLU layer were dead",
+        ),
         kinds=DEAD_KINDS,
     )
 
@@ -134,7 +112,7 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
         tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
         found = known(state, lambda view, name: _inactive(state, view, name, (0.0, None), inactivity), step, tensors)
         readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
-        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),), kinds=DEAD_KINDS)
+        return checked(step, readings, lambda reading: (measured("dead_nodes", reading, "%"),), kinds=DEAD_KINDS)
 
 
 def _inactive(
@@ -207,7 +185,13 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
             "parameters={'include_regex': '.*tanh_input|.*sigmoid_input'}); where modules are named otherwise, set "
             "tensor_regex to match."
         ),
-        say=_saturated_words,
+        say=worded(
+            "{saturated_nodes} % of the nodes of {saturated_nodes.series} {were|are} saturated, "
+            "{saturated_nodes:against above|not above} %",
+            "Normalise the layer's input, initialise its weights smaller, or lower the learning rate. ReLU or GELU in "
+            "place of tanh and sigmoid does not saturate for large inputs.",
+            "most units of a layer were saturated",
+        ),
         kinds=SATURATED_KINDS,
     )
 
@@ -220,4 +204,6 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
 
         found = known(state, saturated, step, tensors)
         readings = [above(tensor, percent, parameters.threshold_layer) for percent, tensor in found]
-        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),), kinds=SATURATED_KINDS)
+        return checked(
+            step, readings, lambda reading: (measured("saturated_nodes", reading, "%"),), kinds=SATURATED_KINDS
+        )

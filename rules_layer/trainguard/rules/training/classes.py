@@ -21,68 +21,40 @@ from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked, float64, measured, rank, step_check, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import against, be, said, shown, step_spec
+from trainguard.rules.training.step_words import filled, filled_each, said, step_spec, worded
 
-RATIO, WRONG_SHARE = "class_ratio", "share_predicted_wrongly"
-RIGHT, OTHER = "share_right", "share_of_another_class"
 IMBALANCE, MISPREDICTION, WAITS = "imbalance", "misprediction", "too few samples"
 """Which condition of ClassImbalance is nearest to firing; the status says whether it holds."""
 IS_RIGHT, IS_WRONG, NEVER = "right", "wrong", "never predicted"
 """Which share of a predicted class Confusion reports; the status says whether its threshold is crossed."""
+_MISPREDICTED = (
+    "{samples_predicted_wrongly:,} of {class_samples:,} samples of class {class} were predicted wrongly "
+    "({share_predicted_wrongly.series}), a share of {share_predicted_wrongly}, "
+    "{share_predicted_wrongly:against above|not above}"
+)
 
 
 def _balance(sheet: FactSheet) -> Words:
     if sheet.kind == WAITS:
-        samples = sheet["samples"]
-        waited = f"{samples.threshold or 0.0:,.0f} samples that are waited for"
-        return said(sheet, f"{samples.value:,} of the {waited} were saved")
+        return said(
+            sheet, filled(sheet, "{samples:,} of the {samples.threshold:,.0f} samples that are waited for were saved")
+        )
     advice = "Draw the classes more evenly, or weight the loss by class; judge the model by each class's own recall."
     if sheet.kind == MISPREDICTION:
         advice = "Look at samples and labels of this class: too few, mislabelled, or too like another class."
-    ways = ((RATIO, _ratio), (WRONG_SHARE, _mispredicted))
-    sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
+    which, than = "each class", ""
+    if sheet.get("smallest_class") is not None:
+        which, than = "class {largest_class}", " and class {smallest_class} {smallest_class_samples:,}"
+    ratio = (
+        f"{which} {{had|has}} {{largest_class_samples:,}} samples in {{class_ratio.series}}{than}, a ratio of "
+        "{class_ratio}, {class_ratio:against above|not above}"
+    )
+    sentence = filled_each(sheet, {"class_ratio": ratio, "share_predicted_wrongly": _MISPREDICTED})
     return said(sheet, sentence, advice, "classes were out of balance")
 
 
-def _ratio(sheet: FactSheet) -> str:
-    ratio, smallest = sheet[RATIO], sheet.get("smallest_class")
-    which = "each class" if smallest is None else f"class {sheet['largest_class'].value}"
-    than = "" if smallest is None else f" and class {smallest.value} {sheet['smallest_class_samples'].value:,}"
-    has, samples = "had" if sheet.past else "has", f"{sheet['largest_class_samples'].value:,} samples"
-    compared = against(sheet, RATIO, "above", "not above")
-    return f"{which} {has} {samples} in {ratio.series}{than}, a ratio of {shown(ratio)}, {compared}"
-
-
-def _mispredicted(sheet: FactSheet) -> str:
-    share = sheet[WRONG_SHARE]
-    samples = f"{sheet['samples_predicted_wrongly'].value:,} of {sheet['class_samples'].value:,} samples"
-    compared = against(sheet, WRONG_SHARE, "above", "not above")
-    return (
-        f"{samples} of class {sheet['class'].value} were predicted wrongly ({share.series}), "
-        f"a share of {shown(share)}, {compared}"
-    )
-
-
-def _confusion(sheet: FactSheet) -> Words:
-    other = sheet.get(OTHER)
-    share = sheet[RIGHT] if other is None else other
-    compared = f"right, {against(sheet, RIGHT, 'below', 'not below')}" if other is None else ""
-    if other is not None:
-        compared = f"of class {sheet['label_class'].value}, {against(sheet, OTHER, 'above', 'not above')}"
-    if sheet.kind == NEVER:
-        never = f"class {sheet['label_class'].value} {be(sheet)} a label and never predicted ({share.series})"
-        sentence = f"{never}, a share of 0 that {be(sheet)} {compared}"
-    else:
-        samples = f"of the {sheet['predicted_samples'].value:,} samples"
-        which = f"predicted as class {sheet['predicted_class'].value} ({share.series})"
-        sentence = f"{samples} {which} a share of {shown(share)} {be(sheet)} {compared}"
-    return said(
-        sheet,
-        sentence,
-        "Look at samples of the classes that are confused, and at their labels. Early steps, and steps with few "
-        "samples a class, confuse easily: set start_step, or save larger batches.",
-        "classes were confused",
-    )
+_RIGHT = "right, {share_right:against below|not below}"
+_PREDICTED = "of the {predicted_samples:,} samples predicted as class {predicted_class} "
 
 
 MOST_CLASSES = 1_024
@@ -207,7 +179,7 @@ def _balance_facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
     counts = state.counts
     if reading.kind == IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
-        facts = [measured(RATIO, reading), Fact(name="largest_class_samples", value=counts[largest])]
+        facts = [measured("class_ratio", reading), Fact(name="largest_class_samples", value=counts[largest])]
         if largest != smallest:
             facts.append(Fact(name="largest_class", value=largest))
             facts.append(Fact(name="smallest_class", value=smallest))
@@ -215,7 +187,7 @@ def _balance_facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
         return facts
     worst = max(counts, key=lambda each: state.wrong.get(each, 0) / counts[each])
     return [
-        measured(WRONG_SHARE, reading, "share"),
+        measured("share_predicted_wrongly", reading, "share"),
         Fact(name="class", value=worst),
         Fact(name="class_samples", value=counts[worst]),
         Fact(name="samples_predicted_wrongly", value=state.wrong.get(worst, 0)),
@@ -265,7 +237,18 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
             "It checks labels and predictions saved at the same step: record both in full, in collections labels and "
             "predictions, or name them by the parameters labels and predictions."
         ),
-        say=_confusion,
+        say=worded(
+            {
+                IS_RIGHT: _PREDICTED + "({share_right.series}) a share of {share_right} {was|is} " + _RIGHT,
+                IS_WRONG: _PREDICTED + "({share_of_another_class.series}) a share of {share_of_another_class} "
+                "{was|is} of class {label_class}, {share_of_another_class:against above|not above}",
+                NEVER: "class {label_class} {was|is} a label and never predicted ({share_right.series}), a share of 0 "
+                "that {was|is} " + _RIGHT,
+            },
+            "Look at samples of the classes that are confused, and at their labels. Early steps, and steps with few "
+            "samples a class, confuse easily: set start_step, or save larger batches.",
+            "classes were confused",
+        ),
         kinds=(IS_RIGHT, IS_WRONG, NEVER),
     )
 
@@ -289,7 +272,7 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
             is_other = reading.kind == IS_WRONG and wrong is not None
             _, samples, label, predicted = wrong if is_other and wrong is not None else right
             return [
-                measured(OTHER if is_other else RIGHT, reading, "share"),
+                measured("share_of_another_class" if is_other else "share_right", reading, "share"),
                 Fact(name="label_class", value=label),
                 Fact(name="predicted_class", value=predicted),
                 Fact(name="predicted_samples", value=samples),

@@ -9,47 +9,17 @@ from trainguard.core.errors import TensorUnusableError
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegative, NonNegativeInt, Percent
-from trainguard.rules.rule_result import FactSheet, Measure, Words
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Floats, Reading, checked, float64, measured, not_saved, numbers, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import against, be, said, shown, step_spec
+from trainguard.rules.training.step_words import step_spec, worded
 
-CHANNEL_MEAN, TOKEN_SHARE = "channel_mean", "token_share"
 FAR, FINE, WAITS = "far from zero", "fine", "too few images"
 TOKEN_KINDS = ("too many", "fine")
-
-
-def _images(sheet: FactSheet) -> Words:
-    mean, images = sheet[CHANNEL_MEAN], sheet["images"]
-    channel = f"channel {sheet.number('channel'):.0f} of {mean.series}"
-    sentence = f"the mean of {channel} over {images.value:,} images {be(sheet)} {shown(mean)}"
-    if sheet.kind == WAITS:
-        return said(sheet, f"{sentence}, and {images.threshold or 0.0:,.0f} images are waited for")
-    compared = against(sheet, CHANNEL_MEAN, "further from 0 than", "not further from 0 than")
-    return said(
-        sheet,
-        f"{sentence}, {compared}",
-        "Normalise images before training: subtract each channel's mean over the training set and divide by its "
-        "standard deviation, in training and in inference alike.",
-        "input images were not normalised",
-    )
-
-
-def _tokens(sheet: FactSheet) -> Words:
-    share, makes = sheet[TOKEN_SHARE], "made" if sheet.past else "makes"
-    compared = against(sheet, TOKEN_SHARE, "above", "not above", " %")
-    return said(
-        sheet,
-        f"token {sheet.number('token'):g} {makes} up {shown(share)} % of {share.series}, {compared}",
-        "If the token is padding, group sequences of like length into batches or pack them; if it stands for "
-        "unknown words, enlarge the vocabulary. Check that the tokenizer's numbers are those of the model.",
-        "a token made up too much of the input",
-        what="shares of tokens",
-    )
-
-
+_MEAN = "the mean of channel {channel} of {channel_mean.series} over {images:,} images {was|is} {channel_mean}"
+_COMPARED = f"{_MEAN}, {{channel_mean:against further from 0 than|not further from 0 than}}"
 MOST_TENSORS = 8
 MOST_CHANNELS = 256
 
@@ -100,7 +70,16 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             "parameters={'include_regex': '.*hybridsequential0_input_0'}); where the input is named otherwise, set "
             "regex to match."
         ),
-        say=_images,
+        say=worded(
+            {
+                FAR: _COMPARED,
+                FINE: _COMPARED,
+                WAITS: f"{_MEAN}, and {{images.threshold:,.0f}} images are waited for",
+            },
+            "Normalise images before training: subtract each channel's mean over the training set and divide by its "
+            "standard deviation, in training and in inference alike.",
+            "input images were not normalised",
+        ),
         kinds=(FAR, FINE, WAITS),
         bound=("tensor", "of inputs beyond the first 8"),
     )
@@ -164,7 +143,7 @@ def _image_facts(
     kept = state.images[reading.tensor or ""]
     channel = kept.means.index(max(kept.means, key=abs))
     return (
-        measured(CHANNEL_MEAN, reading),
+        measured("channel_mean", reading),
         Fact(name="channel", value=channel, series=reading.tensor),
         Fact(name="images", value=kept.images, threshold=float(parameters.threshold_samples)),
     )
@@ -207,7 +186,14 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             "parameters={'include_regex': '.*embedding0_input_0'}); where the input is named otherwise, set "
             "tensor_regex to match."
         ),
-        say=_tokens,
+        say=worded(
+            "token {token:g} {made|makes} up {token_share} % of {token_share.series}, "
+            "{token_share:against above|not above} %",
+            "If the token is padding, group sequences of like length into batches or pack them; if it stands for "
+            "unknown words, enlarge the vocabulary. Check that the tokenizer's numbers are those of the model.",
+            "a token made up too much of the input",
+            what="shares of tokens",
+        ),
         kinds=TOKEN_KINDS,
     )
 
@@ -222,7 +208,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
                 readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
 
         def facts(reading: Reading) -> tuple[Fact, Fact]:
-            return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))
+            return measured("token_share", reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))
 
         return checked(step, readings, facts, kinds=TOKEN_KINDS)
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.training.run_series import MOVING, Found, RunSeries
+from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
 from trainguard.rules.training.series import (
     FEWEST,
     NO_TREND,
@@ -25,7 +25,7 @@ from trainguard.rules.training.series import (
     unit,
     z_score,
 )
-from trainguard.rules.training.step_rule import StepParameters
+from trainguard.rules.training.step_rule import Check, StepParameters
 
 
 class LearningKind(StrEnum):
@@ -113,15 +113,7 @@ class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
     min_gain: NonNegative = 0.05
 
 
-def found_in(
-    kind: LearningKind, name: str, series: Series, facts: tuple[Fact, ...], value: float, threshold: float | None = None
-) -> Found:
-    """Return what was found in a series; a run that learned nothing computed nothing of use from its start on."""
-    onset = float(series.began) or None if kind in NOTHING_LEARNED else None
-    return Found(kind, name, series, facts, value, threshold, onset)
-
-
-def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Found | None:
+def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
     """Find that all losses of a mode stand, and no score has risen or is high."""
     losses = run.loss(mode)
     has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
@@ -141,7 +133,9 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Found |
         *([Fact(name="rises", value=1, series=name)] if rises else []),
         *score_facts(run, mode),
     )
-    return found_in(LearningKind.STANDS, name, loss, facts, fallen, limits.min_fall)
+    return series_check(
+        run, LearningKind.STANDS, (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0)
+    )
 
 
 def _loss_stands(name: str, loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:
@@ -163,7 +157,7 @@ def _least(loss: Series, limits: NotLearningParameters) -> float:
     return max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
 
 
-def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Found | None:
+def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
     """Find that a score is no better than its loss implies for a guess, and never gained."""
     for score_name, score in () if is_regression(run) else run.score(mode):
         for loss_name, loss in run.loss(mode)[:1]:
@@ -178,11 +172,13 @@ def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Foun
                     *last_facts(score_name, score, "score"),
                     level_of("loss_last", loss_name, left),
                 )
-                return found_in(LearningKind.CHANCE, score_name, score, facts, tail(score))
+                return series_check(
+                    run, LearningKind.CHANCE, (score_name, score), facts, tail(score), onset=score.begin_of(0)
+                )
     return None
 
 
-def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the loss has stood at ln k, as of a guess among k classes, and no score is better than 1 / k."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         since = loss.means[math.ceil(EARLY * len(loss.means)) :]
@@ -200,11 +196,13 @@ def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found | Non
             step_number("stands_since_step", loss.steps[len(loss.means) - len(since)]),
             Fact(name="classes", value=classes),
         )
-        return found_in(LearningKind.LEVEL, name, loss, facts, level, math.log(classes))
+        return series_check(
+            run, LearningKind.LEVEL, (name, loss), facts, level, threshold=math.log(classes), onset=loss.begin_of(0)
+        )
     return None
 
 
-def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the score of validation is that of a guess at its lowest loss, while training goes on."""
     if not run.loss(Mode.TRAIN) or is_regression(run):
         return None
@@ -219,11 +217,11 @@ def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Found
                     *last_facts(name, score, "score"),
                     level_of("validation_lowest", loss_name, lowest),
                 )
-                return found_in(LearningKind.VALIDATION, name, score, facts, tail(score))
+                return series_check(run, LearningKind.VALIDATION, (name, score), facts, tail(score))
     return None
 
 
-def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that training learns, and validation is never better than it, and than training, began."""
     for name, loss in run.loss(Mode.EVAL)[:1]:
         for train_name, train in run.loss(Mode.TRAIN)[:1]:
@@ -245,11 +243,11 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Fo
                 *last_facts(name, loss, "validation"),
                 level_of("validation_lowest", name, lowest),
             )
-            return found_in(LearningKind.UNSEEN, name, loss, facts, lowest, untrained)
+            return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
     return None
 
 
-def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that a score is the same number at each step, and no score gains."""
     if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
@@ -264,11 +262,11 @@ def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Found | None:
                 step_number("score_first_step", score.begins),
                 step_number("score_last_step", score.steps[-1]),
             )
-            return found_in(LearningKind.STUCK, name, score, facts, score.least)
+            return series_check(run, LearningKind.STUCK, (name, score), facts, score.least, onset=score.begin_of(0))
     return None
 
 
-def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the loss is halved, and a score of training that is low does not gain."""
     if is_regression(run) or not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
@@ -286,7 +284,7 @@ def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Found |
                 *first_facts(name, score, "score"),
                 *last_facts(name, score, "score"),
             )
-            return found_in(LearningKind.NO_GAIN, name, score, facts, tail(score))
+            return series_check(run, LearningKind.NO_GAIN, (name, score), facts, tail(score))
     return None
 
 

@@ -17,7 +17,7 @@ from trainguard.rules.training.learned_nothing import (
     NotLearningParameters,
     guesses,
 )
-from trainguard.rules.training.run_series import MOVING, Found, RunSeries
+from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -33,6 +33,7 @@ from trainguard.rules.training.series import (
     unit,
     z_score,
 )
+from trainguard.rules.training.step_rule import Check
 
 FEWEST, REST = 10, 0.25
 """So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
@@ -44,7 +45,7 @@ CONFIDENT, UNSURE, LEAST_COVERED, STOPPED = 0.03, 0.45, 0.25, 0.1
 FEWEST_EPOCHS, LITTLE, HALF_SPEED, TWICE_THE_SPEED, LOW_SCORE = 20, 0.15, 0.5, 2.0, 0.5
 
 
-def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that validation got worse for good while training went on: its loss has doubled, or its score is lost."""
     del limits
     for name, loss, train_name, train in _both(run):
@@ -66,11 +67,11 @@ def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Found |
             level_of("loss_last", train_name, tail(train)),
             *(lost or [level_of("score_last", held, tail(score)) for held, score in run.score(Mode.EVAL)[:1]]),
         )
-        return Found(LearningKind.WORSENS, name, loss, facts, tail(loss), STAYS_ABOVE * lowest)
+        return series_check(run, LearningKind.WORSENS, (name, loss), facts, tail(loss), threshold=STAYS_ABOVE * lowest)
     return None
 
 
-def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that training converges and validation jumps, and is never near to it."""
     del limits
     for name, loss, train_name, train in _both(run):
@@ -88,11 +89,11 @@ def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Found | N
             *first_facts(train_name, train),
             level_of("loss_last", train_name, tail(train)),
         )
-        return Found(LearningKind.JUMPS, name, loss, facts, wild / middle, WILD)
+        return series_check(run, LearningKind.JUMPS, (name, loss), facts, wild / middle, threshold=WILD)
     return None
 
 
-def capped(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def capped(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the loss stands where two softmaxes in a row end: most answers are right, and it cannot fall further.
 
     A second softmax gets values from 0 to 1: the cross entropy of k classes is at least ln(e + k - 1) - 1, and at most
@@ -120,11 +121,11 @@ def capped(run: RunSeries, limits: NotLearningParameters) -> Found | None:
                 Fact(name="classes", value=classes),
                 Fact(name="floor", value=floor, series=name),
             )
-            return Found(LearningKind.CAPPED, name, loss, facts, left, floor)
+            return series_check(run, LearningKind.CAPPED, (name, loss), facts, left, threshold=floor)
     return None
 
 
-def too_slow(run: RunSeries, limits: NotLearningParameters) -> Found | None:
+def too_slow(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that a run from chance falls at an even speed and has covered little: most of the way is ahead."""
     for _, validation, name, train in _both(run):
         scores = run.score(Mode.TRAIN)
@@ -144,7 +145,7 @@ def too_slow(run: RunSeries, limits: NotLearningParameters) -> Found | None:
             Fact(name="change", value=-covered, unit="share", series=name),
             level_of("score_last", score_name, tail(score)),
         )
-        return Found(LearningKind.SLOW, name, train, facts, covered, LITTLE)
+        return series_check(run, LearningKind.SLOW, (name, train), facts, covered, threshold=LITTLE)
     return None
 
 

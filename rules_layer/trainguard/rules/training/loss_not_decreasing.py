@@ -17,35 +17,31 @@ from trainguard.rules.training.readings import Reading, checked, known, scalar
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, against, said, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, filled, said, step_spec
 
 FALLS, ROSE_LITTLE, FLAT, RISEN = "falls", "rose little", "flat", "risen"
 
 
+_LOWER = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
+_CHANGE = (
+    "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is noisy "
+    "from step to step needs a larger num_steps."
+)
+
+
 def _words(sheet: FactSheet) -> Words:
     rises = sheet.kind in (RISEN, ROSE_LITTLE)
-    compared = against(sheet, "change", *(("above", "not above") if rises else ("below", "not below")), " %")
-    change, mode = sheet["change"], sheet.get("mode")
-    since = f"step {sheet['compared_step'].value}{'' if mode is None else f' of mode {mode.value}'}"
-    levels = f"from {sheet.number('loss_before'):.6g} to {sheet.number('loss_now'):.6g}"
-    cure = (
-        "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
-        "noisy from step to step needs a larger num_steps."
+    before, now = sheet.number("loss_before"), sheet.number("loss_now")
+    moved = "did not change" if before == now else "did not fall"
+    if before != now and sheet.number("change") != 0.0:
+        moved = "rose by {change} %" if now > before else "fell by {change} %"
+    mode = "" if sheet.get("mode") is None else " of mode {mode}"
+    sentence = (
+        f"{{change.series}} {moved} since step {{compared_step}}{mode}, from {{loss_before:.6g}} to {{loss_now:.6g}}, "
+        f"{{change:against {'above|not above' if rises else 'below|not below'}}} %"
     )
-    if rises:
-        cure = "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
     clause = "the loss rose" if rises else "the loss did not decrease"
-    sentence = f"{change.series} {_moved(sheet)} since {since}, {levels}, {compared}"
-    return said(sheet, sentence, cure, clause, what="losses")
-
-
-def _moved(sheet: FactSheet) -> str:
-    before, now, percent = sheet.number("loss_before"), sheet.number("loss_now"), sheet.number("change")
-    if before == now:
-        return "did not change"
-    if percent == 0.0:
-        return "did not fall"
-    return f"{'rose' if now > before else 'fell'} by {percent:.4g} %"
+    return said(sheet, filled(sheet, sentence), _LOWER if rises else _CHANGE, clause, what="losses")
 
 
 MOST_KEPT = 32

@@ -18,7 +18,6 @@ from trainguard.rules.training.learned_nothing import (
     LearningKind,
     NotLearningParameters,
     at_chance,
-    found_in,
     loss_at_chance,
     loss_without_score,
     score_facts,
@@ -30,7 +29,7 @@ from trainguard.rules.training.learned_nothing import (
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
 from trainguard.rules.training.not_learning_text import _words
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, Found, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
@@ -47,7 +46,7 @@ LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
 JUMP = Measure("change of the loss of validation from value to value, as a share")
 FLOOR = Measure("loss that cannot fall further")
 PACE = Measure("share of its first value by which the loss fell, at an even speed")
-WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Found | None], ...] = (
+WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Check | None], ...] = (
     loss_at_chance,
     validation_at_chance,
     validation_never_better,
@@ -130,7 +129,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         improves = any(z_score(loss.whole) <= -NO_TREND for _, loss in state.run.loss(main))
         improves = improves or any(z_score(score.whole) >= NO_TREND for _, score in state.run.score(main))
         if found is not None and not improves:
-            return found.check(state.run)
+            return found
         return _learns(state.run, main)
 
     def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
@@ -142,7 +141,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             return _warm_up(run, main, state.rate)
         found = _stands(state, main, parameters) or at_chance(run, main, parameters)
         found = found or next((each for judge in WHOLE if (each := judge(run, parameters)) is not None), None)
-        return found.check(run) if found is not None else _learns(run, main)
+        return found or _learns(run, main)
 
     def score(self, check: Check) -> float:
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
@@ -176,11 +175,12 @@ def _has_score(run: RunSeries) -> bool:
     return bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
 
 
-def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) -> Found | None:
+def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) -> Check | None:
     found = stands(state.run, mode, limits)
-    if found is None or _has_score(state.run) or state.rate is None:
+    if found is None or found.value is None or _has_score(state.run) or state.rate is None:
         return found
-    fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= found.series.means[0] < LOW_LOSS
+    first = state.run.loss(mode)[0][1].means[0]
+    fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= first < LOW_LOSS
     return None if fine_tune and found.value > -limits.min_fall else found
 
 
@@ -193,7 +193,7 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
-    return found_in(LearningKind.LEARNS, name, series, facts, fall(series)).check(run, fires=False)
+    return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
 
 
 def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
@@ -201,4 +201,4 @@ def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
     if not series.means:
         return None
     facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
-    return found_in(LearningKind.WARM_UP, name, series, facts, fall(series)).check(run, fires=False)
+    return series_check(run, LearningKind.WARM_UP, (name, series), facts, fall(series), fires=False)

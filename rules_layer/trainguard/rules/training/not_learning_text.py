@@ -4,7 +4,7 @@ import math
 
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.training.learned_nothing import LearningKind
-from trainguard.rules.training.series import first_words, last_words, moved
+from trainguard.rules.training.step_words import filled
 
 _CLAUSES = {
     **dict.fromkeys(
@@ -42,153 +42,80 @@ _NOTHING = (
     "model's parameters and that they get gradients, the last activation and the loss function, the scale of "
     "the inputs, and a learning rate ten times higher and lower."
 )
+_LOSS = "{loss_first.series} was {loss_first:began}"
+_CHANCE = "{score_first.series} stays at the level of chance: {score_first:began 4}, {score_last:ended 4}"
+_SCORE = "; {score_last.series} was {score_first:began 4} and is {score_last:.4g}"
+_SAID = {
+    LearningKind.LEARNS: _LOSS + " and is {loss_last:ended}: it {change:moved}{score}",
+    LearningKind.WARM_UP: (
+        "the learning rate still rises, from {learning_rate_first:.4g} to {learning_rate:.4g}: the warm-up is not "
+        "over, and the run is not judged yet"
+    ),
+    LearningKind.STANDS: (
+        "{loss_first.series} {verb}: it was {loss_first:began} and is {loss_last:ended}, so it {change:moved}{score}"
+    ),
+    LearningKind.CHANCE: _CHANCE + ", with a loss of {loss_last:.4g} there",
+    LearningKind.LEVEL: (
+        _LOSS + " and has stood at {loss_level:.5g} since step {stands_since_step}: ln {classes} = {logarithm} is the "
+        "cross entropy of a guess among {classes} classes"
+    ),
+    LearningKind.VALIDATION: _CHANCE + "; the loss of validation was never below {validation_lowest:.4g}",
+    LearningKind.UNSEEN: (
+        "{loss_first.series} was {loss_first:began 4} and fell to {loss_last:.4g}, and {validation_first.series} was "
+        "never below {validation_lowest:.4g}: it was {validation_first:began 4} and is {validation_last:ended 4}"
+    ),
+    LearningKind.STUCK: (
+        "{score_always.series} is {score_always:.4g} at each of {values:,} steps, from step {score_first_step} to "
+        "{score_last_step}, whatever the loss does"
+    ),
+    LearningKind.NO_GAIN: (
+        "{loss_first.series} was {loss_first:began 4} and fell to {loss_last:.4g} in the last quarter, and "
+        "{score_first.series} did not gain by it: {score_first:began 4}, {score_last:ended 4}"
+    ),
+    LearningKind.WORSENS: (
+        "{validation_lowest.series} was {validation_lowest:.4g} at its lowest (step {validation_lowest_step}) and is "
+        "{validation_last:ended 4}, while {loss_last.series} went on to fall to {loss_last:.4g}{score}"
+    ),
+    LearningKind.JUMPS: (
+        "{validation_least.series} jumps between {validation_least:.4g} and {validation_most:.4g} in the last half of "
+        "the run (until step {validation_last_step}), by {jump:percent} from one value to the next, while "
+        "{loss_first.series} fell from {loss_first:began} to {loss_last:.4g}"
+    ),
+    LearningKind.CAPPED: (
+        _LOSS + " and stands at {loss_last:ended 4}, although {score_last.series} is {score_last:.4g}: of {classes:,} "
+        "classes that is the level of outputs that pass a softmax twice, which never falls below {floor:.4g}"
+    ),
+    LearningKind.SLOW: (
+        _LOSS + " and is {loss_last:ended 5}: it fell at an even speed, by {change:size}; {score_last.series} is "
+        "{score_last:.4g}"
+    ),
+}
 
 
 def _words(sheet: FactSheet) -> Words:
-    kind = LearningKind(sheet.kind)
-    reason = f"Step {sheet['step'].value}: {_SAID[kind](sheet)}."
+    kind, template = LearningKind(sheet.kind), _SAID[LearningKind(sheet.kind)]
+    if kind is LearningKind.LEARNS and sheet.get("loss_first") is None:
+        template = "{score_first.series} was {score_first:began} and is {score_last:ended}: it {change:moved}"
+    classes = sheet.get("classes")
+    sentence = filled(
+        sheet,
+        template,
+        score=_score(sheet, kind),
+        verb="stands" if sheet.get("rises") is None else "rises",
+        logarithm="" if classes is None else f"{math.log(classes.value):.5g}",
+    )
+    reason = f"Step {sheet['step'].value}: {sentence}."
     if kind in (LearningKind.LEARNS, LearningKind.WARM_UP):
         return Words(reason)
     return Words(reason, _ADVICE.get(kind, _NOTHING), _CLAUSES.get(kind, "the model did not learn"))
 
 
-def _name(sheet: FactSheet, prefix: str) -> str:
-    return str(sheet[f"{prefix}_first"].series)
-
-
-def _score(sheet: FactSheet) -> str:
-    score = sheet.get("score_last")
-    if score is None or sheet.get("score_first") is None:
+def _score(sheet: FactSheet, kind: LearningKind) -> str:
+    """Say what became of the score beside the loss; empty without one."""
+    if sheet.get("score_last") is None:
         return ""
-    return f"; {score.series} was {first_words(sheet, 'score', 4)} and is {float(score.value):.4g}"
-
-
-def _learns(sheet: FactSheet) -> str:
-    prefix = "loss" if sheet.get("loss_first") is not None else "score"
-    said = f"{_name(sheet, prefix)} was {first_words(sheet, prefix)} and is {last_words(sheet, prefix)}"
-    score = _score(sheet) if prefix == "loss" else ""
-    return f"{said}: it {moved(sheet.number('change'))}{score}"
-
-
-def _warm_up(sheet: FactSheet) -> str:
-    rate, first = sheet["learning_rate"], sheet.number("learning_rate_first")
-    return (
-        f"the learning rate still rises, from {first:.4g} to {float(rate.value):.4g}: the warm-up is not over, and the "
-        "run is not judged yet"
-    )
-
-
-def _stands(sheet: FactSheet) -> str:
-    change = sheet.number("change")
-    verb = "rises" if sheet.get("rises") is not None else "stands"
-    return (
-        f"{_name(sheet, 'loss')} {verb}: it was {first_words(sheet)} and is {last_words(sheet)}, so it {moved(change)}"
-        f"{_score(sheet)}"
-    )
-
-
-def _chance(sheet: FactSheet) -> str:
-    return (
-        f"{_name(sheet, 'score')} stays at the level of chance: {first_words(sheet, 'score', 4)}, "
-        f"{last_words(sheet, 'score', 4)}, with a loss of {sheet.number('loss_last'):.4g} there"
-    )
-
-
-def _level(sheet: FactSheet) -> str:
-    classes = int(sheet.number("classes"))
-    return (
-        f"{_name(sheet, 'loss')} was {first_words(sheet)} and has stood at {sheet.number('loss_level'):.5g} since step "
-        f"{sheet['stands_since_step'].value}: ln {classes} = {math.log(classes):.5g} is the cross entropy of a guess "
-        f"among {classes} classes"
-    )
-
-
-def _validation(sheet: FactSheet) -> str:
-    return (
-        f"{_name(sheet, 'score')} stays at the level of chance: {first_words(sheet, 'score', 4)}, "
-        f"{last_words(sheet, 'score', 4)}; the loss of validation was never below "
-        f"{sheet.number('validation_lowest'):.4g}"
-    )
-
-
-def _unseen(sheet: FactSheet) -> str:
-    return (
-        f"{_name(sheet, 'loss')} was {first_words(sheet, digits=4)} and fell to {sheet.number('loss_last'):.4g}, and "
-        f"{_name(sheet, 'validation')} was never below {sheet.number('validation_lowest'):.4g}: it was "
-        f"{first_words(sheet, 'validation', 4)} and is {last_words(sheet, 'validation', 4)}"
-    )
-
-
-def _stuck(sheet: FactSheet) -> str:
-    score = sheet["score_always"]
-    return (
-        f"{score.series} is {float(score.value):.4g} at each of {int(sheet.number('values')):,} steps, from step "
-        f"{sheet['score_first_step'].value} to {sheet['score_last_step'].value}, whatever the loss does"
-    )
-
-
-def _no_gain(sheet: FactSheet) -> str:
-    return (
-        f"{_name(sheet, 'loss')} was {first_words(sheet, digits=4)} and fell to {sheet.number('loss_last'):.4g} in the "
-        f"last quarter, and {_name(sheet, 'score')} did not gain by it: {first_words(sheet, 'score', 4)}, "
-        f"{last_words(sheet, 'score', 4)}"
-    )
-
-
-def _worsens(sheet: FactSheet) -> str:
-    lowest, train = sheet["validation_lowest"], sheet["loss_last"]
-    reason = (
-        f"{lowest.series} was {float(lowest.value):.4g} at its lowest (step {sheet['validation_lowest_step'].value}) "
-        f"and is {last_words(sheet, 'validation', 4)}, while {train.series} went on to fall to "
-        f"{float(train.value):.4g}"
-    )
-    best, now = sheet.get("score_best"), sheet.get("score_last")
-    if now is None:
-        return reason
-    if best is None:
-        return f"{reason}; {now.series} stands at {float(now.value):.4g}"
-    was = f"{best.series} was {float(best.value):.4g} in its best quarter"
-    return f"{reason}, and {was} and is {float(now.value):.4g}"
-
-
-def _jumps(sheet: FactSheet) -> str:
-    least, most = sheet["validation_least"], sheet.number("validation_most")
-    return (
-        f"{least.series} jumps between {float(least.value):.4g} and {most:.4g} in the last half of the run (until step "
-        f"{sheet['validation_last_step'].value}), by {100.0 * sheet.number('jump'):.3g} % from one value to the next, "
-        f"while {_name(sheet, 'loss')} fell from {first_words(sheet)} to {sheet.number('loss_last'):.4g}"
-    )
-
-
-def _capped(sheet: FactSheet) -> str:
-    score = sheet["score_last"]
-    return (
-        f"{_name(sheet, 'loss')} was {first_words(sheet)} and stands at {last_words(sheet, digits=4)}, although "
-        f"{score.series} is {float(score.value):.4g}: of {int(sheet.number('classes')):,} classes that is the level of "
-        f"outputs that pass a softmax twice, which never falls below {sheet.number('floor'):.4g}"
-    )
-
-
-def _slow(sheet: FactSheet) -> str:
-    score = sheet["score_last"]
-    return (
-        f"{_name(sheet, 'loss')} was {first_words(sheet)} and is {last_words(sheet, digits=5)}: it fell at an even "
-        f"speed, by {100.0 * abs(sheet.number('change')):.3g} %; {score.series} is {float(score.value):.4g}"
-    )
-
-
-_SAID = {
-    LearningKind.LEARNS: _learns,
-    LearningKind.WARM_UP: _warm_up,
-    LearningKind.STANDS: _stands,
-    LearningKind.CHANCE: _chance,
-    LearningKind.LEVEL: _level,
-    LearningKind.VALIDATION: _validation,
-    LearningKind.UNSEEN: _unseen,
-    LearningKind.STUCK: _stuck,
-    LearningKind.NO_GAIN: _no_gain,
-    LearningKind.WORSENS: _worsens,
-    LearningKind.JUMPS: _jumps,
-    LearningKind.CAPPED: _capped,
-    LearningKind.SLOW: _slow,
-}
+    if kind is not LearningKind.WORSENS:
+        return "" if sheet.get("score_first") is None else filled(sheet, _SCORE)
+    if sheet.get("score_best") is None:
+        return filled(sheet, "; {score_last.series} stands at {score_last:.4g}")
+    return filled(sheet, ", and {score_best.series} was {score_best:.4g} in its best quarter and is {score_last:.4g}")

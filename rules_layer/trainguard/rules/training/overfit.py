@@ -5,7 +5,6 @@ import math
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -15,24 +14,22 @@ from trainguard.rules.training.run_series import by_mode, mean_loss, metric_pair
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import be, said, step_spec
+from trainguard.rules.training.step_words import filled, said, step_spec
 
 FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 
 
 def _overfit_words(sheet: FactSheet) -> Words:
-    gap, times, patience = sheet["gap"], sheet.get("times_in_a_row"), sheet.get("patience")
     above = "not above" if sheet.kind == FINE else "above"
     sentence = (
-        f"the mean loss of validation {be(sheet)} {sheet.number('loss_validation'):.6g} and that of training "
-        f"{sheet.number('loss_training'):.6g}, a gap of {float(gap.value):.4g} of it, {above} the threshold "
-        f"{gap.threshold:.6g}"
+        "the mean loss of validation {was|is} {loss_validation:.6g} and that of training {loss_training:.6g}, a gap of "
+        f"{{gap}} of it, {above} the threshold {{gap.threshold:.6g}}"
     )
-    if times is not None and patience is not None:
-        sentence += f", {counted(int(times.value), 'time')} in a row (patience {patience.value})"
+    if sheet.get("times_in_a_row") is not None:
+        sentence += ", {times_in_a_row:counted time} in a row (patience {patience})"
     return said(
         sheet,
-        f"{sentence}, by {gap.series}",
+        filled(sheet, f"{sentence}, by {{gap.series}}"),
         "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that both "
         "losses are the same measure: dropout and regularisation terms raise only that of training.",
         "the model overfitted",
@@ -188,16 +185,17 @@ IMPROVES, TRAINING, VALIDATION = "improves", "training", "validation"
 
 
 def _overtraining_words(sheet: FactSheet) -> Words:
-    steps, best, delta = sheet["steps_without_improvement"], sheet["loss_lowest"], sheet.number("delta")
-    named, verb = "" if best.series is None else f" ({best.series})", "had" if sheet.past else "has"
+    named = "" if sheet["loss_lowest"].series is None else " ({loss_lowest.series})"
+    sentence = (
+        f"the loss of {{of}}{named} {{had|has}} not fallen by more than {{delta}} below {{loss_lowest}} (step "
+        "{loss_lowest_step}) for {steps_without_improvement:counted saved step}, "
+        "{steps_without_improvement:side not below|below} the threshold {steps_without_improvement.threshold:.0f}"
+    )
     return said(
         sheet,
-        f"the loss of {sheet.name('of')}{named} {verb} not fallen by more than {delta:.4g} below "
-        f"{float(best.value):.4g} (step {sheet['loss_lowest_step'].value}) for "
-        f"{counted(int(steps.value), 'saved step')}, {'below' if sheet.kind == IMPROVES else 'not below'} the "
-        f"threshold {steps.threshold:.0f}",
+        filled(sheet, sentence),
         "Stop early and keep the checkpoint of the best loss, or lower the learning rate. Set delta to the scale of "
-        f"the loss: an improvement of {delta:g} or less counts as none.",
+        f"the loss: an improvement of {sheet.number('delta'):g} or less counts as none.",
         "the loss stopped improving",
         what="losses",
     )

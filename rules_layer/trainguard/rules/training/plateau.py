@@ -6,13 +6,12 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather, series_check
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
     first_facts,
-    first_words,
     level,
     level_of,
     smoothed,
@@ -21,23 +20,27 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.step_words import said, step_spec
+from trainguard.rules.training.step_words import filled, said, step_spec
 
 FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
 
+_FELL = (
+    "{loss_first.series} was {loss_first:began} and fell to {loss_lowest:.6g}, by {change:fall}; nine tenths of that "
+    "were reached at step {most_reached_step}, after {share_of_run:percent} of the run"
+)
+_SENTENCES = {
+    NEVER_FELL: "{loss_first.series} was {loss_first:began} and was never lower",
+    FINE: _FELL,
+    PLATEAU: f"{_FELL}, and nothing was gained since",
+}
+
+
 def _words(sheet: FactSheet) -> Words:
-    rate = sheet.get("learning_rate")
-    rated = "" if rate is None else f"; the learning rate is {float(rate.value):.4g}"
-    began = f"{sheet['loss_first'].series} was {first_words(sheet)} and"
-    if sheet.kind == NEVER_FELL:
-        return said(sheet, f"{began} was never lower{rated}")
+    rated = "" if sheet.get("learning_rate") is None else "; the learning rate is {learning_rate}"
     return said(
         sheet,
-        f"{began} fell to {sheet.number('loss_lowest'):.6g}, by {-100.0 * sheet.number('change'):.3g} %; nine tenths "
-        f"of that were reached at step {sheet['most_reached_step'].value}, after "
-        f"{100.0 * sheet.number('share_of_run'):.3g} % of the run"
-        f"{', and nothing was gained since' if sheet.kind == PLATEAU else ''}{rated}",
+        filled(sheet, _SENTENCES[sheet.kind] + rated),
         "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
         "features. A learning rate that is far below its first value explains a plateau by itself.",
         "training stopped to improve early",
@@ -127,7 +130,6 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
     )
     rate = state.learning_rate
     facts = (
-        step_number("step", loss.steps[-1]),
         *first_facts(name, loss),
         level_of("loss_lowest", name, best),
         Fact(name="change", value=-fallen, unit="share", series=name, threshold=-parameters.far),
@@ -135,16 +137,10 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         Fact(name="share_of_run", value=share, unit="share", threshold=parameters.early),
         *([] if rate is None else [Fact(name="learning_rate", value=rate)]),
     )
-    return Check(
-        step=loss.steps[-1],
-        at=state.run.at,
-        fires=fires,
-        kind=PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL,
-        facts=facts,
-        onset=loss.begin_of(reached) if fires else None,
-        tensor=name,
-        value=fallen,
-        threshold=parameters.far,
+    kind = PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL
+    onset = loss.begin_of(reached)
+    return series_check(
+        state.run, kind, (name, loss), facts, fallen, threshold=parameters.far, onset=onset, fires=fires
     )
 
 

@@ -14,9 +14,9 @@ from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
-from trainguard.rules.training.run_series import MOVING, Found, RunSeries
+from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
 from trainguard.rules.training.series import Series, first_facts, level, level_of, noise, smoothed, step_number, unit
-from trainguard.rules.training.step_rule import StepParameters
+from trainguard.rules.training.step_rule import Check, StepParameters
 
 
 class DivergedKind(StrEnum):
@@ -56,7 +56,7 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
     live_rows: PositiveInt = 250
 
 
-def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Found | None:
+def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
     found = [_risen(loss, name, limits, fewest) for name, loss in losses]
@@ -84,10 +84,12 @@ def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Fou
             start=loss.begin_of(len(loss.means) - count), end=float(loss.times[-1]) or None,
         ),
     )  # fmt: skip
-    return Found(kind, name, loss, facts, float(facts[-1].value), threshold, loss.begin_of(bad))
+    return series_check(
+        run, kind, (name, loss), facts, float(facts[-1].value), threshold=threshold, onset=loss.begin_of(bad)
+    )
 
 
-def runaway(run: RunSeries, fewest: int) -> Found | None:
+def runaway(run: RunSeries, fewest: int) -> Check | None:
     """Find that a loss of training falls below 0 faster and faster: it has no minimum."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         count, half = _tail(loss), len(loss.means) // 2
@@ -101,7 +103,15 @@ def runaway(run: RunSeries, fewest: int) -> Found | None:
                 step_number("half_way_step", loss.steps[half - 1]),
                 level_of("loss_last", name, loss.last),
             )
-            return Found(DivergedKind.UNBOUNDED, name, loss, facts, loss.last, threshold, loss.begin_of(half))
+            return series_check(
+                run,
+                DivergedKind.UNBOUNDED,
+                (name, loss),
+                facts,
+                loss.last,
+                threshold=threshold,
+                onset=loss.begin_of(half),
+            )
     return None
 
 
@@ -114,7 +124,7 @@ def _races(loss: Series, half: int) -> bool:
     return far and falls == sorted(falls) and all(later < earlier for earlier, later in pairwise(loss.means))
 
 
-def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Found | None:
+def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that a score of training has fallen far below its best, and the loss has risen with it."""
     for name, score in run.score(Mode.TRAIN):
         count = _tail(score)
@@ -130,7 +140,9 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
                 Fact(name="score_most_since", value=max(tail), series=name, threshold=threshold),
             )
             onset = score.begin_of(len(score.means) - count)
-            return Found(DivergedKind.SCORE_LOST, name, score, facts, max(tail), threshold, onset)
+            return series_check(
+                run, DivergedKind.SCORE_LOST, (name, score), facts, max(tail), threshold=threshold, onset=onset
+            )
     return None
 
 

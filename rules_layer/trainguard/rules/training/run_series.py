@@ -7,7 +7,7 @@ only where no loss is recorded. Where a mode has a total, as ``loss`` beside ``p
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -105,34 +105,25 @@ class SeriesState(StepState, kw_only=True):
     run: RunSeries = msgspec.field(default_factory=RunSeries)
 
 
-class Found(NamedTuple):
-    """What a condition over a run has found: in a series, with facts, its value against a threshold, since ``onset``.
+def series_check(
+    run: RunSeries,
+    kind: str,
+    of: tuple[str, Series],
+    facts: tuple[Fact, ...],
+    value: float,
+    *,
+    fires: bool = True,
+    onset: float | None = None,
+    **more: Any,
+) -> Check:
+    """Return what was found in a series, given with its name, as the check of its last step; ``more`` are its fields.
 
-    The onset is in epoch seconds; None where that, or the time, is not known.
+    ``onset`` is in epoch seconds, None where it is not known.
     """
-
-    kind: str
-    name: str
-    series: Series
-    facts: tuple[Fact, ...]
-    value: float
-    threshold: float | None = None
-    onset: float | None = None
-
-    def check(self, run: RunSeries, *, fires: bool = True) -> Check:
-        """Return it as the check of the series' last step."""
-        last = self.series.steps[-1]
-        return Check(
-            step=last,
-            at=run.at,
-            fires=fires,
-            tensor=self.name,
-            value=self.value,
-            threshold=self.threshold,
-            kind=self.kind,
-            facts=(step_number("step", last), *self.facts),
-            onset=self.onset if fires else None,
-        )
+    name, series = of
+    last = series.steps[-1]
+    more = {**more, "tensor": name, "value": value, "onset": onset if fires else None}
+    return Check(step=last, at=run.at, fires=fires, kind=kind, facts=(step_number("step", last), *facts), **more)
 
 
 def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:

@@ -30,40 +30,20 @@ from trainguard.rules.training.readings import (
     used,
 )
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, be, fires, said, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
 
-SAME_STEPS = "same_steps"
-DIFFERENCE = "difference"
 UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 
 
-def _unchanged(sheet: FactSheet) -> Words:
-    same = sheet[SAME_STEPS]
-    steps = f"{sheet.number(SAME_STEPS):.0f}"
-    sentence = f"{same.series} {be(sheet)} the same at its last {steps} saved steps, which is the threshold"
-    if not fires(sheet):
-        of = f"{steps} of the {same.threshold or 0.0:.0f} saved steps that count"
-        sentence = f"{same.series} changed: it is the same at {of}"
-    return said(
-        sheet,
-        sentence,
-        f"Check that {same.series} is meant to change: an optimizer that does not hold it, frozen layers, a "
-        "learning rate of zero, or a loss that does not depend on it.",
-        "a tensor no longer changed",
-    )
-
-
 def _similar(sheet: FactSheet) -> Words:
-    run, apart = sheet.name("other_run"), sheet.get(DIFFERENCE)
     if not fires(sheet):
-        return said(sheet, f"all tensors that both runs hold are the same as in run {run}")
-    differs = "differed" if sheet.past else "differs"
-    sentence = f"{sheet['tensor'].value} {differs} from that of run {run} at the same step"
-    if apart is not None:
-        sentence += f", by {apart.value:.6g}; up to {apart.threshold or 0.0:.6g} counts as the same"
+        return said(sheet, filled(sheet, "all tensors that both runs hold are the same as in run {other_run}"))
+    sentence = "{tensor} {differed|differs} from that of run {other_run} at the same step"
+    if sheet.get("difference") is not None:
+        sentence += ", by {difference:.6g}; up to {difference.threshold:.6g} counts as the same"
     return said(
         sheet,
-        sentence,
+        filled(sheet, sentence),
         "Compare seeds, data, their order and versions of the two runs from the first step that differs on. Some "
         "operations on GPUs are not deterministic unless the framework is set to make them so.",
         "a tensor differed from the other run's",
@@ -100,7 +80,17 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them in full, at several "
             "steps, with a CollectionConfig."
         ),
-        say=_unchanged,
+        say=worded(
+            {
+                "unchanged": "{same_steps.series} {was|is} the same at its last {same_steps:.0f} saved steps, which "
+                "is the threshold",
+                "changed": "{same_steps.series} changed: it is the same at {same_steps:.0f} of the "
+                "{same_steps.threshold:.0f} saved steps that count",
+            },
+            "Check that {same_steps.series} is meant to change: an optimizer that does not hold it, frozen layers, a "
+            "learning rate of zero, or a loss that does not depend on it.",
+            "a tensor no longer changed",
+        ),
         kinds=UNCHANGED_KINDS,
     )
 
@@ -126,7 +116,9 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             first.setdefault(same, Reading(tensor, float(same), float(needed), same >= needed, float(same)))
             for same, tensor in known(state, unchanged, step, tensors)
         ]
-        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),), kinds=UNCHANGED_KINDS)
+        return checked(
+            step, readings, lambda reading: (measured("same_steps", reading, "steps"),), kinds=UNCHANGED_KINDS
+        )
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
@@ -205,7 +197,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
             if reading.fires:
                 found.append(Fact(name="tensor", value=str(reading.tensor)))
             if reading.fires and reading.threshold is not None:
-                found.append(measured(DIFFERENCE, reading))
+                found.append(measured("difference", reading))
             return found
 
         return checked(step, readings, facts, kinds=SIMILAR_KINDS)
@@ -222,8 +214,7 @@ def _ranks(sheet: FactSheet) -> Words:
     named = sheet.all("checksum_apart")
     has = "had" if sheet.past else "has"
     shown_ranks = ", ".join(f"{(each.device or '').removeprefix('rank ')} {has} {each.value}" for each in named)
-    differ = "differed" if sheet.past else "differ"
-    more = f" and {apart - len(named)} more {differ}" if apart > len(named) else ""
+    more = f" and {apart - len(named)} more {'differed' if sheet.past else 'differ'}" if apart > len(named) else ""
     have = "had" if sheet.past else "has" if same == 1 else "have"
     return said(
         sheet,

@@ -12,7 +12,6 @@ from statistics import fmean, median
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.rules.rule_result import FactSheet
 
 MOST_BLOCKS = 32
 """One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer."""
@@ -149,9 +148,6 @@ def gain(score: Series) -> float:
     return (max(best if z_score(score.whole) > NO_TREND else last, last) - score.means[0]) / unit(score)
 
 
-MANY_TIMES = 10.0
-
-
 def level_of(
     name: str, series_name: str, value: float, *, start: float | None = None, end: float | None = None
 ) -> Fact:
@@ -182,29 +178,3 @@ def first_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, 
 def last_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
     """Return the mean of the last quarter of a series, and the step at which it ends."""
     return (level_of(f"{prefix}_last", name, tail(series)), step_number(f"{prefix}_last_step", series.steps[-1]))
-
-
-def first_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
-    """Say where a series began: a value, or of a long one about what its first values are."""
-    start = f"{sheet.number(f'{prefix}_first'):.{digits}g}"
-    begins, values = int(sheet.number(f"{prefix}_first_step")), sheet.get(f"{prefix}_first_values")
-    if values is None:
-        return f"{start} at the start (step {begins})"
-    until = int(sheet.number(f"{prefix}_first_until"))
-    return f"about {start} over the first {int(values.value):,} values (steps {begins} to {until})"
-
-
-def last_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
-    """Say what a series is in its last quarter."""
-    value, until = sheet.number(f"{prefix}_last"), int(sheet.number(f"{prefix}_last_step"))
-    return f"{value:.{digits}g} in the last quarter (until step {until})"
-
-
-def moved(change: float) -> str:
-    """Say a signed share: ``fell by 14 %``, ``did not change``, ``rose by 50 times its first size``."""
-    if abs(change) >= MANY_TIMES:
-        return f"{'fell' if change < 0.0 else 'rose'} by {abs(change):.3g} times its first size"
-    percent = f"{100.0 * abs(change):.3g} %"
-    if change == 0.0:
-        return "did not change"
-    return f"fell by {percent}" if change < 0.0 else f"rose by {percent}"

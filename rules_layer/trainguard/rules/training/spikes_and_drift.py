@@ -11,7 +11,6 @@ from statistics import median
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -19,24 +18,11 @@ from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import abs_mean, scalar, step_check, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
-from trainguard.rules.training.series import level_of, moved, step_number
+from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import be, said, step_spec
+from trainguard.rules.training.step_words import filled, said, step_spec, worded
 
 NO_SPIKE, SPIKES = "no spike", "spikes"
-
-
-def _spike_words(sheet: FactSheet) -> Words:
-    spikes = sheet["spikes"]
-    if sheet.kind == NO_SPIKE:
-        return said(sheet, f"{spikes.series} had no spike")
-    largest = f"the largest began at step {sheet['spike_first_step'].value}"
-    sentence = (
-        f"{spikes.series} had {counted(int(spikes.value), 'spike')} that recovered; {largest}, reached "
-        f"{sheet.number('loss_peak'):.6g}, {sheet.number('spike_height'):.4g} above its level, and was over at step "
-        f"{sheet['spike_over_step'].value}"
-    )
-    return said(sheet, sentence)
 
 
 WINDOW = 32
@@ -78,7 +64,14 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
         parameters={"deviations": ParameterHelp("", "standard deviations above the median of the last 32 values")},
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
-        say=_spike_words,
+        say=worded(
+            {
+                NO_SPIKE: "{spikes.series} had no spike",
+                SPIKES: "{spikes.series} had {spikes:counted spike} that recovered; the largest began at step "
+                "{spike_first_step}, reached {loss_peak:.6g}, {spike_height} above its level, and was over at step "
+                "{spike_over_step}",
+            }
+        ),
         kinds=(NO_SPIKE, SPIKES),
     )
 
@@ -144,15 +137,13 @@ NO_DRIFT, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows
 
 
 def _drift_words(sheet: FactSheet) -> Words:
-    norm, since, several = sheet["norm_newest"], sheet.get("drifts_since_step"), sheet.get("norms_drifted")
     sentence = (
-        f"{norm.series} {be(sheet)} about {float(norm.value):.3g} and was {sheet.number('norm_first'):.3g} at the "
-        f"start, {sheet.number('distance'):.3g} decades apart"
+        "{norm_newest.series} {was|is} about {norm_newest:.3g} and was {norm_first:.3g} at the start, {distance:.3g} "
+        "decades apart"
     )
-    if since is not None:
-        sentence += f", too far since step {since.value}"
-        sentence += "" if several is None else f", the first of {several.value} that drifted"
-    fell = f"from about {sheet.number('loss_first'):.4g} to {sheet.number('loss_newest'):.4g}"
+    if sheet.get("drifts_since_step") is not None:
+        sentence += ", too far since step {drifts_since_step}"
+        sentence += "" if sheet.get("norms_drifted") is None else ", the first of {norms_drifted} that drifted"
     cure = "Gradients that grow need clipping, a lower learning rate or normalisation."
     if sheet.kind == SHRINKS:
         cure = (
@@ -161,8 +152,8 @@ def _drift_words(sheet: FactSheet) -> Words:
         )
     return said(
         sheet,
-        f"{sentence}; the loss {moved(sheet.number('change'))}, {fell}",
-        f"Look at {norm.series} first. {cure}",
+        filled(sheet, sentence + "; the loss {change:moved}, from about {loss_first} to {loss_newest}"),
+        f"Look at {sheet['norm_newest'].series} first. {cure}",
         f"gradients {'shrank' if sheet.kind == SHRINKS else 'grew'} by orders of magnitude",
     )
 

@@ -203,17 +203,108 @@ def fires(sheet: FactSheet) -> bool:
     return sheet.status is Status.FIRED
 
 
-def be(sheet: FactSheet, *, many: bool = False) -> str:
-    """Return the verb in the tense of the finding."""
-    if sheet.past:
-        return "were" if many else "was"
-    return "are" if many else "is"
+MANY_TIMES = 10.0
 
 
-def shown(fact: Fact) -> str:
-    return fact.value if isinstance(fact.value, str) else f"{fact.value:.4g}"
+def _side(sheet: FactSheet, _: Fact, words: str) -> str:
+    when, _, otherwise = words.partition("|")
+    return when if fires(sheet) else otherwise
 
 
-def against(sheet: FactSheet, name: str, when: str, otherwise: str, unit: str = "") -> str:
-    """Say how a fact compares, for example ``below the threshold 1e-07``."""
-    return f"{when if fires(sheet) else otherwise} the threshold {sheet[name].threshold or 0.0:.6g}{unit}"
+def _began(sheet: FactSheet, fact: Fact, digits: str) -> str:
+    """Say where a series began: a value, or of a long one about what its first values are."""
+    start, prefix = f"{float(fact.value):.{digits or 6}g}", fact.name
+    values = sheet.get(f"{prefix}_values")
+    if values is None:
+        return f"{start} at the start (step {sheet.count(f'{prefix}_step')})"
+    begins, until = sheet.count(f"{prefix}_step"), sheet.count(f"{prefix}_until")
+    return f"about {start} over the first {int(values.value):,} values (steps {begins} to {until})"
+
+
+def _ended(sheet: FactSheet, fact: Fact, digits: str) -> str:
+    """Say what a series is in its last quarter."""
+    until = sheet.count(f"{fact.name}_step")
+    return f"{float(fact.value):.{digits or 6}g} in the last quarter (until step {until})"
+
+
+def _moved(_: FactSheet, fact: Fact, __: str) -> str:
+    """Say a signed share: ``fell by 14 %``, ``did not change``, ``rose by 50 times its first size``."""
+    change = float(fact.value)
+    if change == 0.0:
+        return "did not change"
+    by = f"{abs(change):.3g} times its first size" if abs(change) >= MANY_TIMES else f"{100.0 * abs(change):.3g} %"
+    return f"{'fell' if change < 0.0 else 'rose'} by {by}"
+
+
+_FORMS: Mapping[str, Callable[[FactSheet, Fact, str], str]] = {
+    "side": _side,
+    "against": lambda sheet, fact, words: f"{_side(sheet, fact, words)} the threshold {fact.threshold or 0.0:.6g}",
+    "began": _began,
+    "ended": _ended,
+    "moved": _moved,
+    "counted": lambda _, fact, what: counted(int(fact.value), what),
+    "percent": lambda _, fact, __: f"{100.0 * float(fact.value):.3g} %",
+    "fall": lambda _, fact, __: f"{-100.0 * float(fact.value):.3g} %",
+    "size": lambda _, fact, __: f"{100.0 * abs(float(fact.value)):.3g} %",
+}
+
+
+class _Shown:
+    """A fact in a template, with its attributes; without a format a float has four digits."""
+
+    def __init__(self, sheet: FactSheet, fact: Fact) -> None:
+        self._sheet = sheet
+        self._fact = fact
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fact, name)
+
+    def __format__(self, form: str) -> str:
+        word, _, rest = form.partition(" ")
+        if word in _FORMS:
+            return _FORMS[word](self._sheet, self._fact, rest)
+        value = self._fact.value
+        return value if isinstance(value, str) else f"{value:{form or ('.4g' if isinstance(value, float) else '')}}"
+
+
+class _Facts(dict[str, Any]):
+    """What a template names: a fact, or a verb in the past and the present as ``was|is``."""
+
+    def __init__(self, sheet: FactSheet, **more: str) -> None:
+        super().__init__(more)
+        self._sheet = sheet
+
+    def __missing__(self, name: str) -> Any:
+        past, verb, present = name.partition("|")
+        return _Shown(self._sheet, self._sheet[name]) if not verb else past if self._sheet.past else present
+
+
+def filled(sheet: FactSheet, template: str, **more: str) -> str:
+    """Return a template with the facts of a sheet, and ``more``, in the place of their names.
+
+    Beside Python's formats a fact has ``{name:against above|not above}``, on which ``side`` of its threshold it is
+    where the rule fires or does not, ``{steps:counted step}``, ``{change:moved}``, a share in per cent as ``percent``,
+    ``fall`` or ``size``, and ``{loss_first:began 4}`` and ``{loss_last:ended 4}`` in so many digits.
+    """
+    return template.format_map(_Facts(sheet, **more))
+
+
+def filled_each(sheet: FactSheet, templates: Mapping[str, str]) -> str:
+    """Return the templates, by the fact that each is of, of which a sheet has that fact."""
+    return "; ".join(filled(sheet, each) for name, each in templates.items() if sheet.get(name) is not None)
+
+
+def worded(
+    sentence: str | Mapping[str, str],
+    advice: str | Mapping[str, str] = "",
+    clause: str | Mapping[str, str] = "",
+    *,
+    what: str = "tensors",
+) -> Callable[[FactSheet], Words]:
+    """Return what makes the words of a step by templates, as `filled` takes them, where they differ by kind."""
+
+    def say(sheet: FactSheet) -> Words:
+        of_kind = (each if isinstance(each, str) else each.get(sheet.kind, "") for each in (sentence, advice, clause))
+        return said(sheet, *(filled(sheet, each) for each in of_kind), what=what)
+
+    return say

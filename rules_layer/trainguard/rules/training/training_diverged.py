@@ -7,7 +7,6 @@ from typing import ClassVar
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -22,10 +21,57 @@ from trainguard.rules.training.risen import (
     score_lost,
 )
 from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather
-from trainguard.rules.training.series import first_facts, first_words, level_of, step_number
+from trainguard.rules.training.series import first_facts, level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepRule
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import filled, step_spec
 
+_NAN = (
+    "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and targets to "
+    "about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division by zero or the "
+    "logarithm of zero."
+)
+_RISE = (
+    "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen the "
+    "warm-up, clip gradients, and check the data of these steps."
+)
+_SINCE = (
+    "; after step {risen_after_step} {least} {loss_least_since:.6g}, with a mean of {loss_last:.6g}, above the "
+    "threshold {loss_last.threshold:.6g}"
+)
+_BROKEN = "{values_not_finite.series} of mode {mode} "
+_SAID = {
+    DivergedKind.FINE: (
+        "{loss_first.series} is {loss_last:.6g}, and was {loss_first:began}; no loss is broken or has risen for good"
+    ),
+    DivergedKind.NOT_FINITE: (_BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}"),
+    DivergedKind.WAS_NOT_FINITE: (
+        _BROKEN + "was NaN or infinite in {values_not_finite:,} of {values:,} recorded values, at first at step "
+        "{first_bad_step}"
+    ),
+    DivergedKind.LOST: (
+        "{loss_first.series} was {loss_first:began} and {loss_lowest:.6g} at its lowest (step {loss_lowest_step})"
+        + _SINCE
+    ),
+    DivergedKind.BLOWN_UP: "{loss_first.series} was {loss_first:began}" + _SINCE,
+    DivergedKind.EXPLODED: ("{loss_first.series} was {loss_at_first_step:.6g} at step {loss_first_step}" + _SINCE),
+    DivergedKind.UNBOUNDED: (
+        "{loss_first.series} {fell|falls} without bound: it was {loss_first:began} and {loss_half_way:.6g} half-way "
+        "(step {half_way_step}), and {was|is} {loss_last:.6g}"
+    ),
+    DivergedKind.SCORE_LOST: (
+        "{score_most_since.series} had a mean of {score_best:.4g} over its best fifth of the run; after step "
+        "{fallen_after_step} it was never above {score_most_since:.4g}, below the threshold "
+        "{score_most_since.threshold:.4g}, and the loss rose"
+    ),
+}
+_ADVICE = {
+    DivergedKind.NOT_FINITE: _NAN,
+    DivergedKind.WAS_NOT_FINITE: _NAN,
+    DivergedKind.UNBOUNDED: (
+        "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss expects, "
+        "and that what it gets are probabilities or logits, as it expects."
+    ),
+}
 _CLAUSES = {
     DivergedKind.NOT_FINITE: "the loss became NaN or infinite",
     DivergedKind.WAS_NOT_FINITE: "the loss was NaN or infinite for a good part of the run",
@@ -35,99 +81,17 @@ _CLAUSES = {
 
 
 def _words(sheet: FactSheet) -> Words:
-    say = {
-        DivergedKind.FINE: _fine,
-        DivergedKind.NOT_FINITE: _not_finite,
-        DivergedKind.WAS_NOT_FINITE: _was_not_finite,
-        DivergedKind.UNBOUNDED: _unbounded,
-        DivergedKind.SCORE_LOST: _score_lost,
-    }.get(DivergedKind(sheet.kind), _risen)
-    reason = f"Step {sheet['step'].value}: {say(sheet)}."
-    if sheet.kind == DivergedKind.FINE:
+    kind = DivergedKind(sheet.kind)
+    known = kind is not DivergedKind.FINE or sheet.get("loss_first") is not None
+    bad = [int(each.value) for name in ("first_bad_step", "last_bad_step") for each in sheet.all(name)]
+    where = f"at step {bad[0]}" if len({*bad}) == 1 else "from step {} to {}".format(*bad) if bad else ""
+    means = sheet.get("loss_first_values")
+    least = "it was never below" if means is None else f"no mean of its groups of {means.value:,} values was below"
+    sentence = filled(sheet, _SAID[kind], where=where, least=least) if known else "no loss is broken"
+    reason = f"Step {sheet['step'].value}: {sentence}."
+    if kind is DivergedKind.FINE:
         return Words(reason)
-    return Words(reason, _advice(sheet.kind), _CLAUSES.get(DivergedKind(sheet.kind), "training diverged"))
-
-
-def _name(sheet: FactSheet, fact: str = "loss_first") -> str:
-    return str(sheet[fact].series)
-
-
-def _fine(sheet: FactSheet) -> str:
-    if sheet.get("loss_first") is None:
-        return "no loss is broken"
-    last = sheet.number("loss_last")
-    return f"{_name(sheet)} is {last:.6g}, and was {first_words(sheet)}; no loss is broken or has risen for good"
-
-
-def _not_finite(sheet: FactSheet) -> str:
-    count = sheet["values_not_finite"]
-    first, last = int(sheet.number("first_bad_step")), int(sheet.number("last_bad_step"))
-    where = f"at step {first}" if first == last else f"from step {first} to {last}"
-    verb = "was" if sheet.past else "is"
-    return (
-        f"{count.series} of mode {sheet.name('mode')} {verb} NaN or infinite {where}, "
-        f"{counted(int(count.value), 'recorded value')}"
-    )
-
-
-def _was_not_finite(sheet: FactSheet) -> str:
-    count, values = sheet["values_not_finite"], int(sheet.number("values"))
-    return (
-        f"{count.series} of mode {sheet.name('mode')} was NaN or infinite in {int(count.value):,} of {values:,} "
-        f"recorded values, at first at step {sheet['first_bad_step'].value}"
-    )
-
-
-def _risen(sheet: FactSheet) -> str:
-    began = f"{_name(sheet)} was {first_words(sheet)}"
-    if sheet.kind == DivergedKind.LOST:
-        lowest, at = sheet.number("loss_lowest"), sheet["loss_lowest_step"].value
-        began += f" and {lowest:.6g} at its lowest (step {at})"
-    elif sheet.kind == DivergedKind.EXPLODED:
-        first, at = sheet.number("loss_at_first_step"), sheet["loss_first_step"].value
-        began = f"{_name(sheet)} was {first:.6g} at step {at}"
-    last, values = sheet["loss_last"], sheet.get("loss_first_values")
-    least = "it was never below" if values is None else f"no mean of its groups of {values.value:,} values was below"
-    return (
-        f"{began}; after step {sheet['risen_after_step'].value} {least} "
-        f"{sheet.number('loss_least_since'):.6g}, with a mean of {float(last.value):.6g}, above the threshold "
-        f"{last.threshold:.6g}"
-    )
-
-
-def _unbounded(sheet: FactSheet) -> str:
-    verb, now = ("fell", "was") if sheet.past else ("falls", "is")
-    return (
-        f"{_name(sheet)} {verb} without bound: it was {first_words(sheet)} and {sheet.number('loss_half_way'):.6g} "
-        f"half-way (step {sheet['half_way_step'].value}), and {now} {sheet.number('loss_last'):.6g}"
-    )
-
-
-def _score_lost(sheet: FactSheet) -> str:
-    most = sheet["score_most_since"]
-    return (
-        f"{most.series} had a mean of {sheet.number('score_best'):.4g} over its best fifth of the run; after step "
-        f"{sheet['fallen_after_step'].value} it was never above {float(most.value):.4g}, below the threshold "
-        f"{most.threshold:.4g}, and the loss rose"
-    )
-
-
-def _advice(kind: str) -> str:
-    if kind in (DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE):
-        return (
-            "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and "
-            "targets to about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division "
-            "by zero or the logarithm of zero."
-        )
-    if kind == DivergedKind.UNBOUNDED:
-        return (
-            "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss "
-            "expects, and that what it gets are probabilities or logits, as it expects."
-        )
-    return (
-        "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen "
-        "the warm-up, clip gradients, and check the data of these steps."
-    )
+    return Words(reason, _ADVICE.get(kind, _RISE), _CLAUSES.get(kind, "training diverged"))
 
 
 LIVE_TAIL = 50
@@ -281,8 +245,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
 
 
 def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
-    found = runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
-    return None if found is None else found.check(run)
+    return runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
 
 
 def _without_finding(run: RunSeries, now: Fact) -> Check:

@@ -1,49 +1,42 @@
 """AllZero, TensorVariance and ExplodingTensor: a tensor's zeros, variance, NaN. Source: AWS documentation."""
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import ReductionKind, StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked, known, measured, not_finite, not_saved, variance, zeros
 from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, against, be, fires, said, shown, step_spec
+from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
 
-ZEROS = "zeros"
-VARIANCE = "variance"
 ZERO_KINDS = ("zeros", "fine")
 HIGH, LOW, UNSET = "high", "low", "no threshold"
 """Which threshold TensorVariance compares with; the status says whether it is crossed."""
+_VARIANCE = "the variance of {variance.series} {was|is} {variance}"
 
 
-def _zero_words(sheet: FactSheet) -> Words:
-    zeros = sheet[ZEROS]
-    compared = against(sheet, ZEROS, "not below", "below", " %")
-    return said(
-        sheet,
-        f"{shown(zeros)} % of {zeros.series} {be(sheet)} zero, {compared}",
-        f"Check that {zeros.series} is reached and updated: initialisation, masks, activations that are always "
-        "negative before a ReLU, input that was not filled.",
-        "a tensor was zero",
-    )
+_of_variance = worded(
+    {
+        HIGH: f"{_VARIANCE}, {{variance:against above|not above}}",
+        LOW: f"{_VARIANCE}, {{variance:against below|not below}}",
+        UNSET: f"{_VARIANCE}, and no threshold is set",
+    },
+    {
+        HIGH: "Look at the scale of what enters {variance.series}: inputs, initialisation, normalisation, "
+        "learning rate.",
+        LOW: "All entries of {variance.series} are nearly the same: look at the initialisation and at dead inputs.",
+    },
+    "the variance of a tensor left its range",
+)
 
 
 def _variance_words(sheet: FactSheet) -> Words:
-    variance, low = sheet[VARIANCE], sheet.kind == LOW
-    sentence = f"the variance of {variance.series} {be(sheet)} {shown(variance)}"
-    if variance.threshold is None:
-        return said(sheet, f"{sentence}, and no threshold is set")
-    advice = (
-        f"Look at the scale of what enters {variance.series}: inputs, initialisation, normalisation, learning rate."
-    )
-    if low:
-        advice = f"All entries of {variance.series} are nearly the same: look at the initialisation and at dead inputs."
-    compared = against(sheet, VARIANCE, *(("below", "not below") if low else ("above", "not above")))
-    return said(sheet, f"{sentence}, {compared}", advice, "the variance of a tensor left its range")
+    """Say on which side of its threshold a variance is; NaN may be compared with one that is not set."""
+    return _of_variance(replace(sheet, kind=UNSET) if sheet["variance"].threshold is None else sheet)
 
 
 class AllZeroParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -70,7 +63,12 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them with a CollectionConfig, "
             "in full unless the threshold is 100 %."
         ),
-        say=_zero_words,
+        say=worded(
+            "{zeros} % of {zeros.series} {was|is} zero, {zeros:against not below|below} %",
+            "Check that {zeros.series} is reached and updated: initialisation, masks, activations that are always "
+            "negative before a ReLU, input that was not filled.",
+            "a tensor was zero",
+        ),
         kinds=ZERO_KINDS,
     )
 
@@ -86,7 +84,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             first.setdefault(percent, Reading(tensor, percent, threshold, percent >= threshold, percent))
             for percent, tensor in found
         ]
-        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),), kinds=ZERO_KINDS)
+        return checked(step, readings, lambda reading: (measured("zeros", reading, "%"),), kinds=ZERO_KINDS)
 
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
@@ -166,19 +164,17 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
                 readings.append(Reading(tensor, value, most, above > 0.0, above, UNSET if most is None else HIGH))
             else:
                 readings.append(Reading(tensor, value, least, below > 0.0, below, LOW))
-        return checked(step, readings, lambda reading: (measured(VARIANCE, reading),))
+        return checked(step, readings, lambda reading: (measured("variance", reading),))
 
 
-ENTRIES, REDUCTION, TENSORS = "entries_not_finite", "reduction_not_finite", "tensors"
 NAN, INFINITE, FINE = "NaN", "infinite", "fine"
 
 
 def _exploding_words(sheet: FactSheet) -> Words:
     if not fires(sheet):
-        tensors = counted(int(sheet.number(TENSORS)), "tensor")
-        return said(sheet, f"none of {tensors} holds NaN or infinite values")
-    reduction = sheet.get(REDUCTION)
-    found = sheet[ENTRIES] if reduction is None else reduction
+        return said(sheet, filled(sheet, "none of {tensors:counted tensor} holds NaN or infinite values"))
+    reduction = sheet.get("reduction_not_finite")
+    found = sheet["entries_not_finite"] if reduction is None else reduction
     advice = (
         "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
         "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
@@ -188,14 +184,15 @@ def _exploding_words(sheet: FactSheet) -> Words:
             "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
             f"Infinite values turn into NaN soon: save {found.series} at earlier steps to see where they begin."
         )
-    if reduction is not None:
-        sentence = f"the saved {reduction.value} of {reduction.series} {be(sheet)} {sheet.kind}"
-    else:
-        one, what = found.value == 1, "NaN or infinite" if sheet.kind == NAN else "infinite"
-        entries = f"{sheet.number(ENTRIES):.0f} {'entry' if one else 'entries'}"
-        holds, compared = "held" if sheet.past else "holds", against(sheet, ENTRIES, "above", "")
-        sentence = f"{found.series} {holds} {entries} that {be(sheet, many=not one)} {what}, {compared}"
-    return said(sheet, sentence, advice, "values became NaN or infinite")
+    sentence = "the saved {reduction_not_finite} of {reduction_not_finite.series} {was|is} {kind}"
+    if reduction is None:
+        entries = "entry that {was|is}" if found.value == 1 else "entries that {were|are}"
+        sentence = (
+            f"{{entries_not_finite.series}} {{held|holds}} {{entries_not_finite:.0f}} {entries} {{what}}, "
+            "{entries_not_finite:against above|}"
+        )
+    what = "NaN or infinite" if sheet.kind == NAN else "infinite"
+    return said(sheet, filled(sheet, sentence, kind=sheet.kind, what=what), advice, "values became NaN or infinite")
 
 
 _TREES = "trees/"
@@ -252,10 +249,12 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
 
         def facts(reading: Reading) -> tuple[Fact]:
             if not reading.fires:
-                return (Fact(name=TENSORS, value=len(readings)),)
+                return (Fact(name="tensors", value=len(readings)),)
             if math.isnan(reading.value):
-                return (Fact(name=REDUCTION, value=reductions[str(reading.tensor)], series=reading.tensor),)
-            return (measured(ENTRIES, reading),)
+                return (
+                    Fact(name="reduction_not_finite", value=reductions[str(reading.tensor)], series=reading.tensor),
+                )
+            return (measured("entries_not_finite", reading),)
 
         return checked(step, readings, facts)
 

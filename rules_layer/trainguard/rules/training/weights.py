@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import Mode, StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -30,42 +29,15 @@ from trainguard.rules.training.readings import (
 from trainguard.rules.training.run_series import mean_loss
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, WEIGHTS, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import against, be, fires, said, shown, step_spec
+from trainguard.rules.training.step_words import filled_each, said, step_spec, worded
 
-ABS_MEAN = "mean_absolute_gradient"
-UPDATE = "relative_change"
 ZERO, VANISHED, FINE = "zero", "vanished", "fine"
 LARGE, SMALL = "large", "small"
 """Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
-
-
-def _vanishing(sheet: FactSheet) -> Words:
-    mean = sheet[ABS_MEAN]
-    advice = (
-        "Use activations that do not saturate, residual connections or normalisation, and an initialisation that "
-        "fits the activation. In float16 raise the loss scale."
-    )
-    if sheet.kind == ZERO:
-        advice = (
-            f"Check that {mean.series} has a path to the loss: a gradient of exactly zero means a detached, "
-            "frozen or dead part of the model, or underflow where gradients are float16 without loss scaling."
-        )
-    compared = against(sheet, ABS_MEAN, "below", "not below")
-    sentence = f"the mean absolute value of {mean.series} {be(sheet)} {shown(mean)}, {compared}"
-    return said(sheet, sentence, advice, "gradients vanished")
-
-
-def _update(sheet: FactSheet) -> Words:
-    change, large = sheet[UPDATE], sheet.kind == LARGE
-    advice = "Lower the learning rate or clip gradients: one update changes the weight by more than it holds."
-    if not large:
-        advice = (
-            f"Check that the optimizer holds {change.series} and that its gradient is not zero, or raise the learning "
-            "rate. A layer that is frozen on purpose always fires: leave it out of the collection weights."
-        )
-    compared = against(sheet, UPDATE, *(("above", "not above") if large else ("below", "not below")))
-    sentence = f"{change.series} changed by {shown(change)} of its norm since its saved step before, {compared}"
-    return said(sheet, sentence, advice, "weights changed too much or not at all")
+_CHANGED = (
+    "{relative_change.series} changed by {relative_change} of its norm since its saved step before, "
+    "{relative_change:against "
+)
 
 
 class VanishingGradientParameters(StepParameters, frozen=True, kw_only=True):
@@ -87,7 +59,18 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
             "It checks the tensors of the collection gradients: record them, in full or as reduction abs_mean, "
             "with CollectionConfig(name='gradients')."
         ),
-        say=_vanishing,
+        say=worded(
+            "the mean absolute value of {mean_absolute_gradient.series} {was|is} {mean_absolute_gradient}, "
+            "{mean_absolute_gradient:against below|not below}",
+            {
+                ZERO: "Check that {mean_absolute_gradient.series} has a path to the loss: a gradient of exactly zero "
+                "means a detached, frozen or dead part of the model, or underflow where gradients are float16 without "
+                "loss scaling.",
+                VANISHED: "Use activations that do not saturate, residual connections or normalisation, and an "
+                "initialisation that fits the activation. In float16 raise the loss scale.",
+            },
+            "gradients vanished",
+        ),
         kinds=(ZERO, VANISHED, FINE),
     )
 
@@ -103,7 +86,9 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         if found and not readings:
             value, tensor = min([each for each in found if not math.isnan(each[0])] or found)
             readings = [Reading(tensor, value, threshold, False, -value, FINE)]
-        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(found))
+        return checked(
+            step, readings, lambda reading: (measured("mean_absolute_gradient", reading),), judged=len(found)
+        )
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
@@ -143,7 +128,17 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             "It checks the tensors of the collection weights: record them in full, at two steps or more, with "
             "CollectionConfig(name='weights')."
         ),
-        say=_update,
+        say=worded(
+            {LARGE: _CHANGED + "above|not above}", SMALL: _CHANGED + "below|not below}"},
+            {
+                LARGE: "Lower the learning rate or clip gradients: one update changes the weight by more than it "
+                "holds.",
+                SMALL: "Check that the optimizer holds {relative_change.series} and that its gradient is not zero, or "
+                "raise the learning rate. A layer that is frozen on purpose always fires: leave it out of the "
+                "collection weights.",
+            },
+            "weights changed too much or not at all",
+        ),
         kinds=(LARGE, SMALL),
     )
 
@@ -174,7 +169,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             else:
                 readings.append(Reading(tensor, ratio, large, ratio > large, over, LARGE))
         state.waiting += waits
-        return checked(step, readings, lambda reading: (measured(UPDATE, reading),))
+        return checked(step, readings, lambda reading: (measured("relative_change", reading),))
 
 
 def _before(step: StepView, tensor: str, num_steps: int | None) -> StepView | None:
@@ -201,9 +196,24 @@ def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsi
     return change / (norm + epsilon) if norm + epsilon else math.inf if change else 0.0
 
 
-VARIANCE_RATIO, RANGE, WAITED = "variance_ratio", "gradient_range", "steps_without_lower_loss"
 VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
 """Which condition is nearest to firing; the status says whether it holds."""
+_FACTS = {VARIANCE: "variance_ratio", SPREAD: "gradient_range", LOSS: "steps_without_lower_loss"}
+_CONDITIONS = {
+    "variance_ratio": (
+        "the variance of {variance_ratio.series} {was|is} {variance_ratio} times the least of the activation inputs, "
+        "{variance_ratio:against above|not above}"
+    ),
+    "gradient_range": (
+        "the range of {gradient_range.series} (5th to 95th percentile) {was|is} {gradient_range}, "
+        "{gradient_range:against below|not below}"
+    ),
+    "steps_without_lower_loss": (
+        "the loss ({steps_without_lower_loss.series}) {had|has} not fallen below its best for "
+        "{steps_without_lower_loss:counted saved step}, {steps_without_lower_loss:side not below|below} the threshold "
+        "{steps_without_lower_loss.threshold:.0f}"
+    ),
+}
 
 
 def _initialization(sheet: FactSheet) -> Words:
@@ -213,31 +223,7 @@ def _initialization(sheet: FactSheet) -> Words:
     )
     if sheet.kind == LOSS:
         advice = "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
-    ways = ((VARIANCE_RATIO, _variance_ratio), (RANGE, _range), (WAITED, _waited))
-    sentence = "; ".join(say(sheet) for name, say in ways if sheet.get(name) is not None)
-    return said(sheet, sentence, advice, "weights were initialised poorly")
-
-
-def _variance_ratio(sheet: FactSheet) -> str:
-    ratio, compared = sheet[VARIANCE_RATIO], against(sheet, VARIANCE_RATIO, "above", "not above")
-    times = f"{shown(ratio)} times the least of the activation inputs"
-    return f"the variance of {ratio.series} {be(sheet)} {times}, {compared}"
-
-
-def _range(sheet: FactSheet) -> str:
-    width, compared = sheet[RANGE], against(sheet, RANGE, "below", "not below")
-    return f"the range of {width.series} (5th to 95th percentile) {be(sheet)} {shown(width)}, {compared}"
-
-
-def _waited(sheet: FactSheet) -> str:
-    waited = sheet[WAITED]
-    compared = f"{'not below' if fires(sheet) else 'below'} the threshold {waited.threshold or 0.0:.0f}"
-    steps = counted(int(sheet.number(WAITED)), "saved step")
-    has = "had" if sheet.past else "has"
-    return f"the loss ({waited.series}) {has} not fallen below its best for {steps}, {compared}"
-
-
-_FACTS = {VARIANCE: VARIANCE_RATIO, SPREAD: RANGE, LOSS: WAITED}
+    return said(sheet, filled_each(sheet, _CONDITIONS), advice, "weights were initialised poorly")
 
 
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ import numpy as np
 
 from trainguard.core.errors import TensorUnusableError
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import StepView, is_numeric
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -14,36 +13,25 @@ from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import above, checked, known, measured, scalar, step_check, used
 from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import against, said, shown, step_spec
+from trainguard.rules.training.step_words import filled, said, step_spec, worded
 
-IMPORTANCE, DEPTH = "importance_share", "tree_depth"
 HOLDS, FEATURE_KINDS, TREE_KINDS = "holds", ("overweight", "fine"), ("too deep", "fine")
 
 
 def _features(sheet: FactSheet) -> Words:
-    share, top = sheet[IMPORTANCE], int(sheet.number("top_features"))
+    top = int(sheet.number("top_features"))
     names = [str(each.value) for each in sheet.all("feature")]
     listed = ", ".join([*names, *(["…"] if top > len(names) else [])])
-    of, make = f"{top} of {sheet['features'].value} used features ({listed})", "made" if sheet.past else "make"
-    compared = against(sheet, IMPORTANCE, "above", "not above")
+    sentence = (
+        "{top_features} of {features} used features ({listed}) {made|make} up a share of {importance_share} of all "
+        "importance, {importance_share:against above|not above}"
+    )
     return said(
         sheet,
-        f"{of} {make} up a share of {shown(share)} of all importance, {compared}",
+        filled(sheet, sentence, listed=listed),
         "Check these features for leakage of the label, and the others for errors. A model of "
         f"{sheet['nfeatures'].value} used features or fewer always fires: lower nfeatures for it.",
         "a few features made up nearly all importance",
-    )
-
-
-def _tree(sheet: FactSheet) -> Words:
-    depth, has = sheet[DEPTH], "had" if sheet.past else "has"
-    levels = counted(int(depth.value), "level")
-    compared = against(sheet, DEPTH, "above", "not above")
-    return said(
-        sheet,
-        f"the tree in {depth.series} {has} {levels} below its root, {compared}",
-        "Lower max_depth, or raise min_child_weight or gamma: deep trees fit single samples.",
-        "a tree became too deep",
     )
 
 
@@ -95,7 +83,7 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
         )
         names = [name if place == 0 else name.rpartition("/")[2] for place, (_, name) in enumerate(top[:MOST_SHOWN])]
         shown = [Fact(name="feature", value=name) for name in names]
-        facts = (measured(IMPORTANCE, reading, "share"), *counts, *shown)
+        facts = (measured("importance_share", reading, "share"), *counts, *shown)
         return checked(step, [reading], lambda _: facts, kinds=FEATURE_KINDS)
 
 
@@ -122,7 +110,12 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
             "true_depth": ParameterHelp("", "whether branches are followed, in place of the greatest node number"),
         },
         needs="It checks the trees of an XGBoost model: record them with CollectionConfig(name='trees').",
-        say=_tree,
+        say=worded(
+            "the tree in {tree_depth.series} {had|has} {tree_depth:counted level} below its root, "
+            "{tree_depth:against above|not above}",
+            "Lower max_depth, or raise min_child_weight or gamma: deep trees fit single samples.",
+            "a tree became too deep",
+        ),
         kinds=TREE_KINDS,
     )
 
@@ -133,7 +126,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         if depth is None:
             return None
         readings = [above(NODES, float(depth), parameters.depth)]
-        return checked(step, readings, lambda each: (measured(DEPTH, each, "levels"),), kinds=TREE_KINDS)
+        return checked(step, readings, lambda each: (measured("tree_depth", each, "levels"),), kinds=TREE_KINDS)
 
 
 def _depth_by_number(step: StepView, tensor: str) -> int | None:
@@ -185,7 +178,7 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
             "The report needs collections metrics, feature_importance, predictions and labels, and hyperparameters "
             "at step 0: record each with a CollectionConfig."
         ),
-        say=lambda sheet: said(sheet, f"it holds {sheet['tensors'].value:,} of the tensors that the report is made of"),
+        say=worded("it holds {tensors:,} of the tensors that the report is made of"),
         kinds=(HOLDS,),
     )
 

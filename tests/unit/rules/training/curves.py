@@ -8,8 +8,9 @@ from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.learned_nothing import NotLearningParameters
 from trainguard.rules.training.not_learning import NotLearning
-from trainguard.rules.training.run_series import Found, RunSeries
+from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
+from trainguard.rules.training.step_rule import Check
 
 LIMITS = NotLearningParameters(min_rows=5, min_fall=0.05, min_gain=0.05)
 Curves = Mapping[str, Sequence[float]]
@@ -39,7 +40,7 @@ def run_of(
     )
 
 
-def reason_of(found: Found) -> str:
+def reason_of(found: Check) -> str:
     """Return what is said about it, without its step and the full stop."""
-    sheet = FactSheet(Status.FIRED, found.kind, (Fact(name="step", value=1), *found.facts))
+    sheet = FactSheet(Status.FIRED, found.kind or "", (Fact(name="step", value=1), *found.facts))
     return NotLearning().text(sheet).reason.removeprefix("Step 1: ").removesuffix(".")

@@ -19,8 +19,8 @@ from trainguard.rules.training.learned_nothing import (
     validation_at_chance,
     validation_never_better,
 )
-from trainguard.rules.training.run_series import Found
 from trainguard.rules.training.series import noise
+from trainguard.rules.training.step_rule import Check
 
 TRAIN, EVAL = Mode.TRAIN, Mode.EVAL
 FLAT = [1.0] * 12
@@ -121,7 +121,7 @@ def test_standing_loss_names_its_levels_and_the_score() -> None:
         "loss stands: it was 1 at the start (step 0) and is 1 in the last quarter (until step 11), so it did not "
         "change; acc was 0.25 at the start (step 0) and is 0.1667"
     )
-    assert (found.kind, found.name, found.value, found.threshold) == ("stands", "loss", 0.0, 0.05)
+    assert (found.kind, found.tensor, found.value, found.threshold) == ("stands", "loss", 0.0, 0.05)
     risen = stands(run_of({"loss": [*FLAT, 1.25, 1.25, 1.25, 1.25]}), TRAIN, LIMITS)
     assert risen is not None
     assert reason_of(risen).endswith("is 1.25 in the last quarter (until step 15), so it rose by 25 %")
@@ -132,7 +132,7 @@ def test_standing_loss_names_its_levels_and_the_score() -> None:
     assert held is not None
 
 
-def guessed(losses: Sequence[float], scores: Sequence[float], mode: Mode = TRAIN, **limits: Any) -> Found | None:
+def guessed(losses: Sequence[float], scores: Sequence[float], mode: Mode = TRAIN, **limits: Any) -> Check | None:
     if mode is TRAIN:
         return at_chance(run_of({"a": losses, "b": [HALF] * 9}, score={"s": scores}), mode, replace(LIMITS, **limits))
     return at_chance(run_of(None, {"a": losses}, held_score={"s": scores}), mode, replace(LIMITS, **limits))
@@ -172,7 +172,7 @@ def test_score_of_a_guess_is_at_chance_beside_its_loss(
 def test_chance_score_names_score_and_loss() -> None:
     found = guessed([HALF] * 12, [0.5, 0.25] * 6)
     assert found is not None
-    assert (found.kind, found.name, found.threshold) == ("chance", "s", None)
+    assert (found.kind, found.tensor, found.threshold) == ("chance", "s", None)
     assert found.value == pytest.approx(1 / 3)
     assert reason_of(found) == (
         "s stays at the level of chance: 0.5 at the start (step 0), 0.3333 in the last quarter (until step 11), with "
@@ -180,7 +180,7 @@ def test_chance_score_names_score_and_loss() -> None:
     )
 
 
-def level(losses: Sequence[float], name: str = "loss", scores: Sequence[float] = (), **limits: Any) -> Found | None:
+def level(losses: Sequence[float], name: str = "loss", scores: Sequence[float] = (), **limits: Any) -> Check | None:
     return loss_at_chance(run_of({name: losses}, score={"s": scores} if scores else {}), replace(LIMITS, **limits))
 
 
@@ -223,7 +223,7 @@ def test_noise_above_the_least_fall_at_guess_level_says_nothing() -> None:
 def test_loss_at_chance_names_its_classes() -> None:
     found = level([9.0] * 4 + [FIFTH] * 12)
     assert found is not None
-    assert (found.kind, found.name, found.threshold) == ("level", "loss", FIFTH)
+    assert (found.kind, found.tensor, found.threshold) == ("level", "loss", FIFTH)
     assert found.value == pytest.approx(FIFTH)
     assert reason_of(found) == (
         "loss was 9 at the start (step 0) and has stood at 1.6094 since step 4: ln 5 = 1.6094 is the cross entropy of "
@@ -235,7 +235,7 @@ def test_loss_at_chance_names_its_classes() -> None:
 FALLS = [20.0 * 0.8**place for place in range(20)]
 
 
-def unheld(losses: Sequence[float], scores: Sequence[float], **limits: Any) -> Found | None:
+def unheld(losses: Sequence[float], scores: Sequence[float], **limits: Any) -> Check | None:
     run = run_of({"loss": FALLS}, {"val": losses, "aux": [HALF] * 20}, held_score={"acc": scores})
     return validation_at_chance(run, replace(LIMITS, **limits))
 
@@ -264,7 +264,7 @@ def test_validation_is_at_chance_if_a_guess_at_its_lowest_loss(
 def test_validation_at_chance_names_its_lowest_loss() -> None:
     found = unheld([3.0, HALF, HALF, 3.0, 3.0], [0.5] * 5)
     assert found is not None
-    assert (found.kind, found.name, found.value, found.threshold) == ("validation", "acc", 0.5, None)
+    assert (found.kind, found.tensor, found.value, found.threshold) == ("validation", "acc", 0.5, None)
     assert reason_of(found) == (
         "acc stays at the level of chance: 0.5 at the start (step 0), 0.5 in the last quarter (until step 4); the loss "
         "of validation was never below 0.6931"
@@ -275,7 +275,7 @@ def test_validation_at_chance_names_its_lowest_loss() -> None:
 UNTRAINED = {"a": [5.0] + [1.0] * 19}
 
 
-def unseen(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Found | None:
+def unseen(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Check | None:
     name, train, limits = given.pop("name", "val"), given.pop("train", UNTRAINED), replace(LIMITS, **given)
     held_score = {"acc": scores} if scores else {}
     return validation_never_better(run_of(train, {name: losses, "z": [99.0] * 20}, held_score=held_score), limits)
@@ -313,14 +313,14 @@ def test_never_better_validation_is_prepared_differently(
 def test_never_better_validation_names_both_losses() -> None:
     found = unseen([8.0] + [7.75] * 8)
     assert found is not None
-    assert (found.kind, found.name, found.value, found.threshold) == ("unseen", "val", 7.75, 6.0)
+    assert (found.kind, found.tensor, found.value, found.threshold) == ("unseen", "val", 7.75, 6.0)
     assert reason_of(found) == (
         "a was 5 at the start (step 0) and fell to 1, and val was never below 7.75: it was 8 at the start (step 0) and "
         "is 7.75 in the last quarter (until step 8)"
     )
 
 
-def stuck(scores: Sequence[float], mode: Mode = TRAIN, losses: Sequence[float] = (), **limits: Any) -> Found | None:
+def stuck(scores: Sequence[float], mode: Mode = TRAIN, losses: Sequence[float] = (), **limits: Any) -> Check | None:
     of = {"acc": scores}
     train = {"a": losses, "b": FALLS} if losses else {}
     run = run_of(train, score=of) if mode is TRAIN else run_of(train, held_score=of)
@@ -354,7 +354,7 @@ def test_score_with_the_same_number_at_each_step_is_stuck(
     assert (found is not None) is expected
     if found is not None:
         assert reason_of(found).endswith("at each of 10 steps, from step 0 to 9, whatever the loss does")
-        assert (found.kind, found.name, found.value, found.threshold) == ("stuck", "acc", scores[0], None)
+        assert (found.kind, found.tensor, found.value, found.threshold) == ("stuck", "acc", scores[0], None)
 
 
 @pytest.mark.parametrize(
@@ -379,5 +379,5 @@ def test_halved_loss_without_a_score_gain_learns_something_else(
     if found is not None:
         said = "a was 4 at the start (step 0) and fell to 2 in the last quarter, and acc did not gain"
         assert said in reason_of(found)
-        assert (found.kind, found.name, found.threshold) == ("no gain", "acc", None)
+        assert (found.kind, found.tensor, found.threshold) == ("no gain", "acc", None)
         assert found.value == pytest.approx(scores[-1])

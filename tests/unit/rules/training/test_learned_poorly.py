@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from tests.unit.rules.training.curves import LIMITS, reason_of, run_of, series_of
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.run_series import Found
 from trainguard.rules.training.series import fall
+from trainguard.rules.training.step_rule import Check
 
 HALVED = [8.0] * 6 + [2.0] * 14
 """At the lowest loss of validation, at step 5, it was 8, and at the end a quarter of it."""
 
 
-def worsens(held: Sequence[float], **given: Any) -> Found | None:
+def worsens(held: Sequence[float], **given: Any) -> Check | None:
     train, name, of = given.get("train", HALVED), given.get("name", "val"), given.get("train_name", "loss")
     held_score = {"acc": given["score"]} if "score" in given else {}
     run = run_of({of: train, "z": HALVED}, {name: held, "y": DOUBLED}, held_score=held_score)
@@ -97,7 +97,7 @@ def test_lasting_worse_validation_beside_training_is_named(
 def test_worse_validation_names_its_lowest_loss_and_scores() -> None:
     found = worsens(DOUBLED, score=[50.0] * 20)
     assert found is not None
-    assert (found.kind, found.name, found.value, found.threshold) == ("worsens", "val", 8.0, 5.2)
+    assert (found.kind, found.tensor, found.value, found.threshold) == ("worsens", "val", 8.0, 5.2)
     assert reason_of(found) == (
         "val was 4 at its lowest (step 5) and is 8 in the last quarter (until step 19), while loss went on to fall to "
         "2; acc stands at 50"
@@ -118,7 +118,7 @@ def swing(middle: float, by: float) -> list[float]:
     return [middle - by, middle + by] * 5
 
 
-def jumps(held: Sequence[float], train: Sequence[float] = TRAINED, **given: Any) -> Found | None:
+def jumps(held: Sequence[float], train: Sequence[float] = TRAINED, **given: Any) -> Check | None:
     score = {"acc": given["score"]} if "score" in given else {}
     held_score = {"held_acc": given["held_score"]} if "held_score" in given else {}
     names = given.get("name", "val"), given.get("train_name", "loss")
@@ -175,7 +175,7 @@ def test_jumping_validation_never_near_training_is_named(
 def test_jumping_validation_names_the_size_of_its_jumps() -> None:
     found = jumps(JUMPY)
     assert found is not None
-    assert (found.kind, found.name, found.threshold) == ("jumps", "val", 0.15)
+    assert (found.kind, found.tensor, found.threshold) == ("jumps", "val", 0.15)
     assert found.value == pytest.approx(0.8 / (0.6745 * math.sqrt(6.0)))
     assert reason_of(found) == (
         "val jumps between 8 and 12 in the last half of the run (until step 19), by 48.4 % from one value to the next, "
@@ -202,7 +202,7 @@ def to_the_top(left: float, most: float, least: float = 0.05) -> list[float]:
     return [floor(10) + each for each in (most, least, *[left] * 18)]
 
 
-def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = "loss") -> Found | None:
+def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = "loss") -> Check | None:
     scores = [right] * 20 if isinstance(right, float) else right
     return capped(run_of({name: losses, "z": double(10, 0.1)}, score={"acc": scores, "f1": [0.9] * 20}), LIMITS)
 
@@ -257,7 +257,7 @@ def test_classes_are_found_for_a_loss_of_two_softmaxes(losses: list[float], righ
     assert (None if found is None else found.threshold) == (None if expected is None else floor(expected))
     if found is not None:
         assert f" of {expected:,} classes that is the level of outputs" in reason_of(found)
-        assert (found.kind, found.name) == ("capped", "loss")
+        assert (found.kind, found.tensor) == ("capped", "loss")
         assert found.value == pytest.approx(losses[-1])
     assert stands(losses, right, "pg_loss") is None
 
@@ -272,7 +272,7 @@ ON_THE_BOUND[1:] = [value + 0.018883397693455484 * (-1) ** place for place, valu
 """It falls by four deviations of its noise exactly."""
 
 
-def slow(train: Sequence[float] = FAR, **given: Any) -> Found | None:
+def slow(train: Sequence[float] = FAR, **given: Any) -> Check | None:
     scores, held_scores = given.get("score", GUESSES), given.get("held_score", GUESSES)
     name, held = given.get("name", "loss"), given.get("held", FAR)
     score = {"acc": scores, "f1": GUESSES} if scores else {}
@@ -330,7 +330,7 @@ def test_slow_even_fall_from_chance_is_too_slow(train: list[float], given: dict[
     found = slow(train, **given)
     assert (found is not None) is expected
     if found is not None:
-        assert (found.kind, found.name, found.threshold) == ("slow", given.get("name", "loss"), 0.15)
+        assert (found.kind, found.tensor, found.threshold) == ("slow", given.get("name", "loss"), 0.15)
 
 
 def test_too_slow_run_names_what_it_covered() -> None:

@@ -17,8 +17,9 @@ from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.training.risen import TrainingDivergedParameters, rise, runaway, score_lost
-from trainguard.rules.training.run_series import Found, RunSeries
+from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
+from trainguard.rules.training.step_rule import Check
 from trainguard.rules.training.training_diverged import TrainingDiverged
 
 LIMITS = TrainingDivergedParameters(lost=0.5, blow_up=3.0, score_lost=0.25)
@@ -124,13 +125,13 @@ def curve(draw: random.Random, *levels: float) -> list[float]:
     return [value + rough * (place % 2) for place, value in enumerate(values)]
 
 
-def reason_of(found: Found) -> str:
-    last = Fact(name="step", value=found.series.steps[-1])
-    return TrainingDiverged().text(FactSheet(Status.FIRED, found.kind, (last, *found.facts))).reason
+def reason_of(found: Check) -> str:
+    last = Fact(name="step", value=found.step)
+    return TrainingDiverged().text(FactSheet(Status.FIRED, found.kind or "", (last, *found.facts))).reason
 
 
-def said(found: Found | None) -> Any:
-    return None if found is None else (found.kind, found.name, found.value, found.threshold)
+def said(found: Check | None) -> Any:
+    return None if found is None else (found.kind, found.tensor, found.value, found.threshold)
 
 
 def test_rise_of_random_losses_and_scores_is_found_as_defined() -> None:
@@ -235,7 +236,7 @@ def test_losses_and_scores_with_moving_targets_are_not_judged() -> None:
 def test_sentence_of_a_rise_has_its_start_and_result(losses: list[float], reason: str) -> None:
     found = rise(run_series({"loss": losses}), LIMITS, 3)
     assert found is not None
-    assert reason_of(found) == f"Step {found.series.steps[-1]}: {reason}."
+    assert reason_of(found) == f"Step {found.step}: {reason}."
 
 
 def test_sentences_of_unbounded_loss_and_lost_score_have_numbers() -> None:
@@ -285,7 +286,7 @@ def test_diverged_curve_that_rises_more_has_diverged(fall: list[float], risen: l
     low = 1.0
     down = [low + 3.0 * each for each in sorted(fall, reverse=True)]
 
-    def judged(factor: float) -> Found | None:
+    def judged(factor: float) -> Check | None:
         return rise(run_series({"loss": [*down, low, *(low + factor * each for each in risen)]}), LIMITS, 3)
 
     if judged(1.0) is not None:
