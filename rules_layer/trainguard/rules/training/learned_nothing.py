@@ -8,7 +8,7 @@ from statistics import fmean
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
+from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
     FEWEST,
     NO_TREND,
@@ -42,6 +42,7 @@ class LearningKind(StrEnum):
     JUMPS = "jumps"
     CAPPED = "capped"
     SLOW = "slow"
+    MOVES = "moves"
 
 
 NOTHING_LEARNED = (LearningKind.STANDS, LearningKind.CHANCE, LearningKind.LEVEL, LearningKind.STUCK)
@@ -101,6 +102,7 @@ HALVED, LOW_SHARE = 0.5, 0.05
 EARLY, FEWEST_SINCE = 0.25, 10
 LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
 """A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
+FIRST_PART = 0.1
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
@@ -117,7 +119,9 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     """Find that all losses of a mode stand, and no score has risen or is high."""
     losses = run.loss(mode)
     has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
-    if not losses or not all(_loss_stands(name, each, mode, limits, has_score=has_score) for name, each in losses):
+    if not losses or run.moves(*(name for name, _ in losses)):
+        return None
+    if not all(_loss_stands(each, mode, limits, has_score=has_score) for _, each in losses):
         return None
     for _, _, score in _scores(run):
         high = HIGH_SCORE if score.least == score.most else GOOD_SCORE
@@ -138,8 +142,8 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     )
 
 
-def _loss_stands(name: str, loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:
-    if loss.count < limits.min_rows or loss.least < 0.0 < loss.most or MOVING.search(name):
+def _loss_stands(loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:
+    if loss.count < limits.min_rows or loss.least < 0.0 < loss.most:
         return False
     start, fallen = abs(loss.means[0]), fall(loss)
     if fallen < limits.min_fall / CLEAR_TREND and fallen >= 0.0:
@@ -159,7 +163,7 @@ def _least(loss: Series, limits: NotLearningParameters) -> float:
 
 def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
     """Find that a score is no better than its loss implies for a guess, and never gained."""
-    for score_name, score in () if is_regression(run) else run.score(mode):
+    for score_name, score in () if is_regression(run) else run.accuracy(mode):
         for loss_name, loss in run.loss(mode)[:1]:
             if min(score.count, loss.count) < limits.min_rows or gain(score) >= limits.min_gain:
                 continue
@@ -182,7 +186,7 @@ def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | Non
     """Find that the loss has stood at ln k, as of a guess among k classes, and no score is better than 1 / k."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         since = loss.means[math.ceil(EARLY * len(loss.means)) :]
-        if len(since) < FEWEST_SINCE or loss.least <= 0.0 or MOVING.search(name):
+        if len(since) < FEWEST_SINCE or loss.least <= 0.0 or run.moves(name):
             continue
         level = fmean(since)
         classes = classes_guessed(level)
@@ -206,7 +210,7 @@ def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check
     """Find that the score of validation is that of a guess at its lowest loss, while training goes on."""
     if not run.loss(Mode.TRAIN) or is_regression(run):
         return None
-    for name, score in run.score(Mode.EVAL):
+    for name, score in run.accuracy(Mode.EVAL):
         for loss_name, loss in run.loss(Mode.EVAL)[:1]:
             if min(score.count, loss.count) < limits.min_rows:
                 continue
@@ -227,7 +231,7 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
         for train_name, train in run.loss(Mode.TRAIN)[:1]:
             if min(loss.count, train.count) < limits.min_rows or min(loss.least, train.least) < 0.0:
                 continue
-            if MOVING.search(name) or MOVING.search(train_name) or fall(train) < CLEAR_FALL:
+            if run.moves(name, train_name) or fall(train) < CLEAR_FALL or not _begins_early(loss, train):
                 continue
             if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
                 continue
@@ -245,6 +249,11 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
             )
             return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
     return None
+
+
+def _begins_early(loss: Series, train: Series) -> bool:
+    """Whether a first value may stand for the model before it was trained: it lies in the first tenth of the run."""
+    return loss.begins - train.begins <= FIRST_PART * (train.steps[-1] - train.begins)
 
 
 def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
@@ -273,7 +282,7 @@ def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check |
     train_name, train = run.loss(Mode.TRAIN)[0]
     if train.least < 0.0:
         return None
-    for name, score in run.score(Mode.TRAIN):
+    for name, score in run.accuracy(Mode.TRAIN):
         if score.least == score.most and _still_falls(run):
             continue
         share = tail(score) / unit(score)

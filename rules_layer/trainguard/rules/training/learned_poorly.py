@@ -17,7 +17,7 @@ from trainguard.rules.training.learned_nothing import (
     NotLearningParameters,
     guesses,
 )
-from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
+from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -102,7 +102,7 @@ def capped(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     del limits
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         for score_name, score in run.score(Mode.TRAIN)[:1]:
-            if min(loss.count, score.count) < FEWEST or MOVING.search(name):
+            if min(loss.count, score.count) < FEWEST or run.moves(name):
                 continue
             right, left = tail(score) / unit(score), tail(loss)
             if not GOOD_SCORE <= right <= 1.0:
@@ -153,7 +153,7 @@ def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
     for name, loss in run.loss(Mode.EVAL)[:1]:
         for train_name, train in run.loss(Mode.TRAIN)[:1]:
             long = min(len(loss.means), len(train.means)) >= FEWEST
-            if long and min(loss.least, train.least) >= 0.0 and not (MOVING.search(name) or MOVING.search(train_name)):
+            if long and min(loss.least, train.least) >= 0.0 and not run.moves(name, train_name):
                 yield name, loss, train_name, train
 
 

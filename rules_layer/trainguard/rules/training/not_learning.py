@@ -105,7 +105,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
         **dict.fromkeys(LearningKind, SCORE),
-        **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP), FALL),
+        **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP, LearningKind.MOVES), FALL),
         **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
         LearningKind.WORSENS: HELD_OUT,
         LearningKind.JUMPS: JUMP,
@@ -123,8 +123,8 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         series = state.run.loss(main)[0][1]
         if series.count < parameters.live_rows or series.filling != series.size:
             return None
-        if state.rate is not None and state.rate.warms_up:
-            return _warm_up(state.run, main, state.rate)
+        if (why := _not_judged(state, main)) is not None:
+            return why
         found = _stands(state, main, parameters) or at_chance(state.run, main, parameters)
         improves = any(z_score(loss.whole) <= -NO_TREND for _, loss in state.run.loss(main))
         improves = improves or any(z_score(score.whole) >= NO_TREND for _, score in state.run.score(main))
@@ -137,8 +137,8 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode) or run.score(mode)), None)
         if main is None or _longest(run, main) < _least_rows(run, parameters):
             return None
-        if state.rate is not None and state.rate.warms_up:
-            return _warm_up(run, main, state.rate)
+        if (why := _not_judged(state, main)) is not None:
+            return why
         found = _stands(state, main, parameters) or at_chance(run, main, parameters)
         found = found or next((each for judge in WHOLE if (each := judge(run, parameters)) is not None), None)
         return found or _learns(run, main)
@@ -196,9 +196,18 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
 
 
-def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
-    name, series = (run.loss(mode) or run.score(mode))[0]
-    if not series.means:
+def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:
+    """Return why a run says nothing of learning yet, or never; None where it does."""
+    name, series = (state.run.loss(mode) or state.run.score(mode))[0]
+    warms_up = state.rate is not None and state.rate.warms_up
+    if not series.means or (state.run.objective.loss_has_to_fall and not warms_up):
         return None
-    facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
-    return series_check(run, LearningKind.WARM_UP, (name, series), facts, fall(series), fires=False)
+    if not state.run.objective.loss_has_to_fall:
+        kind, facts = LearningKind.MOVES, (Fact(name="objective", value=state.run.objective, series=name),)
+    else:
+        kind = LearningKind.WARM_UP
+        facts = (
+            Fact(name="learning_rate", value=state.rate.newest),
+            Fact(name="learning_rate_first", value=state.rate.first),
+        )
+    return series_check(state.run, kind, (name, series), facts, fall(series), fires=False)

@@ -46,6 +46,7 @@ _LOSS = "{loss_first.series} was {loss_first:began}"
 _CHANCE = "{score_first.series} stays at the level of chance: {score_first:began 4}, {score_last:ended 4}"
 _SCORE = "; {score_last.series} was {score_first:began 4} and is {score_last:.4g}"
 _SAID = {
+    LearningKind.MOVES: "{objective.series} does not have to fall: the objective is {objective}",
     LearningKind.LEARNS: _LOSS + " and is {loss_last:ended}: it {change:moved}{score}",
     LearningKind.WARM_UP: (
         "the learning rate still rises, from {learning_rate_first:.4g} to {learning_rate:.4g}: the warm-up is not "
@@ -105,7 +106,7 @@ def _words(sheet: FactSheet) -> Words:
         logarithm="" if classes is None else f"{math.log(classes.value):.5g}",
     )
     reason = f"Step {sheet['step'].value}: {sentence}."
-    if kind in (LearningKind.LEARNS, LearningKind.WARM_UP):
+    if kind in (LearningKind.LEARNS, LearningKind.WARM_UP, LearningKind.MOVES):
         return Words(reason)
     return Words(reason, _ADVICE.get(kind, _NOTHING), _CLAUSES.get(kind, "the model did not learn"))
 

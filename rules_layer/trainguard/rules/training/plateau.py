@@ -6,7 +6,7 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, MOVING, RunSeries, SeriesState, gather, series_check
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check
 from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import (
     NO_TREND,
@@ -124,7 +124,7 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         LEAST_FALL <= fallen < parameters.far
         and share <= parameters.early
         and loss.least >= 0.0
-        and not MOVING.search(name)
+        and not state.run.moves(name)
         and _stands_since(loss, reached, start - best)
         and _score_is_low(state.run, share, parameters)
     )

@@ -14,7 +14,7 @@ from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
-from trainguard.rules.training.run_series import MOVING, RunSeries, series_check
+from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import Series, first_facts, level, level_of, noise, smoothed, step_number, unit
 from trainguard.rules.training.step_rule import Check, StepParameters
 
@@ -28,6 +28,12 @@ class DivergedKind(StrEnum):
     EXPLODED = "exploded"
     UNBOUNDED = "unbounded"
     SCORE_LOST = "score lost"
+    MOVES = "moves"
+    ZERO = "zero"
+    REWARD_LOST = "reward lost"
+    KL_EXPLODED = "kl exploded"
+    ENTROPY_GONE = "entropy gone"
+    GENERATOR_LOST = "generator lost"
 
 
 TAIL = 0.2
@@ -59,12 +65,12 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
-    found = [_risen(loss, name, limits, fewest) for name, loss in losses]
+    found = [_risen(loss, limits, fewest) for _, loss in losses]
     rises = [each for each in found if each is not None]
-    if not losses or len(rises) < len(losses):
+    if not losses or len(rises) < len(losses) or run.moves(*(name for name, _ in losses)):
         return None
     (name, loss), (kind, threshold) = losses[0], rises[0]
-    count = _tail(loss)
+    count = tail_of(loss)
     tail = loss.means[-count:]
     if _score_holds(run, is_far=min(tail) > EXCUSED * abs(_start(loss)) > 0.0):
         return None
@@ -92,8 +98,8 @@ def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Che
 def runaway(run: RunSeries, fewest: int) -> Check | None:
     """Find that a loss of training falls below 0 faster and faster: it has no minimum."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
-        count, half = _tail(loss), len(loss.means) // 2
-        if len(loss.means) < 2 * FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
+        count, half = tail_of(loss), len(loss.means) // 2
+        if len(loss.means) < 2 * FEWEST_BLOCKS or count * loss.size < fewest or run.moves(name):
             continue
         threshold = -RUNAWAY * max(abs(each) for each in loss.means[:half])
         if max(loss.means[-count:]) < threshold or _races(loss, half):
@@ -127,8 +133,8 @@ def _races(loss: Series, half: int) -> bool:
 def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that a score of training has fallen far below its best, and the loss has risen with it."""
     for name, score in run.score(Mode.TRAIN):
-        count = _tail(score)
-        if len(score.means) < FEWEST_BLOCKS + count or count * score.size < fewest or MOVING.search(name):
+        count = tail_of(score)
+        if len(score.means) < FEWEST_BLOCKS + count or count * score.size < fewest or run.moves(name):
             continue
         before, tail = smoothed(score.means[:-count]), score.means[-count:]
         best = -_lowest([-each for each in before], count)
@@ -147,15 +153,15 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
 
 
 def _loss_rose(run: RunSeries) -> bool:
-    losses = [loss for _, loss in run.loss(Mode.TRAIN) if len(loss.means) > _tail(loss)]
-    return bool(losses) and all(fmean(loss.means[-_tail(loss) :]) > _lowest(loss.means, _tail(loss)) for loss in losses)
+    losses = [loss for _, loss in run.loss(Mode.TRAIN) if len(loss.means) > tail_of(loss)]
+    return bool(losses) and all(
+        fmean(loss.means[-tail_of(loss) :]) > _lowest(loss.means, tail_of(loss)) for loss in losses
+    )
 
 
-def _risen(
-    loss: Series, name: str, limits: TrainingDivergedParameters, fewest: int
-) -> tuple[DivergedKind, float] | None:
-    count = _tail(loss)
-    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
+def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
+    count = tail_of(loss)
+    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
         return None
     start, tail = _start(loss), loss.means[-count:]
     blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * _noise(smoothed(loss.means[:-count])))
@@ -163,7 +169,7 @@ def _risen(
         return DivergedKind.BLOWN_UP, blown_up
     if abs(loss.first) >= LEAST_FIRST and min(tail) > FAR_ABOVE_FIRST * abs(loss.first):
         return DivergedKind.EXPLODED, FAR_ABOVE_FIRST * abs(loss.first)
-    lost = _lost(loss.means, count, limits)
+    lost = gone_again(loss.means, count, limits)
     return None if lost is None else (DivergedKind.LOST, lost)
 
 
@@ -172,7 +178,8 @@ def _start(loss: Series) -> float:
     return loss.means[0] if loss.size == 1 else min(loss.means[0], sorted(loss.head)[(len(loss.head) - 1) // 2])
 
 
-def _lost(means: Sequence[float], count: int, limits: TrainingDivergedParameters) -> float | None:
+def gone_again(means: Sequence[float], count: int, limits: TrainingDivergedParameters) -> float | None:
+    """Return the level above which the last ``count`` means lie that had fallen below it; None of a fall that holds."""
     before = means[:-count]
     place = before.index(min(before))
     fallen = means[0] - before[place]
@@ -215,7 +222,7 @@ def _lowest(values: Sequence[float], count: int) -> float:
     return min(fmean(values[place : place + count]) for place in range(len(values) - count + 1))
 
 
-def _tail(loss: Series) -> int:
+def tail_of(loss: Series) -> int:
     return max(math.ceil(TAIL * len(loss.means)), 1 if loss.size > 1 else ENDED_TAIL)
 
 

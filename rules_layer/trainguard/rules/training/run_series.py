@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Objective, Signal, objective_of, signal_of
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.training.readings import mean, scalar, used
 from trainguard.rules.training.selection import LOSSES
@@ -70,8 +71,10 @@ REGRESSION = re.compile(
     r"(?i)(?:^|[^a-z])(?:mae|mse|rmse|mape|rmsle|msle|r2|huber|smooth_?l1)(?:[^a-z]|$)|(?:absolute|squared)_error"
 )
 """Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
-BOOSTED_SCORE = re.compile("auc|map|ndcg|pre|acc|f1")
-"""How XGBoost's metrics begin of which more is better; all others are losses."""
+BOOSTED_SCORE = re.compile("auc|map(?!e)|ndcg|pre|acc|f1|r2|rec|bal|spec|sens|kappa|mcc|gini|interval-regression-acc")
+"""How metrics of XGBoost, and those that its users add, begin of which more is better; all others are losses."""
+ACCURACY = re.compile(r"(?i)(?:^|[^a-z])(?:(?:acc|accuracy)(?:[^a-z]|$)|top_?[0-9])")
+"""Shares of right answers: of no other score is it known what a guess would have."""
 TOTAL = re.compile(
     r"(?i)(?:^|/)(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?loss(?:_epoch|_step)?$"
 )
@@ -85,12 +88,24 @@ MOVING = re.compile(
 
 
 class RunSeries(msgspec.Struct):
-    """Series by mode, TRAIN or EVAL, and name; ``regression`` says that an error of a regression was recorded."""
+    """Series by mode, TRAIN or EVAL, and name.
+
+    ``regression`` says that an error of a regression was recorded; ``signals`` are those of all scalars, sorted.
+    """
 
     losses: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
     scores: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
     at: float = 0.0
     regression: bool = False
+    signals: list[Signal] = msgspec.field(default_factory=list)
+
+    @property
+    def objective(self) -> Objective:
+        return objective_of(self.signals)
+
+    def moves(self, *names: str) -> bool:
+        """Whether the level of losses, or of scores, says little: the run's own do not, or one has a moving target."""
+        return not self.objective.loss_has_to_fall or any(MOVING.search(name) for name in names)
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
         of_mode = self.losses.get(mode, {})
@@ -99,6 +114,9 @@ class RunSeries(msgspec.Struct):
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
+
+    def accuracy(self, mode: Mode) -> list[tuple[str, Series]]:
+        return [(name, each) for name, each in self.score(mode) if ACCURACY.search(name)]
 
 
 class SeriesState(StepState, kw_only=True):
@@ -130,6 +148,7 @@ def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:
     """Take in a step's losses and scores; return its losses, those that are not finite among them."""
     run = state.run
     run.at = step.at
+    run.signals = sorted({*run.signals, *(signal for signal, _ in signals(step))})
     seen = []
     for mode, name, is_score, value in _scalars(state, step):
         of_mode = (run.scores if is_score else run.losses).setdefault(mode, {})
@@ -143,6 +162,14 @@ def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:
         if not is_score:
             seen.append((mode, name, value))
     return seen
+
+
+def signals(step: StepView) -> Iterator[tuple[Signal, str]]:
+    """Return which signals the single numbers of a step measure, with their names."""
+    for name in step.names:
+        signal = signal_of(name)
+        if signal is not None and math.prod(step.shape(name) or (0,)) == 1:
+            yield signal, name
 
 
 def _give_up_a_part(series: dict[str, Series]) -> bool:

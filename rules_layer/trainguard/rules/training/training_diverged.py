@@ -7,11 +7,13 @@ from typing import ClassVar
 import msgspec
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Signal
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import step_fact
+from trainguard.rules.training.moving_targets import FOLLOWED, off_course
+from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.risen import (
     ENDED_TAIL,
     DivergedKind,
@@ -20,8 +22,8 @@ from trainguard.rules.training.risen import (
     runaway,
     score_lost,
 )
-from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather
-from trainguard.rules.training.series import first_facts, level_of, step_number
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, signals
+from trainguard.rules.training.series import Series, first_facts, level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepRule
 from trainguard.rules.training.step_words import filled, step_spec
 
@@ -43,10 +45,34 @@ _SAID = {
     DivergedKind.FINE: (
         "{loss_first.series} is {loss_last:.6g}, and was {loss_first:began}; no loss is broken or has risen for good"
     ),
+    DivergedKind.MOVES: "no loss is broken; where the objective is {objective}, its level says little",
+    DivergedKind.REWARD_LOST: (
+        "{reward_first.series} was {reward_first:began} and {reward_best:.6g} at its best; after step "
+        "{fallen_after_step} it was never above {reward_most_since:.6g}, below the threshold "
+        "{reward_most_since.threshold:.6g}"
+    ),
+    DivergedKind.KL_EXPLODED: (
+        "{kl_first.series} was {kl_first:began}; after step {since_step} it was never below {kl_since:.6g}, above the "
+        "threshold {kl_since.threshold:.6g}, and the reward is not better for it"
+    ),
+    DivergedKind.ENTROPY_GONE: (
+        "{entropy_first.series} was {entropy_first:began}; after step {since_step} its size was never above "
+        "{entropy_since:.6g}, below the threshold {entropy_since.threshold:.6g}, and the reward is not better for it"
+    ),
+    DivergedKind.GENERATOR_LOST: (
+        "{generator_first.series} was {generator_first:began}; after step {since_step} it was never below "
+        "{generator_since:.6g}, above the threshold {generator_since.threshold:.6g}, and "
+        "{discriminator_first.series}, which was {discriminator_first:began}, was never above "
+        "{discriminator_most_since:.6g}"
+    ),
     DivergedKind.NOT_FINITE: (_BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}"),
     DivergedKind.WAS_NOT_FINITE: (
         _BROKEN + "was NaN or infinite in {values_not_finite:,} of {values:,} recorded values, at first at step "
         "{first_bad_step}"
+    ),
+    DivergedKind.ZERO: (
+        "{zeros.series} {was|is} exactly 0 from step {first_bad_step} to {last_bad_step}, {zeros:counted recorded "
+        "value}, after {loss_before_zero:.6g}: a trainer that leaves out NaN writes 0"
     ),
     DivergedKind.LOST: (
         "{loss_first.series} was {loss_first:began} and {loss_lowest:.6g} at its lowest (step {loss_lowest_step})"
@@ -67,16 +93,38 @@ _SAID = {
 _ADVICE = {
     DivergedKind.NOT_FINITE: _NAN,
     DivergedKind.WAS_NOT_FINITE: _NAN,
+    DivergedKind.ZERO: _NAN,
     DivergedKind.UNBOUNDED: (
         "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss expects, "
         "and that what it gets are probabilities or logits, as it expects."
+    ),
+    DivergedKind.REWARD_LOST: (
+        "Go back to the checkpoint of the best reward. Lower the learning rate, bound each update (a smaller clip "
+        "range or target of the divergence), and check that the reward says what it should."
+    ),
+    DivergedKind.KL_EXPLODED: (
+        "Go back to a checkpoint before the rise. Raise the coefficient of the divergence or lower its target, and "
+        "lower the learning rate."
+    ),
+    DivergedKind.ENTROPY_GONE: (
+        "Go back to a checkpoint with entropy: a policy that always does the same finds nothing better. Raise the "
+        "coefficient of the entropy or the temperature, and lower the learning rate."
+    ),
+    DivergedKind.GENERATOR_LOST: (
+        "Go back to a checkpoint before the discriminator won. Lower its learning rate, train it less often, "
+        "regularise it (a gradient penalty, label smoothing), or take a loss that does not saturate."
     ),
 }
 _CLAUSES = {
     DivergedKind.NOT_FINITE: "the loss became NaN or infinite",
     DivergedKind.WAS_NOT_FINITE: "the loss was NaN or infinite for a good part of the run",
+    DivergedKind.ZERO: "the loss became exactly 0, as trainers write NaN",
     DivergedKind.UNBOUNDED: "the loss fell without bound",
     DivergedKind.SCORE_LOST: "training lost what it had learned",
+    DivergedKind.REWARD_LOST: "the policy lost the reward that it had gained",
+    DivergedKind.KL_EXPLODED: "the policy left its reference",
+    DivergedKind.ENTROPY_GONE: "the policy lost its entropy before it learned",
+    DivergedKind.GENERATOR_LOST: "the discriminator won, and the generator learns nothing",
 }
 
 
@@ -89,12 +137,15 @@ def _words(sheet: FactSheet) -> Words:
     least = "it was never below" if means is None else f"no mean of its groups of {means.value:,} values was below"
     sentence = filled(sheet, _SAID[kind], where=where, least=least) if known else "no loss is broken"
     reason = f"Step {sheet['step'].value}: {sentence}."
-    if kind is DivergedKind.FINE:
+    if kind in NO_FINDING:
         return Words(reason)
     return Words(reason, _ADVICE.get(kind, _RISE), _CLAUSES.get(kind, "training diverged"))
 
 
+NO_FINDING = (DivergedKind.FINE, DivergedKind.MOVES)
 LIVE_TAIL = 50
+JUMPED = 0.05
+"""A loss that was above this share of its start a moment ago did not come near 0 by itself."""
 MANY, SHARE = 5, 0.05
 """So many values that were not finite, and so large a share of all, are a broken run although the last was finite."""
 CRITICAL = 100.0
@@ -117,10 +168,22 @@ class Broken(msgspec.Struct, array_like=True):
     values: int = 0
 
 
+class Zeros(msgspec.Struct, array_like=True):
+    """Values of a loss that are exactly 0, in a row that goes on; ``before`` is the last that was not, 0 of none."""
+
+    before: float = 0.0
+    first: int = 0
+    last: int = 0
+    at: float | None = None
+    count: int = 0
+
+
 class TrainingDivergedState(SeriesState, kw_only=True):
-    """Series, and losses that were not finite, by mode and name."""
+    """Series, losses that were not finite, by mode and name, and the first series of each signal that is followed."""
 
     broken: dict[str, Broken] = msgspec.field(default_factory=dict)
+    zeros: dict[str, Zeros] = msgspec.field(default_factory=dict)
+    measured: dict[Signal, tuple[str, Series]] = msgspec.field(default_factory=dict)
 
 
 class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedState]):
@@ -133,7 +196,14 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             "a loss is not finite; or over the last fifth of the run it lies above its lowest level by more than "
             "{lost} of its fall, or at {blow_up} times its size at the start"
         ),
-        measures=(Measure("loss"), Measure("values in a row that are not finite"), Measure("score")),
+        measures=(
+            Measure("loss"),
+            Measure("values in a row that are not finite, or 0"),
+            Measure("score"),
+            Measure("reward"),
+            Measure("divergence from the reference"),
+            Measure("entropy of the policy"),
+        ),
         parameters={
             "lost": ParameterHelp("", "a larger share of the fall that is gone again is a divergence"),
             "blow_up": ParameterHelp("", "a loss of so many times its size at the start is a divergence"),
@@ -145,32 +215,41 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
         say=_words,
         bound=BOUND,
-        claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
+        claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind not in NO_FINDING},
     )
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
-        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE), spec.measures[1]),
+        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE, DivergedKind.ZERO), spec.measures[1]),
         DivergedKind.SCORE_LOST: spec.measures[2],
+        DivergedKind.REWARD_LOST: spec.measures[3],
+        DivergedKind.KL_EXPLODED: spec.measures[4],
+        DivergedKind.ENTROPY_GONE: spec.measures[5],
     }
 
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
     ) -> Check | None:
         losses = gather(state, step)
+        _measure(state, step)
         if not losses:
             return None
         for mode, name, value in losses:
             _note(state, f"{mode}/{name}", step, finite=math.isfinite(value))
+            if mode is Mode.TRAIN:
+                _note_zero(state.zeros.setdefault(name, Zeros()), step, value)
         # A part of a loss gives way to its total: nobody would see that it is finite again.
         kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
+        state.zeros = {name: each for name, each in state.zeros.items() if f"{Mode.TRAIN}/{name}" in kept}
         now = step_fact(step)
         if (broken := _broken(state, now, step.at, DivergedKind.NOT_FINITE)) is not None:
             return broken
+        if (zero := _zero(state, now)) is not None:
+            return zero
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
-                return _judged(state.run, parameters, LIVE_TAIL) or _without_finding(state.run, now)
+                return _judged(state, parameters, LIVE_TAIL) or _without_finding(state.run, now)
         if state.latest is not None and state.latest.fires and state.latest.kind != DivergedKind.NOT_FINITE:
             return None
         return _without_finding(state.run, now)
@@ -182,7 +261,8 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         return (
             _broken(state, now, state.latest.at, DivergedKind.NOT_FINITE)
             or _broken(state, now, state.run.at, DivergedKind.WAS_NOT_FINITE)
-            or _judged(state.run, parameters, ENDED_TAIL)
+            or _zero(state, now)
+            or _judged(state, parameters, ENDED_TAIL)
             or _without_finding(state.run, now)
         )
 
@@ -209,6 +289,44 @@ def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: boo
         series = state.run.losses.get(Mode(mode), {}).get(name)
         values = 1 + (0 if series is None else series.count)
         state.broken[key] = Broken(step.step, step.step, at, step.step, at, 1, 1, values)
+
+
+def _note_zero(zeros: Zeros, step: StepView, value: float) -> None:
+    if value != 0.0:
+        zeros.before, zeros.count = (value if math.isfinite(value) else zeros.before), 0
+        return
+    if zeros.count == 0:
+        zeros.first, zeros.at = step.step, step.at if step.timed else None
+    zeros.last = step.step
+    zeros.count += 1
+
+
+def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
+    """Return the check of a loss that jumped to exactly 0 and stays there: one that converges gets small before."""
+    for name, zeros in state.zeros.items():
+        loss = state.run.losses[Mode.TRAIN][name]
+        jumped = loss.means and zeros.before > JUMPED * abs(loss.means[0]) > 0.0
+        if zeros.count < MANY or not jumped or state.run.moves(name):
+            continue
+        facts = (
+            now,
+            Fact(name="zeros", value=zeros.count, series=name),
+            level_of("loss_before_zero", name, zeros.before),
+            step_number("first_bad_step", zeros.first),
+            step_number("last_bad_step", zeros.last),
+        )
+        return Check(
+            step=int(now.value),
+            at=state.run.at,
+            fires=True,
+            tensor=name,
+            value=float(zeros.count),
+            threshold=float(MANY),
+            kind=DivergedKind.ZERO,
+            facts=facts,
+            onset=zeros.at,
+        )
+    return None
 
 
 def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKind) -> Check | None:
@@ -244,19 +362,30 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
     )
 
 
-def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
+def _measure(state: TrainingDivergedState, step: StepView) -> None:
+    if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        return
+    for signal, name in signals(step):
+        if signal in FOLLOWED and state.measured.setdefault(signal, (name, Series()))[0] == name:
+            value = used(state, scalar, step, name)
+            if value is not None and math.isfinite(value):
+                state.measured[signal][1].add(step.step, value, step.at if step.timed else None)
+
+
+def _judged(state: TrainingDivergedState, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
+    run = state.run
+    if not run.objective.loss_has_to_fall:
+        return off_course(run, state.measured, parameters, fewest)
     return runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
 
 
 def _without_finding(run: RunSeries, now: Fact) -> Check:
     name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
-    known = (*first_facts(name, loss), level_of("loss_last", name, loss.last)) if loss.means else ()
+    kind, known = DivergedKind.FINE, ()
+    if not run.objective.loss_has_to_fall:
+        kind, known = DivergedKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
+    elif loss.means:
+        known = (*first_facts(name, loss), level_of("loss_last", name, loss.last))
     return Check(
-        step=int(now.value),
-        at=run.at,
-        fires=False,
-        tensor=name,
-        value=loss.last,
-        kind=DivergedKind.FINE,
-        facts=(now, *known),
+        step=int(now.value), at=run.at, fires=False, tensor=name, value=loss.last, kind=kind, facts=(now, *known)
     )

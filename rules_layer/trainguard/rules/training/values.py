@@ -1,10 +1,14 @@
 """AllZero, TensorVariance and ExplodingTensor: a tensor's zeros, variance, NaN. Source: AWS documentation."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+import msgspec
+
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Signal, signal_of
 from trainguard.formats.tensors.step_view import ReductionKind, StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -207,7 +211,16 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
     only_nan: bool = False
 
 
-class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
+class ExplodingTensorState(StepState, kw_only=True):
+    """``held`` are tensors, by mode, whose newest value is not finite: a step of others does not end what goes on."""
+
+    held: list[str] = msgspec.field(default_factory=list)
+
+
+MOST_HELD = 256
+
+
+class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState]):
     spec = step_spec(
         "ExplodingTensor",
         title="NaN and infinite values",
@@ -224,19 +237,20 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         kinds=(NAN, INFINITE, FINE),
     )
 
-    def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
-        readings = []
+    def check(self, state: ExplodingTensorState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
+        readings: dict[str, Reading] = {}
         reductions: dict[str, str] = {}
         asked: list[tuple[ReductionKind, bool]] = []
         finite: Reading | None = None
-        numbers = (name for name in step.names if not name.startswith(_TREES))
+        # A mean reward is NaN until an episode has ended: its absence is no explosion.
+        numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) is not Signal.REWARD)
         for tensor in parameters.tensors(step) if parameters.selects else numbers:
             try:
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
                 else:
                     if finite is not None and _has_finite_sum(step, tensor, asked):
-                        readings.append(finite)
+                        readings[tensor] = finite
                         continue
                     reading = _of_reductions(state, step, tensor, reductions, only_nan=parameters.only_nan)
                     if finite is None and reading is not None and not reading.fires:
@@ -245,7 +259,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 state.leave_out(str(fault))
                 continue
             if reading is not None:
-                readings.append(reading)
+                readings[tensor] = reading
 
         def facts(reading: Reading) -> tuple[Fact]:
             if not reading.fires:
@@ -256,7 +270,16 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 )
             return (measured("entries_not_finite", reading),)
 
-        return checked(step, readings, facts)
+        return checked(step, tuple(readings.values()), facts) if _hold(state, step, readings) else None
+
+
+def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, Reading]) -> bool:
+    """Remember which tensors are not finite; return False of a step that says nothing of those that still are."""
+    firing = [f"{step.mode}/{tensor}" for tensor, reading in readings.items() if reading.fires]
+    seen = {f"{step.mode}/{tensor}" for tensor in readings} if state.held else frozenset()
+    kept = [name for name in state.held if name not in seen]
+    state.held = [*kept, *firing][:MOST_HELD]
+    return bool(firing) or not kept
 
 
 def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:

@@ -30,15 +30,16 @@ class Signal(StrEnum):
 
 
 class Objective(StrEnum):
-    """What is minimised; only the loss of ``supervised`` and ``preference`` runs has to fall."""
+    """What is minimised, in words; a critic beside a generator is its discriminator."""
 
     SUPERVISED = "supervised"
     PREFERENCE = "preference"
-    REINFORCEMENT = "reinforcement"
-    ADVERSARIAL = "adversarial"
+    REINFORCEMENT = "reinforcement learning"
+    ADVERSARIAL = "adversarial training"
 
     @property
     def loss_has_to_fall(self) -> bool:
+        """Whether a loss that does not fall is a fault: that of a policy may rise while its reward does."""
         return self in (Objective.SUPERVISED, Objective.PREFERENCE)
 
 
@@ -48,7 +49,7 @@ _SETTINGS = frozenset({"coef", "coeff", "coefficient", "target", "weight", "beta
 _SPREADS = frozenset(
     {"std", "min", "max", "var", "variance", "zero", "accuracy", "accuracies", "acc", "margin", "margins"}
 )
-"""Words after which a reward's name is not that of its level."""
+"""Last words of names of a reward that are not of its level."""
 
 _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
     (Signal.CHOSEN, ("chosen",)),
@@ -73,8 +74,8 @@ _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
     ),
     (
         Signal.DISCRIMINATOR,
-        ("d loss", "loss d", "disc loss", "discriminator loss", "loss discriminator", "err d", "discriminator", "d real",
-         "d fake"),
+        ("d loss", "loss d", "disc loss", "discriminator loss", "loss discriminator", "err d", "discriminator",
+         "d real", "d fake"),
     ),
 )  # fmt: skip
 
@@ -96,7 +97,7 @@ def signal_of(name: str) -> Signal | None:
             continue
         if is_set and signal in (Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.REWARD):
             return None
-        if (cross and signal is Signal.ENTROPY) or (signal is Signal.REWARD and not _SPREADS.isdisjoint(words)):
+        if (cross and signal is Signal.ENTROPY) or (signal is Signal.REWARD and words[-1] in _SPREADS):
             continue
         return signal
     return None
@@ -105,7 +106,7 @@ def signal_of(name: str) -> Signal | None:
 def objective_of(signals: Collection[Signal]) -> Objective:
     """Return what a run minimises of which scalars measure these."""
     found = set(signals)
-    if {Signal.GENERATOR, Signal.DISCRIMINATOR} <= found:
+    if Signal.GENERATOR in found and not {Signal.DISCRIMINATOR, Signal.VALUE_LOSS}.isdisjoint(found):
         return Objective.ADVERSARIAL
     if {Signal.CHOSEN, Signal.REJECTED} <= found:
         return Objective.PREFERENCE

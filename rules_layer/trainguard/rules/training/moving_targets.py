@@ -1,0 +1,140 @@
+"""Conditions of TrainingDiverged on runs whose losses say little: reinforcement learning, and adversaries.
+
+A reward that was gained and is lost, a policy far from its reference, one without entropy, a generator that cannot win.
+What a policy does is a fault only where its reward is not as good as it was: one that has learned its task is sure.
+"""
+
+from collections.abc import Callable, Mapping
+from statistics import median
+
+from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Signal
+from trainguard.rules.training.risen import (
+    FEWEST_BLOCKS,
+    DivergedKind,
+    TrainingDivergedParameters,
+    gone_again,
+    tail_of,
+)
+from trainguard.rules.training.run_series import RunSeries, series_check
+from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, smoothed, step_number, z_score
+from trainguard.rules.training.step_rule import Check
+
+FOLLOWED = (Signal.REWARD, Signal.KL, Signal.ENTROPY, Signal.GENERATOR, Signal.DISCRIMINATOR)
+"""Signals of which the first series of training is kept."""
+TIMES_KL, LEAST_KL = 10.0, 1.0
+"""Less than 1 nat is small whatever it was before; sums over the tokens of an answer reach some tens."""
+GONE, WON, TIMES_LOST = 0.02, 0.02, 3.0
+
+Measured = Mapping[Signal, tuple[str, Series]]
+
+
+def off_course(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
+    """Find what went wrong with a policy, or between adversaries."""
+    judges: tuple[Callable[..., Check | None], ...] = (_reward_lost, _kl_exploded, _entropy_gone, _generator_lost)
+    kept = {signal: held for signal, held in measured.items() if _is_long(held[1], fewest)}
+    return next((found for judge in judges if (found := judge(run, kept, limits)) is not None), None)
+
+
+def _is_long(series: Series, fewest: int) -> bool:
+    count = tail_of(series)
+    return len(series.means) >= FEWEST_BLOCKS + count and count * series.size >= fewest
+
+
+def _reward_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
+    if Signal.REWARD not in measured:
+        return None
+    name, reward = measured[Signal.REWARD]
+    count = tail_of(reward)
+    threshold = _lost_below(reward, limits)
+    if threshold is None:
+        return None
+    best = max(smoothed(reward.means[:-count]))
+    most = max(reward.means[-count:])
+    facts = (
+        *first_facts(name, reward, "reward"),
+        level_of("reward_best", name, best),
+        step_number("fallen_after_step", reward.steps[-count - 1]),
+        Fact(name="reward_most_since", value=most, series=name, threshold=threshold),
+    )
+    onset = reward.begin_of(len(reward.means) - count)
+    return series_check(run, DivergedKind.REWARD_LOST, (name, reward), facts, most, threshold=threshold, onset=onset)
+
+
+def _lost_below(reward: Series, limits: TrainingDivergedParameters) -> float | None:
+    """Return the level that a reward was above and is below for good; None of one that was kept, or never gained."""
+    lost = gone_again([-each for each in reward.means], tail_of(reward), limits)
+    return None if lost is None else -lost
+
+
+def _holds(measured: Measured, limits: TrainingDivergedParameters) -> bool:
+    """Whether a reward was recorded that has risen and was kept."""
+    if Signal.REWARD not in measured:
+        return False
+    reward = measured[Signal.REWARD][1]
+    return z_score(reward.whole) >= NO_TREND and _lost_below(reward, limits) is None
+
+
+def _kl_exploded(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
+    if Signal.KL not in measured or _holds(measured, limits):
+        return None
+    name, divergence = measured[Signal.KL]
+    count = tail_of(divergence)
+    threshold = max(LEAST_KL, TIMES_KL * median(divergence.means[:-count]))
+    least = min(divergence.means[-count:])
+    if least <= threshold:
+        return None
+    return _followed(run, DivergedKind.KL_EXPLODED, (name, divergence), "kl", least, threshold)
+
+
+def _entropy_gone(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
+    if Signal.ENTROPY not in measured or Signal.REWARD not in measured or _holds(measured, limits):
+        return None
+    name, entropy = measured[Signal.ENTROPY]
+    if entropy.least < 0.0 < entropy.most:
+        return None
+    threshold = GONE * abs(entropy.means[0])
+    most = max(abs(each) for each in entropy.means[-tail_of(entropy) :])
+    if most >= threshold:
+        return None
+    return _followed(run, DivergedKind.ENTROPY_GONE, (name, entropy), "entropy", most, threshold)
+
+
+def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
+    del limits
+    if not {Signal.GENERATOR, Signal.DISCRIMINATOR} <= measured.keys():
+        return None
+    (name, generator), (other, discriminator) = measured[Signal.GENERATOR], measured[Signal.DISCRIMINATOR]
+    if min(discriminator.least, generator.least) < 0.0:
+        return None
+    won, most = WON * discriminator.means[0], max(discriminator.means[-tail_of(discriminator) :])
+    threshold, least = TIMES_LOST * generator.means[0], min(generator.means[-tail_of(generator) :])
+    if most >= won or least <= threshold:
+        return None
+    beside = (
+        *first_facts(other, discriminator, "discriminator"),
+        Fact(name="discriminator_most_since", value=most, series=other, threshold=won),
+    )
+    return _followed(run, DivergedKind.GENERATOR_LOST, (name, generator), "generator", least, threshold, beside)
+
+
+def _followed(
+    run: RunSeries,
+    kind: DivergedKind,
+    of: tuple[str, Series],
+    prefix: str,
+    value: float,
+    threshold: float,
+    beside: tuple[Fact, ...] = (),
+) -> Check:
+    """Return the check of a series that began somewhere and whose last fifth lies beyond a threshold."""
+    name, series = of
+    count = tail_of(series)
+    facts = (
+        *first_facts(name, series, prefix),
+        step_number("since_step", series.steps[-count - 1]),
+        Fact(name=f"{prefix}_since", value=value, series=name, threshold=threshold),
+        *beside,
+    )
+    onset = series.begin_of(len(series.means) - count)
+    return series_check(run, kind, of, facts, value, threshold=threshold, onset=onset)
