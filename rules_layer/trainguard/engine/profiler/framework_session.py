@@ -15,7 +15,7 @@ from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
 from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
@@ -206,12 +206,11 @@ class FrameworkSession(Session[FrameworkStream]):
         name, _, kind = arrival.partition.partition("/")
         process = f"{self.record.key.node}-{name}"
         parsed = parse_key(arrival.key)
-        if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
-            trace = self._listing.trace_of(arrival.key, parsed)
-            return read_tf_trace(
-                trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
-            )
-        return read_framework_object(arrival.key, body, process=process, end_us=arrival.position, kind=kind)
+        key, start_us = arrival.key, parsed.start_us if isinstance(parsed, FrameworkKey) else None
+        if isinstance(parsed, FrameworkKey) and start_us is not None:
+            key = self._listing.trace_of(key, parsed)
+            body = self._listing.get(key)
+        return read_framework_object(key, body, process=process, end_us=arrival.position, kind=kind, start_us=start_us)
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
         return events.tally, self.stream.apply(events, end_us)

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainguard.core.errors import TimelinePartError
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import FrameworkKey
 from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray
@@ -267,7 +267,7 @@ def read_framework(listing: ProfileListing, key: str, parsed: FrameworkKey) -> F
     """
     process = f"{parsed.node}-{parsed.process}"
     if parsed.start_us is not None:
-        trace = listing.trace_of(key, parsed)
-        body = listing.get(trace)
-        return read_tf_trace(trace, body, process=process, start_us=parsed.start_us, end_us=parsed.end_us)
-    return read_framework_object(key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind)
+        key = listing.trace_of(key, parsed)
+    return read_framework_object(
+        key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind, start_us=parsed.start_us
+    )

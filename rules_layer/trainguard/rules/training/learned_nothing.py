@@ -105,8 +105,6 @@ CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
-    """``min_fall`` and ``min_gain`` are shares: of the first loss, and of the score's range."""
-
     min_rows: PositiveInt = 5
     live_rows: PositiveInt = 500
     min_fall: NonNegative = 0.05

@@ -202,8 +202,6 @@ def _overtraining_words(sheet: FactSheet) -> Words:
 
 
 class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
-    """Patiences in saved steps of their mode; ``delta`` in units of the loss."""
-
     patience_train: PositiveInt = 5
     patience_validation: PositiveInt = 10
     delta: NonNegative = 0.01
