@@ -50,7 +50,8 @@ OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
 UNSEEN = frozenset(
     {
         *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
-        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "training/RanksOutOfSync: equal"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
+        "training/RanksOutOfSync: equal",
         *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "WARM_UP", "WORSENS")),
         *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
     }
