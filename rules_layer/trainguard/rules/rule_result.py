@@ -71,8 +71,45 @@ class FactSheet:
         """Return the value of the first fact of a name as a text; KeyError when there is none."""
         return str(self[name].value)
 
+    def say(self, text: str, **named: object) -> str:
+        """Fill in a text; KeyError where a fact is missing.
+
+        ``{name}`` is a fact by its unit, ``{name:GPU}`` how many GPUs it counts, ``{name.limit}`` its threshold;
+        ``{node}`` and ``{device}`` are the first fact's, ``{was/is}`` is the verb by tense, others are ``named``:
+        values, or functions of the sheet.
+        """
+        return text.format_map(_Named(self, named))
+
+    def fill(self, words: Words, **named: object) -> Words:
+        """Fill in the texts of a judgement as `say` does."""
+        advice = None if words.advice is None else self.say(words.advice, **named)
+        return Words(self.say(words.reason, **named), advice, self.say(words.clause, **named))
+
+    def say_if(self, name: str, text: str, **named: object) -> str:
+        """Fill in a text where there is a fact of the name; empty elsewhere."""
+        return "" if self.get(name) is None else self.say(text, **named)
+
+
+class _Named(dict[str, object]):
+    def __init__(self, sheet: FactSheet, named: Mapping[str, object]) -> None:
+        super().__init__(named)
+        self._sheet = sheet
+
+    def __getitem__(self, name: str) -> object:
+        if name in self:
+            value = super().__getitem__(name)
+            return value(self._sheet) if callable(value) else value
+        past, is_verb, now = name.partition("/")
+        if is_verb:
+            return past if self._sheet.past else now
+        if name in {"node", "device"}:
+            return getattr(self._sheet.facts[0], name) or ""
+        return self._sheet[name]
+
 
 Text: TypeAlias = Callable[[FactSheet], Words]
+Parts: TypeAlias = Mapping[str, Callable[[FactSheet], str]]
+"""Parts of a rule's texts by name, each said when a text has it."""
 IdleNode = Literal["never used", "idle"]
 _WORDS = ("reason", "advice", "clause", "past_reason", "past_advice")
 """The fields that a rule's text makes when one of them is read: of most judgements none is."""

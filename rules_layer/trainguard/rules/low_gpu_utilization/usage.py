@@ -60,7 +60,6 @@ class LowGPUUtilizationKind(StrEnum):
 
 
 Kind = LowGPUUtilizationKind
-NODE_IDLES = frozenset({Kind.NEVER_USED, Kind.STOPPED, Kind.NEARLY_IDLE, Kind.HOLDS_MEMORY})
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 

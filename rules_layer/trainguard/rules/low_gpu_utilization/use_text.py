@@ -1,277 +1,181 @@
 """Words on GPUs, or instances (MIG), that work: how busy they are, how they pause, how much of them is used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from trainguard.core.finding import Fact, clock
-from trainguard.core.units import counted, show_duration, show_number, show_percent
 from trainguard.rules.low_gpu_utilization.usage import Kind
-from trainguard.rules.rule_result import FactSheet, Words
-
-
-def is_past(sheet: FactSheet) -> bool:
-    return sheet.past or sheet.get("stream_end") is not None
-
-
-def time_of(fact: Fact) -> str:
-    return show_duration(float(fact.value))
-
-
-def limit_of(fact: Fact) -> str:
-    return f"{percent_of(fact)} (threshold {show_percent(fact.threshold or 0.0)})"
-
-
-def percent_of(fact: Fact) -> str:
-    return show_percent(float(fact.value))
-
-
-def share_of(fact: Fact) -> str:
-    return show_percent(100.0 * float(fact.value))
-
-
-def span_of(fact: Fact) -> str:
-    return show_duration((fact.end or 0.0) - (fact.start or 0.0))
-
+from trainguard.rules.rule_result import FactSheet, Parts, Words
 
 _UNMEASURED = "; utilization is not measured, since its GPUs are partitioned (MIG)"
-
-
-def _instances_low(sheet: FactSheet) -> Words:
-    high, minutes = sheet["p95_sm_activity"], sheet.duration("low_time")
-    leave, have = ("left", "had") if is_past(sheet) else ("leave", "have")
-    return Words(
-        f"{high.device} on {high.node}: for {minutes} 95 % of its minutes {have} an SM activity of at most "
-        f"{limit_of(high)}{how_many(sheet, 'instances')}{_UNMEASURED}.",
+INSTANCE_WORDS: Mapping[str, Words] = {
+    Kind.INSTANCES_UNUSED: Words(
+        "no instance (MIG) of {node} was used: for {low_time} the SM activity of each was below "
+        f"{{highest_sm_activity.limit}}{_UNMEASURED}.",
+        "{hung}",
+        "instances of the partitioned GPUs of {node} were never used",
+    ),
+    Kind.INSTANCES_LOW: Words(
+        "{device} on {node}: for {low_time} 95 % of its minutes {had/have} an SM activity of at most "
+        f"{{p95_sm_activity}} (threshold {{p95_sm_activity.limit}}){{more}}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
-        f"than {high.device} on {high.node}: its kernels {leave} {show_percent(100.0 - float(high.value))} of its "
-        "multiprocessors unused.",
-        f"instances of the partitioned GPUs of {high.node} were hardly used",
-    )
-
-
-def _instances_unused(sheet: FactSheet) -> Words:
-    highest = sheet["highest_sm_activity"]
-    lasted, least = time_of(sheet["low_time"]), show_percent(highest.threshold or 0.0)
-    idle = f"for {lasted} the SM activity of each was below {least}"
-    advice = f"Check whether the job hangs on {highest.node} or computes on the CPU, and stop it if it does."
-    if is_past(sheet):
-        advice = f"Find out why the job hung on {highest.node}, or computed on the CPU."
-    return Words(
-        f"no instance (MIG) of {highest.node} was used: {idle}{_UNMEASURED}.",
-        advice,
-        f"instances of the partitioned GPUs of {highest.node} were never used",
-    )
-
-
-def _instances_fine(sheet: FactSheet) -> Words:
-    high = sheet["p95_sm_activity"]
-    return Words(
-        f"{high.device} on {high.node}, the least active of {counted(sheet.count('instances'), 'instance')}: the "
-        f"95th percentile of its SM activity is {limit_of(high)}"
-        f"{_UNMEASURED}."
-    )
-
-
-def _instances_warming_up(sheet: FactSheet) -> Words:
-    seen = sheet["minutes_measured"]
-    needed = counted(round(seen.threshold or 0.0), "minute")
-    return Words(f"the instances (MIG) of {seen.node} have {seen.value} of {needed} with SM activity.")
-
-
-def _instances_unknown(sheet: FactSheet) -> Words:
-    node = sheet["instances"].node
-    what = f"the GPUs of {node} are partitioned (MIG), so utilization is not measured."
-    return Words(f"{what} SM activity of the instances, which stands in for it, was not collected.")
-
-
-INSTANCE_WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
-    Kind.INSTANCES_UNUSED: _instances_unused,
-    Kind.INSTANCES_LOW: _instances_low,
-    Kind.INSTANCES_FINE: _instances_fine,
-    Kind.INSTANCES_WARMING_UP: _instances_warming_up,
-    Kind.INSTANCES_UNKNOWN: _instances_unknown,
+        "than {device} on {node}: its kernels {left/leave} {p95_sm_activity.rest} of its multiprocessors unused.",
+        "instances of the partitioned GPUs of {node} were hardly used",
+    ),
+    Kind.INSTANCES_FINE: Words(
+        "{device} on {node}, the least active of {instances:instance}: the 95th percentile of its SM activity is "
+        f"{{p95_sm_activity}} (threshold {{p95_sm_activity.limit}}){_UNMEASURED}."
+    ),
+    Kind.INSTANCES_WARMING_UP: Words(
+        "the instances (MIG) of {node} have {minutes_measured.value} of {minutes_measured.limit:minute} with SM "
+        "activity."
+    ),
+    Kind.INSTANCES_UNKNOWN: Words(
+        "the GPUs of {node} are partitioned (MIG), so utilization is not measured. SM activity of the instances, which "
+        "stands in for it, was not collected."
+    ),
 }
 
 IDLE_PERCENT = 1.0
 NOT_BUSY = "the GPUs were not kept busy"
-
-
-def _idle_in_part(sheet: FactSheet) -> Words:
-    share, node = sheet["idle_share"], sheet["idle_share"].node
-    mean, highest = sheet["mean_utilization"], sheet["highest_mean_utilization"]
-    busy = f"the GPUs {'were' if is_past(sheet) else 'are'} {percent_of(mean)} busy on average"
-    most = "" if sheet.number("gpus") == 1 else f", {highest.device} the most with {percent_of(highest)}"
-    return Words(
-        f"idle in part: over the last {span_of(share)} no GPU of {node} was active in {share_of(share)} of all samples "
-        f"(threshold {show_percent(100.0 * (share.threshold or 0.0))}); {busy}{most}.",
-        f"Find out what the GPUs of {node} wait for between their work: data, evaluation, checkpoints, other workers "
+_PAUSING = (
+    "the GPUs of {pause_length.node} {paused/pause} for {pause_length} every {period}, {paused_time_share} of the paid "
+    "time, as saving a checkpoint, evaluating or preprocessing does"
+)
+_HIGH = "{p95_utilization_at_work} (threshold {p95_utilization_at_work.limit})"
+_LOW = "{p5_utilization_at_work} (threshold {p5_utilization_at_work.limit})"
+_NOTHING_DONE = (
+    "Look at the process of {device} on {node}, at its log, and at the GPU (Xid errors in dmesg, nvidia-smi -q): it "
+    "{did/does} nothing."
+)
+_LITTLE_DONE = (
+    "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have nothing "
+    "more to do and cores are free, take a smaller instance: {device} on {node} was at most {p95_utilization_at_work} "
+    "busy in 95 % of its newest samples at work."
+)
+_FOUND = "{low}, and so for {low_time}{more}.{notes}"
+USE_WORDS: Mapping[str, Words] = {
+    Kind.IDLE_IN_PART: Words(
+        "idle in part: over the last {idle_share.span} no GPU of {node} was active in {idle_share} of all samples "
+        "(threshold {idle_share.limit}); the GPUs {were/are} {mean_utilization} busy on average{most}.",
+        "Find out what the GPUs of {node} wait for between their work: data, evaluation, checkpoints, other workers "
         "or a slow service; do that while they train, or let the job have fewer GPUs.",
-        f"the GPUs of {node} did nothing in {share_of(share)} of {span_of(share)}",
-    )
-
-
-def _pauses(sheet: FactSheet) -> Words:
-    length, period = sheet["pause_length"], sheet["period"]
-    least, do = show_percent(100.0 * (sheet["pause_share"].threshold or 0.0)), "did" if is_past(sheet) else "do"
-    return Words(
-        f"{_pausing(sheet)} (threshold {least}).",
-        "Save, evaluate or preprocess less often, or do so while training goes on: in every "
-        f"{time_of(period)} the GPUs of {period.node} {do} nothing for {time_of(length)}.",
-        f"the GPUs of {length.node} paused for {time_of(length)} every {time_of(period)}",
-    )
-
-
-def _pausing(sheet: FactSheet) -> str:
-    length, period, share = sheet["pause_length"], sheet["period"], sheet["paused_time_share"]
-    pause = "paused" if is_past(sheet) else "pause"
-    return (
-        f"the GPUs of {length.node} {pause} for {time_of(length)} every "
-        f"{time_of(period)}, {share_of(share)} of the paid time, as saving a checkpoint, evaluating "
-        "or preprocessing does"
-    )
-
-
-def _under_used(sheet: FactSheet) -> Words:
-    high = sheet["p95_utilization_at_work"]
-    where = f"{high.device} on {high.node}"
-    if float(high.value) < IDLE_PERCENT:
-        advice = (
-            f"Look at the process of {where}, at its log, and at the GPU (Xid errors in dmesg, nvidia-smi -q): it "
-            f"{'did' if is_past(sheet) else 'does'} nothing."
-        )
-    else:
-        advice = (
-            "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-            f"nothing more to do and cores are free, take a smaller instance: {where} was at most {percent_of(high)} "
-            "busy in 95 % of its newest samples at work."
-        )
-    return Words(_low_found(sheet), advice, NOT_BUSY)
-
-
-def _fluctuates(sheet: FactSheet) -> Words:
-    high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    waits = "waited" if is_past(sheet) else "waits"
-    return Words(
-        _low_found(sheet),
-        f"Look for what {high.device} on {high.node} {waits} for again and again, idle at {percent_of(low)} and then "
-        f"busy at {percent_of(high)}: data, checkpoints, other workers or blocking calls between steps.",
+        "the GPUs of {node} did nothing in {idle_share} of {idle_share.span}",
+    ),
+    Kind.PAUSES: Words(
+        f"{_PAUSING} (threshold {{pause_share.limit}}).",
+        "Save, evaluate or preprocess less often, or do so while training goes on: in every {period} the GPUs of "
+        "{period.node} {did/do} nothing for {pause_length}.",
+        "the GPUs of {pause_length.node} paused for {pause_length} every {period}",
+    ),
+    Kind.UNDER_USED: Words(_FOUND, "{do_more}", NOT_BUSY),
+    Kind.FLUCTUATES: Words(
+        _FOUND,
+        "Look for what {device} on {node} {waited/waits} for again and again, idle at {p5_utilization_at_work} and "
+        "then busy at {p95_utilization_at_work}: data, checkpoints, other workers or blocking calls between steps.",
         NOT_BUSY,
-    )
+    ),
+    Kind.LOW_ACTIVITY: Words(
+        "{device} on {node} {looked/looks} {mean_utilization_at_work} busy, but 95 % of its last "
+        "{minutes_at_work:minute} of work {had/have} {activity} of at most {p95_activity_at_work} (threshold "
+        "{p95_activity_at_work.limit}){drawn}{do_so}.",
+        "{use_more}",
+        "the GPUs of {node} looked busy and used little of themselves",
+    ),
+    Kind.FINE: Words(
+        "{device} on {node}: over {p95_utilization_at_work.span}, outside pauses, the 95th percentile of its GPU "
+        f"utilization is {_HIGH}{{which}}, and the 5th {_LOW}.{{others}}{{notes}}"
+    ),
+    Kind.LOW_FOR_SHORT: Words("{low}, {lasted}; that counts from {low_points.limit:point} on.{notes}"),
+    Kind.SMALL_DIPS: Words(
+        "{low}, and so for {low_time}; its dips leave {dip_share} of that time unused, and count from "
+        "{dip_share.limit} on.{notes}"
+    ),
+}
 
 
 def _low(sheet: FactSheet) -> str:
-    high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    points = counted(sheet.count("samples_at_work"), "sample")
-    span = f"its last {points} outside pauses"
-    unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
-    have = "had" if is_past(sheet) else "have"
+    high, unsteady = sheet["p95_utilization_at_work"], sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
     if sheet.kind == Kind.UNDER_USED or not (unsteady or float(high.value) >= (high.threshold or 0.0)):
-        return f"{high.device} on {high.node}: 95 % of {span} {have} a GPU utilization of at most {limit_of(high)}"
-    return (
-        f"{high.device} on {high.node}: of {span} the busiest 5 % {have} a GPU utilization of at least "
-        f"{limit_of(high)}, but the idlest 5 % of at most {limit_of(low)}"
+        little = "95 % of its last {samples_at_work:sample} outside pauses {had/have} a GPU utilization of at most "
+        return sheet.say(f"{{device}} on {{node}}: {little}{_HIGH}")
+    return sheet.say(
+        "{device} on {node}: of its last {samples_at_work:sample} outside pauses the busiest 5 % {had/have} a GPU "
+        f"utilization of at least {_HIGH}, but the idlest 5 % of at most {_LOW}"
     )
 
 
-def _low_found(sheet: FactSheet) -> str:
-    return f"{_low_since(sheet)}{how_many(sheet)}.{_notes(sheet)}"
-
-
-def _low_since(sheet: FactSheet) -> str:
-    return f"{_low(sheet)}, and so for {sheet.duration('low_time')}"
-
-
-def _low_for_short(sheet: FactSheet) -> Words:
-    points = sheet["low_points"]
-    lasted = f"for {counted(int(points.value), 'point')}" if points.value else "just now"
-    needed = counted(round(points.threshold or 0.0), "point")
-    return Words(f"{_low(sheet)}, {lasted}; that counts from {needed} on.{_notes(sheet)}")
-
-
-def _small_dips(sheet: FactSheet) -> Words:
-    dips = sheet["dip_share"]
-    gate = show_percent(100.0 * (dips.threshold or 0.0))
-    return Words(
-        f"{_low_since(sheet)}; its dips leave {share_of(dips)} of that time unused, and count from {gate} "
-        f"on.{_notes(sheet)}"
-    )
-
-
-def _fine(sheet: FactSheet) -> Words:
-    high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
-    worked, gpus = sheet.count("gpus_judged"), sheet.count("gpus")
-    which = "" if worked == 1 else f", the lowest of the {worked} GPUs judged"
-    others = (
-        "" if gpus == worked else f" {counted(gpus - worked, 'GPU')} of {high.node} had too little work to be judged."
-    )
-    return Words(
-        f"{high.device} on {high.node}: over {span_of(high)}, outside pauses, the 95th percentile of its GPU "
-        f"utilization is {limit_of(high)}{which}, and the 5th {limit_of(low)}.{others}{_notes(sheet)}"
-    )
-
-
-def how_many(sheet: FactSheet, what: str = "GPUs", now: str = "are low", past: str = "were low") -> str:
+def how_many(sheet: FactSheet, what: str = "GPUs", verb: str = "{were low/are low}") -> str:
     """Say on how many GPUs of the node it is so; nothing of one."""
     affected = sheet.get("gpus_affected")
     if affected is None or affected.value == 1:
         return ""
-    return f"; {affected.value} {what} of {affected.node} {past if is_past(sheet) else now}"
+    return sheet.say(f"; {{gpus_affected.value}} {what} of {{gpus_affected.node}} {verb}")
 
 
 def _notes(sheet: FactSheet) -> str:
-    said, mean = "", sheet.get("mean_utilization")
-    if mean is not None:
-        said += (
-            f" Over all samples, {clock(mean.start, mean.end)}, {mean.device} was {percent_of(mean)} busy on average."
+    activity = sheet.say_if("mean_activity_at_work", "{activity}")
+    return (
+        sheet.say_if(
+            "mean_utilization",
+            " Over all samples, {mean_utilization.when}, {mean_utilization.device} was {mean_utilization} busy on "
+            "average.",
         )
-    if sheet.get("pause_length") is not None:
-        said += f" T{_pausing(sheet)[1:]}."
-    paused = sheet.get("paused_share")
-    if paused is not None:
-        said += f" {share_of(paused)} of the samples of {paused.node} since its first work were left out as pauses."
-    active = sheet.get("mean_activity_at_work")
-    if active is not None:
-        what = sheet.name("activity")
-        measured = f"over the last {counted(sheet.count('minutes_at_work'), 'minute')} of work"
-        said += (
-            f" {what[:1].upper()}{what[1:]} of {active.device} was {percent_of(active)} on average {measured} in which "
-            "it was measured."
+        + sheet.say_if("pause_length", f" T{_PAUSING[1:]}.")
+        + sheet.say_if(
+            "paused_share",
+            " {paused_share} of the samples of {paused_share.node} since its first work were left out as pauses.",
         )
-    return said
-
-
-def _low_activity(sheet: FactSheet) -> Words:
-    high, busy, what = sheet["p95_activity_at_work"], sheet["mean_utilization_at_work"], sheet.name("activity")
-    node, power, minutes = high.node, sheet.get("power"), counted(sheet.count("minutes_at_work"), "minute")
-    drawn = "" if power is None else f", at {show_number(float(power.value))} W"
-    more = how_many(sheet, "GPUs", "do so", "did so")
-    unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"
-    looks, leave, have = ("looked", "left", "had") if is_past(sheet) else ("looks", "leave", "have")
-    if what == "memory activity":
-        advice = (
-            f"Check whether the process on {high.device} of {node} computes, or waits in a kernel for others: its "
-            "utilization alone is no sign of work."
+        + sheet.say_if(
+            "mean_activity_at_work",
+            " {what} of {mean_activity_at_work.device} was {mean_activity_at_work} on average over the last "
+            "{minutes_at_work:minute} of work in which it was measured.",
+            what=f"{activity[:1].upper()}{activity[1:]}",
         )
-    else:
-        advice = (
-            f"Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or share {high.device} on {node}: "
-            f"its kernels {leave} {show_percent(100.0 - float(high.value))} of {unused} unused; a kernel profile names "
-            "them."
-        )
-    return Words(
-        f"{high.device} on {node} {looks} {percent_of(busy)} busy, but 95 % of its last {minutes} of work {have} "
-        f"{what} of at most {limit_of(high)}{drawn}{more}.",
-        advice,
-        f"the GPUs of {node} looked busy and used little of themselves",
     )
 
 
-USE_WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
-    Kind.IDLE_IN_PART: _idle_in_part,
-    Kind.PAUSES: _pauses,
-    Kind.UNDER_USED: _under_used,
-    Kind.FLUCTUATES: _fluctuates,
-    Kind.LOW_ACTIVITY: _low_activity,
-    Kind.FINE: _fine,
-    Kind.LOW_FOR_SHORT: _low_for_short,
-    Kind.SMALL_DIPS: _small_dips,
+def _others(sheet: FactSheet) -> str:
+    left = sheet.count("gpus") - sheet.count("gpus_judged")
+    many = f"{left:,} GPU" if left == 1 else f"{left:,} GPUs"
+    return sheet.say(" {many} of {node} had too little work to be judged.", many=many) if left else ""
+
+
+def _use_more(sheet: FactSheet) -> str:
+    if sheet.name("activity") == "memory activity":
+        return sheet.say(
+            "Check whether the process on {device} of {node} computes, or waits in a kernel for others: its "
+            "utilization alone is no sign of work."
+        )
+    of = "its multiprocessors" if sheet.name("activity") == "SM activity" else "its tensor cores and its memory"
+    return sheet.say(
+        "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or share {device} on {node}: its "
+        "kernels {left/leave} {p95_activity_at_work.rest} of {of} unused; a kernel profile names them.",
+        of=of,
+    )
+
+
+USE_PARTS: Parts = {
+    "low": _low,
+    "notes": _notes,
+    "others": _others,
+    "use_more": _use_more,
+    "more": lambda sheet: how_many(sheet, "instances" if sheet.kind in INSTANCE_WORDS else "GPUs"),
+    "do_so": lambda sheet: how_many(sheet, verb="{did so/do so}"),
+    "drawn": lambda sheet: sheet.say_if("power", ", at {power} W"),
+    "do_more": lambda sheet: sheet.say(
+        _NOTHING_DONE if sheet.number("p95_utilization_at_work") < IDLE_PERCENT else _LITTLE_DONE
+    ),
+    "lasted": lambda sheet: sheet.say("for {low_points:point}") if sheet["low_points"].value else "just now",
+    "most": lambda sheet: (
+        ""
+        if sheet.number("gpus") == 1
+        else sheet.say(", {highest_mean_utilization.device} the most with {highest_mean_utilization}")
+    ),
+    "which": lambda sheet: (
+        "" if sheet.count("gpus_judged") == 1 else sheet.say(", the lowest of the {gpus_judged.value} GPUs judged")
+    ),
+    "hung": lambda sheet: sheet.say(
+        "Find out why the job hung on {node}, or computed on the CPU."
+        if sheet.past
+        else "Check whether the job hangs on {node} or computes on the CPU, and stop it if it does."
+    ),
 }

@@ -1,13 +1,12 @@
 """Words of rules over samples without a verdict; a rule's own text is decorated by `or_undecided`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import wraps
 from typing import Any
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import counted
 from trainguard.render.details import NodeDetails
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
@@ -110,8 +109,17 @@ def or_undecided(text: Text) -> Text:
 
 
 def undecided_text(sheet: FactSheet) -> Words:
-    node = sheet.facts[0].node or ""
-    return Words(_REASONS[WarmUpKind(sheet.kind)](sheet, node))
+    kind, ended = WarmUpKind(sheet.kind), sheet.get("stream_end") is not None
+    if kind in {WarmUpKind.WARMING_UP, WarmUpKind.TOO_SHORT}:
+        has = sheet.say("{points.value:,} of the {points.limit:point} of patience")
+        of_patience = has if sheet["points"].threshold else "no point that can be judged"
+        long = kind is WarmUpKind.WARMING_UP and sheet.number("patience") > LONG_PATIENCE_S
+        return Words(sheet.say(_REASONS[kind], of_patience=of_patience, more=sheet.say(_IN_SECONDS) if long else ""))
+    if kind is WarmUpKind.NEVER_ACTIVE and ended:
+        return Words(sheet.say("no GPU of {node} was active in the {idle_time} until its stream ended."))
+    series = sheet.facts[0].series or ""
+    until = "until its stream ended" if ended else "yet"
+    return Words(sheet.say(_REASONS[kind], until=until, series=SERIES_IN_WORDS.get(series, series)))
 
 
 def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) -> Fact:
@@ -136,61 +144,24 @@ def _lacks_utilization(view: NodeView) -> bool:
     return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
 
 
-def _of_patience(sheet: FactSheet, node: str) -> str:
-    patience = int(sheet["points"].threshold or 0)
-    if not patience:
-        return f"{node} has no point that can be judged"
-    return f"{node} has {sheet.count('points'):,} of the {counted(patience, 'point')} of patience"
-
-
-def _warming_up_words(sheet: FactSheet, node: str) -> str:
-    reason = f"{_of_patience(sheet, node)}, about {sheet.duration('time_left')} left"
-    if sheet.number("patience") <= LONG_PATIENCE_S:
-        return f"{reason}."
-    points = counted(int(sheet["points"].threshold or 0), "point")
-    return (
-        f"{reason} ({points} are {sheet.duration('patience')} at a sampling interval of "
-        f"{sheet.number('sampling_interval'):g} s: better give patience_s, and window_s where the rule has one, in "
-        "seconds)."
-    )
-
-
-def _never_collected_words(sheet: FactSheet, node: str) -> str:
-    series = sheet["samples"].series or ""
-    return f"no {SERIES_IN_WORDS.get(series, series)} of {node} was collected, which the rule needs."
-
-
-def _start_up_words(sheet: FactSheet, node: str) -> str:
-    until = "yet" if sheet.get("stream_end") is None else "until its stream ended"
-    worked = f"were not active for {sheet.number('work_needed'):g} s in all {until}"
-    return f"{node} has not finished its start-up: its GPUs {worked}."
-
-
-def _never_active_words(sheet: FactSheet, node: str) -> str:
-    idle = sheet.duration("idle_time")
-    if sheet.get("stream_end") is not None:
-        return f"no GPU of {node} was active in the {idle} until its stream ended."
-    return f"no GPU of {node} has been active yet, {idle} after its first sample."
-
-
-_REASONS: Mapping[WarmUpKind, Callable[[FactSheet, str], str]] = {
-    WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} were written.",
-    WarmUpKind.WARMING_UP: _warming_up_words,
-    WarmUpKind.TOO_SHORT: lambda sheet, node: (
-        f"{_of_patience(sheet, node)}; its stream has ended, too early for a verdict."
+_IN_SECONDS = (
+    " ({points.limit:point} are {patience} at a sampling interval of {sampling_interval.value:g} s: better give "
+    "patience_s, and window_s where the rule has one, in seconds)"
+)
+_REASONS: Mapping[WarmUpKind, str] = {
+    WarmUpKind.WAITING: "no system metrics of {node} were written.",
+    WarmUpKind.WARMING_UP: "{node} has {of_patience}, about {time_left} left{more}.",
+    WarmUpKind.TOO_SHORT: "{node} has {of_patience}; its stream has ended, too early for a verdict.",
+    WarmUpKind.TOO_FEW_SAMPLES: "too few of the newest points of {node} have GPU samples.",
+    WarmUpKind.START_UP: (
+        "{node} has not finished its start-up: its GPUs were not active for {work_needed.value:g} s in all {until}."
     ),
-    WarmUpKind.TOO_FEW_SAMPLES: lambda _, node: f"too few of the newest points of {node} have GPU samples.",
-    WarmUpKind.START_UP: _start_up_words,
-    WarmUpKind.NEVER_ACTIVE: _never_active_words,
-    WarmUpKind.NOT_SEEN_ACTIVE: lambda _, node: (
-        f"no GPU of {node} was seen active, and its newest points have no sample of GPU utilization."
+    WarmUpKind.NEVER_ACTIVE: "no GPU of {node} has been active yet, {idle_time} after its first sample.",
+    WarmUpKind.NOT_SEEN_ACTIVE: (
+        "no GPU of {node} was seen active, and its newest points have no sample of GPU utilization."
     ),
-    WarmUpKind.NEVER_COLLECTED: _never_collected_words,
-    WarmUpKind.NO_UTILIZATION: lambda _, node: (
-        f"no utilization of GPUs was recorded on {node}: it has none, or they were not measured."
-    ),
-    WarmUpKind.PARTITIONED: lambda _, node: (
-        f"the GPUs of {node} are partitioned (MIG), so utilization is not measured."
-    ),
+    WarmUpKind.NEVER_COLLECTED: "no {series} of {node} was collected, which the rule needs.",
+    WarmUpKind.NO_UTILIZATION: "no utilization of GPUs was recorded on {node}: it has none, or they were not measured.",
+    WarmUpKind.PARTITIONED: "the GPUs of {node} are partitioned (MIG), so utilization is not measured.",
 }
 _KINDS = frozenset(WarmUpKind)
