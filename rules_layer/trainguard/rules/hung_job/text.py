@@ -9,10 +9,9 @@ from typing import Literal
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted, show_duration, show_number
 from trainguard.render.details import Details
 from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, WatchState
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 NAMED = 4
@@ -158,116 +157,102 @@ def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDet
     )
 
 
-_HOSTS_DO = "compute, read, write nor send"
-
-
 @or_undecided
 def text(sheet: FactSheet) -> Words:
     kind = HungKind(sheet.kind)
     if kind in _CALM:
-        return Words(_CALM[kind](sheet))
-    return Words(_standstill(sheet, kind), _advice(sheet, kind), "the job hung")
+        return Words(sheet.say(_CALM[kind], **_PARTS))
+    return sheet.fill(_HUNG, look=_LOOKS[kind], **_PARTS)
 
 
-def _standstill(sheet: FactSheet, kind: HungKind) -> str:
-    past = sheet.past
-    stopped = "" if sheet.get("last_step_end") is None else f"steps {'had' if past else 'have'} stopped: "
-    waiting, lasted = sheet.count("gpus_waiting"), sheet.duration("standstill_time")
-    looked = "looked" if past else f"{'has' if waiting == 1 else 'have'} looked"
-    busy = f"for {lasted} {counted(waiting, 'GPU')} {looked} busy at {_watts(sheet)}"
-    if kind is HungKind.SPINS:
-        look = f"{busy}, as in a collective that does not end, or a kernel that only spins"
-    elif kind is HungKind.WAITS_FOR_IDLE:
-        idle = sheet.count("gpus_idle")
-        be = ("was" if idle == 1 else "were") if past else ("is" if idle == 1 else "are")
-        look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {be} idle"
-    else:
-        worked, did = ("worked", "computed, read, wrote nor sent") if past else ("has worked", _HOSTS_DO)
-        look = f"for {lasted} no GPU {worked}, and the hosts neither {did}"
-    late, silent = _count(sheet, "ranks_behind"), _count(sheet, "silent_nodes")
-    behind = f"; behind in steps: {_names(sheet, 'rank_behind', late)}" if late else ""
-    gone = f"; no samples any more from {_names(sheet, 'silent_node', silent)}" if silent else ""
-    return f"{stopped}{look}{behind}{gone}."
-
-
-def _watts(sheet: FactSheet) -> str:
-    each = "" if sheet.count("gpus_waiting") == 1 else " each"
-    drawn, at_work = f"{show_number(sheet.number('power'))} W{each}", sheet.get("power_at_work")
-    if at_work is not None:
-        return f"{drawn}, of {show_number(float(at_work.value))} W at work"
-    return f"{drawn}, of a limit of {show_number(sheet.number('power_limit'))} W"
-
-
-def _advice(sheet: FactSheet, kind: HungKind) -> str:
-    late, silent, idle = _count(sheet, "ranks_behind"), _count(sheet, "silent_nodes"), _count(sheet, "gpus_idle")
-    if late:
-        first = f"Look at {_names(sheet, 'rank_behind', late)} first"
-    elif silent:
-        first = f"Look at {_names(sheet, 'silent_node', silent)} first"
-    elif kind is HungKind.WAITS_FOR_IDLE and idle <= sheet.number("gpus_waiting"):
-        first = f"Look at {_names(sheet, 'idle_gpu', idle)} first"
-    else:
-        first = "Take stack traces of all ranks (py-spy dump) first"
-    return (
-        f"{first}, then stop the job and restart it from its last checkpoint: it is paid for and does not go on. "
-        "Set a timeout of collectives (TORCH_NCCL_ASYNC_ERROR_HANDLING=1, the timeout of init_process_group), so that "
-        "it fails by itself, and replace the node if the same one hangs again."
-    )
-
-
-def _count(sheet: FactSheet, name: str) -> int:
-    fact = sheet.get(name)
-    return 0 if fact is None else int(fact.value)
-
-
-def _names(sheet: FactSheet, name: str, count: int) -> str:
+def _named(sheet: FactSheet, what: str, text: str) -> str:
+    """Say a text with ``{names}``, those of processes, nodes or GPUs; nothing where there are none."""
+    name, counted_as = _NAMED[what]
+    count = sheet.get(counted_as)
+    if count is None or not count.value:
+        return ""
     shown = [str(fact.value) for fact in sheet.all(name)]
-    if count == len(shown):
-        return ", ".join(shown)
-    return f"{', '.join(shown)} and {count - len(shown)} more"
+    more = int(count.value) - len(shown)
+    return sheet.say(text, names=", ".join(shown) + (f" and {more} more" if more else ""))
+
+
+_NAMED = {
+    "late": ("rank_behind", "ranks_behind"),
+    "silent": ("silent_node", "silent_nodes"),
+    "idle": ("idle_gpu", "gpus_idle"),
+}
+
+
+def _first(sheet: FactSheet) -> str:
+    found = _named(sheet, "late", "{names}") or _named(sheet, "silent", "{names}")
+    waits = sheet.kind == HungKind.WAITS_FOR_IDLE and sheet.number("gpus_idle") <= sheet.number("gpus_waiting")
+    found = found or (_named(sheet, "idle", "{names}") if waits else "")
+    return f"Look at {found} first" if found else "Take stack traces of all ranks (py-spy dump) first"
 
 
 def _paused(sheet: FactSheet) -> str:
-    pause = sheet["pause_length"]
-    where = "" if pause.node is None else f" of {pause.node}"
-    busy = ""
-    if sheet.get("hosts_at_work") is not None:
-        busy = (
-            ", and its host computes, reads, writes or sends" if where else ", and hosts compute, read, write or send"
-        )
-    return f"no GPU{where} has worked for {show_duration(float(pause.value))}{busy}."
+    if sheet["pause_length"].node is not None:
+        return sheet.say_if("hosts_at_work", ", and its host computes, reads, writes or sends")
+    return sheet.say_if("hosts_at_work", ", and hosts compute, read, write or send")
 
 
-def _works(sheet: FactSheet) -> str:
-    nodes = sheet.get("nodes")
-    where = sheet.facts[0].node if nodes is None else counted(int(nodes.value), "node")
-    return f"{'the GPUs' if nodes is None else 'GPUs'} of {where} work, by their utilization or their power."
-
-
-def _not_known(sheet: FactSheet) -> str:
-    needed, node = sheet["minutes_at_work"].threshold or 0.0, sheet["minutes_at_work"].node
-    if node is None:
-        return f"its GPUs have not worked for {needed:g} minutes with samples of power yet."
-    return f"no GPU of {node} has worked for {needed:g} minutes with a sample of power."
-
-
-def _no_power(sheet: FactSheet) -> str:
-    node = sheet["samples"].node
-    return (
-        f"{'' if node is None else f'{node}: '}no power of the GPUs was collected, which the rule needs: "
-        "trainguard-collector, dcgm-exporter, W&B and MLflow write it."
+def _busy(sheet: FactSheet) -> str:
+    one = sheet.count("gpus_waiting") == 1
+    power = sheet.say_if("power_at_work", ", of {power_at_work} W at work")
+    return sheet.say(
+        "for {standstill_time} {gpus_waiting:GPU} {looked/" + ("has" if one else "have") + " looked} busy at {power} W"
+        "{each}{power_known}",
+        each="" if one else " each",
+        power_known=power or sheet.say(", of a limit of {power_limit} W"),
     )
 
 
-_CALM: Mapping[HungKind, Callable[[FactSheet], str]] = {
-    HungKind.NO_SAMPLES: lambda _: "no system metrics were written.",
-    HungKind.NO_POWER: _no_power,
-    HungKind.NOT_KNOWN: _not_known,
-    HungKind.WORKS: _works,
-    HungKind.STANDS_STILL: lambda sheet: (
-        f"no GPU has worked for {sheet.duration('standstill_time')}; that counts from "
-        f"{show_duration(sheet['standstill_time'].threshold or 0.0)} on."
+_LOOKS: Mapping[HungKind, Callable[[FactSheet], str]] = {
+    HungKind.SPINS: lambda sheet: f"{_busy(sheet)}, as in a collective that does not end, or a kernel that only spins",
+    HungKind.WAITS_FOR_IDLE: lambda sheet: (
+        _busy(sheet)
+        + _named(
+            sheet,
+            "idle",
+            ", and {names} {was/is} idle" if sheet.count("gpus_idle") == 1 else ", and {names} {were/are} idle",
+        )
     ),
-    HungKind.PAUSES: _paused,
-    HungKind.NEWEST_SAMPLE: lambda sheet: f"no GPU of {sheet.facts[0].node} works in its newest sample.",
+    HungKind.STOPPED: lambda sheet: sheet.say(
+        "for {standstill_time} no GPU {worked/has worked}, and the hosts neither {computed, read, wrote nor sent/"
+        "compute, read, write nor send}"
+    ),
+}
+_HUNG = Words(
+    "{stopped}{look}{behind}{gone}.",
+    "{first}, then stop the job and restart it from its last checkpoint: it is paid for and does not go on. Set a "
+    "timeout of collectives (TORCH_NCCL_ASYNC_ERROR_HANDLING=1, the timeout of init_process_group), so that it fails "
+    "by itself, and replace the node if the same one hangs again.",
+    "the job hung",
+)
+_PARTS: Parts = {
+    "stopped": lambda sheet: sheet.say_if("last_step_end", "steps {had/have} stopped: "),
+    "behind": lambda sheet: _named(sheet, "late", "; behind in steps: {names}"),
+    "gone": lambda sheet: _named(sheet, "silent", "; no samples any more from {names}"),
+    "first": _first,
+    "busy": _paused,
+    "of_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say(" of {node}"),
+    "on_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say("{node}: "),
+    "gpus_at_work": lambda sheet: sheet.say_if("nodes", "GPUs of {nodes:node}") or sheet.say("the GPUs of {node}"),
+    "lacking": lambda sheet: sheet.say(
+        "its GPUs have not worked for {minutes_at_work.threshold:g} minutes with samples of power yet"
+        if sheet.facts[0].node is None
+        else "no GPU of {node} has worked for {minutes_at_work.threshold:g} minutes with a sample of power"
+    ),
+}
+_CALM: Mapping[HungKind, str] = {
+    HungKind.NO_SAMPLES: "no system metrics were written.",
+    HungKind.NO_POWER: (
+        "{on_node}no power of the GPUs was collected, which the rule needs: trainguard-collector, dcgm-exporter, W&B "
+        "and MLflow write it."
+    ),
+    HungKind.NOT_KNOWN: "{lacking}.",
+    HungKind.WORKS: "{gpus_at_work} work, by their utilization or their power.",
+    HungKind.STANDS_STILL: "no GPU has worked for {standstill_time}; that counts from {standstill_time.limit} on.",
+    HungKind.PAUSES: "no GPU{of_node} has worked for {pause_length}{busy}.",
+    HungKind.NEWEST_SAMPLE: "no GPU of {node} works in its newest sample.",
 }
