@@ -9,7 +9,14 @@ import msgspec
 
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
-from trainguard.core.units import counted, show_duration, show_number, show_percent, show_percentage_points
+from trainguard.core.units import (
+    counted,
+    show_duration,
+    show_number,
+    show_percent,
+    show_percentage_points,
+    show_step,
+)
 
 
 class Status(StrEnum):
@@ -145,6 +152,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def rest(self) -> "Fact":
         """What a percentage leaves, as a fact."""
         return msgspec.structs.replace(self, value=100.0 - float(self.value))
+
+    @property
+    def as_step(self) -> str:
+        """The value, seconds, as the length of a training step."""
+        return show_step(1e6 * float(self.value))
 
     @property
     def when(self) -> str:

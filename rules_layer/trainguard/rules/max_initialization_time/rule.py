@@ -9,7 +9,6 @@ from typing import Any
 
 from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.units import show_duration
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import LoaderState
@@ -37,75 +36,55 @@ class MaxInitializationKind(StrEnum):
     NO_FRAMEWORK_METRICS = "no_framework_metrics"
 
 
-_FIXED = {
-    MaxInitializationKind.NO_FRAMEWORK_METRICS: "The job writes no framework metrics, so its first step is unknown.",
-    MaxInitializationKind.ENDED_WITHOUT_METRICS: (
+_LATE = "The first step began at {at}, {time_to_first_step} after the {start} (threshold {time_to_first_step.limit})."
+_UNSEEN = "No step was seen in the {time_without_step} since the {start} at {at} (threshold {time_without_step.limit})"
+_NO_STEP = "no training step was seen in the {time_without_step} since the {start}"
+_SHORTEN = (
+    "Shorten what comes before the first step by at least {time_over}: stream the data set (FastFile or Pipe mode) "
+    "instead of copying it, build dependencies into the image, compile or cache models ahead."
+)
+_WORDS = {
+    MaxInitializationKind.LATE: Words(
+        _LATE, _SHORTEN, "the first training step came {time_to_first_step} after the {start}"
+    ),
+    MaxInitializationKind.NO_STEP: Words(f"{_UNSEEN}.", _SHORTEN, _NO_STEP),
+    MaxInitializationKind.UNCERTAIN: Words(
+        f"{_UNSEEN}, but GPUs {{worked/have worked}} for {{time_at_work}}.",
+        "Check that the job writes steps, as it is set to: GPUs that have worked for {time_at_work} without one rather "
+        "train than initialize. If they do not train, shorten what they do before the first step.",
+        _NO_STEP,
+    ),
+    MaxInitializationKind.IN_TIME: Words(_LATE),
+    MaxInitializationKind.WARMING_UP: Words(f"{_UNSEEN}; a step may still arrive for {{grace}} after the threshold."),
+    MaxInitializationKind.ENDED_BEFORE: Words(
+        "The job ended {time_without_step} after the {start} without a step (threshold {time_without_step.limit})."
+    ),
+    MaxInitializationKind.ENDED_WITHOUT_METRICS: Words(
         "The job has ended and wrote no framework metrics, so its first step is unknown."
     ),
-    MaxInitializationKind.NO_START: "Neither the training start nor a first sample is known.",
-    MaxInitializationKind.NO_DATA: "Neither a sample nor a step was seen.",
+    MaxInitializationKind.WITHOUT_STEPS: Words(
+        "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for {time_at_work} "
+        "without one, so its first step is unknown."
+    ),
+    MaxInitializationKind.NO_START: Words("Neither the training start nor a first sample is known."),
+    MaxInitializationKind.NO_DATA: Words("Neither a sample nor a step was seen."),
+    MaxInitializationKind.NO_FRAMEWORK_METRICS: Words(
+        "The job writes no framework metrics, so its first step is unknown."
+    ),
 }
 
 
 def text(sheet: FactSheet) -> Words:
-    kind = MaxInitializationKind(sheet.kind)
-    if kind in _FIXED:
-        return Words(_FIXED[kind])
-    if kind is MaxInitializationKind.WITHOUT_STEPS:
-        return Words(
-            "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
-            f"{sheet.duration('time_at_work')} without one, so its first step is unknown."
-        )
-    if kind in {MaxInitializationKind.LATE, MaxInitializationKind.IN_TIME}:
-        return _of_first_step(sheet, late=kind is MaxInitializationKind.LATE)
-    return _of_absence(sheet, kind)
-
-
-def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
-    took = sheet["time_to_first_step"]
-    after = show_duration(float(took.value))
-    reason = f"The first step began at {clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
-    if not late:
-        return Words(reason)
-    return Words(reason, _advice(sheet), f"the first training step came {after} after the {_start(sheet)}")
-
-
-def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
-    waited = sheet["time_without_step"]
-    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {clock(waited.start)}"
-    seen = f"No step was seen in the {since} ({_allowed(waited)})"
-    if kind is MaxInitializationKind.ENDED_BEFORE:
-        after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
-        return Words(f"The job ended {after} without a step ({_allowed(waited)}).")
-    if kind is MaxInitializationKind.WARMING_UP:
-        grace = sheet.duration("grace")
-        return Words(f"{seen}; a step may still arrive for {grace} after the threshold.")
-    clause = f"no training step was seen in the {show_duration(float(waited.value))} since the {_start(sheet)}"
-    if kind is MaxInitializationKind.NO_STEP:
-        return Words(f"{seen}.", _advice(sheet), clause)
-    worked = sheet.duration("time_at_work")
-    return Words(
-        f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
-        f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
-        "train than initialize. If they do not train, shorten what they do before the first step.",
-        clause,
-    )
-
-
-def _advice(sheet: FactSheet) -> str:
-    return (
-        f"Shorten what comes before the first step by at least {sheet.duration('time_over')}: stream the "
-        "data set (FastFile or Pipe mode) instead of copying it, build dependencies into the image, compile or cache "
-        "models ahead."
-    )
+    return sheet.fill(_WORDS[MaxInitializationKind(sheet.kind)], start=_start, at=_at)
 
 
 def _start(sheet: FactSheet) -> str:
     return "training start" if sheet.get("restarted_at") is None else "restart of the job"
 
 
-def _allowed(fact: Fact) -> str:
-    return f"threshold {show_duration(fact.threshold or 0.0)}"
+def _at(sheet: FactSheet) -> str:
+    took = sheet.get("time_to_first_step")
+    return clock(sheet["time_without_step"].start if took is None else took.end)
 
 
 UNSEEN_STEP_GRACE_S = 360.0
