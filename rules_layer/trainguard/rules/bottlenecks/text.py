@@ -12,7 +12,7 @@ from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.state import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Parts, Words
-from trainguard.rules.windows.warm_up import WarmUpKind, node_fact, undecided_text
+from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 
 MINUTE_S = 60.0
 
@@ -59,29 +59,29 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
         start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
     where = {"start": start, "end": end}
     on = {"series": "GPUUtilization", "threshold": threshold / 100.0}
-    yield node_fact("share_of_samples", share.percent / 100.0, view, unit="share", **on, **where)
-    yield node_fact("samples_found", share.hits, view, **where)
-    yield node_fact("samples", share.judged, view, **where)
+    yield view.work_fact("share_of_samples", share.percent / 100.0, unit="share", **on, **where)
+    yield view.work_fact("samples_found", share.hits, **where)
+    yield view.work_fact("samples", share.judged, **where)
     if recent is not None:
-        yield node_fact("window", MINUTE_S * len(recent), view, unit="s", **where)
+        yield view.work_fact("window", MINUTE_S * len(recent), unit="s", **where)
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
     on = {"series": "GPUUtilization", "threshold": GOOD_GPUS}
-    yield node_fact(name, count.mean(count.gpu), view, unit="%", start=start, **on)
+    yield view.work_fact(name, count.mean(count.gpu), unit="%", start=start, **on)
     for of, total, unit in ((series.level, count.level, "%"), (series.peak, count.peak, series.peak_unit)):
-        yield node_fact(of, count.mean(total), view, unit=unit, series=series.name, start=start)
+        yield view.work_fact(of, count.mean(total), unit=unit, series=series.name, start=start)
 
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
             on = {"series": series.name, "threshold": limit, "start": None}
-            yield node_fact(f"core_at_limit_{name}", count.hot_share, view, unit="share", **on)
+            yield view.work_fact(f"core_at_limit_{name}", count.hot_share, unit="share", **on)
             mean = count.mean(count.gpu)
-            yield node_fact(f"mean_utilization_{name}", mean, view, unit="%", series="GPUUtilization", start=None)
+            yield view.work_fact(f"mean_utilization_{name}", mean, unit="%", series="GPUUtilization", start=None)
 
 
 class ComparedClass(msgspec.Struct, frozen=True):

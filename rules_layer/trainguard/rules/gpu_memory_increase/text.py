@@ -14,7 +14,7 @@ from trainguard.rules.gpu_memory_increase.rise import TENTHS
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Parts, Words
 from trainguard.rules.windows.rule import column_boxes, column_quantiles
-from trainguard.rules.windows.warm_up import node_fact, or_undecided, stream_end
+from trainguard.rules.windows.warm_up import or_undecided, stream_end
 
 SERIES = "GPUMemoryUtilization"
 
@@ -49,7 +49,7 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
     growth = worst.growth
 
     def fact(name: str, value: float, unit: str, **more: Any) -> Fact:
-        return node_fact(name, value, view, unit=unit, series=SERIES, device=worst.gpu, **more)
+        return view.work_fact(name, value, unit=unit, series=SERIES, device=worst.gpu, **more)
 
     yield fact("increase", worst.points, "points", threshold=threshold)
     yield fact("rise_time", worst.windows * window_s, "s")
@@ -79,12 +79,12 @@ def first_windows(view: NodeView, patience: int, window: int) -> tuple[MemoryKin
     """Return what is missing until the third window after patience is complete; both in points."""
     needed = patience + JUMP_WINDOWS * window
     facts = (
-        node_fact("points", view.kept_total, view, threshold=float(needed)),
-        node_fact("patience_points", patience, view),
-        node_fact("window_points", window, view),
-        node_fact("time_left", max(needed - view.kept_total, 0) * view.interval_s, view, unit="s"),
-        node_fact("needed_time", needed * view.interval_s, view, unit="s"),
-        node_fact("sampling_interval", view.interval_s, view, unit="s"),
+        view.work_fact("points", view.kept_total, threshold=float(needed)),
+        view.work_fact("patience_points", patience),
+        view.work_fact("window_points", window),
+        view.work_fact("time_left", max(needed - view.kept_total, 0) * view.interval_s, unit="s"),
+        view.work_fact("needed_time", needed * view.interval_s, unit="s"),
+        view.work_fact("sampling_interval", view.interval_s, unit="s"),
         *stream_end(view),
     )
     return MemoryKind.UNSAMPLED if view.kept_total >= needed else MemoryKind.FIRST_WINDOWS, facts

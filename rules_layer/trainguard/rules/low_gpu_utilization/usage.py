@@ -301,16 +301,10 @@ def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
     )
 
 
-def of_node(view: NodeView, name: str, value: float | str, unit: str = "", **more: Any) -> Fact:
-    """Return a fact of a node; its time is that of all samples unless ``start`` and ``end`` say another."""
-    times = {"start": view.first_sample_at, "end": view.watermark_s}
-    return Fact(name=name, value=value, unit=unit, node=view.node, **{**times, **more})
-
-
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
     if not view.closed or view.watermark_s is None:
         return ()
-    return (of_node(view, "stream_end", view.watermark_s, "time"),)
+    return (view.fact("stream_end", view.watermark_s, "time"),)
 
 
 def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, ...]:
@@ -318,7 +312,7 @@ def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, .
     if use is None or gpu not in use.means:
         return ()
     times = {"start": use.start, "end": use.end}
-    return (of_node(view, "mean_utilization", use.means[gpu], "%", series=UTILIZATION, device=gpu, **times),)
+    return (view.fact("mean_utilization", use.means[gpu], "%", series=UTILIZATION, device=gpu, **times),)
 
 
 def noted(common: Mapping[str, Any], **more: str) -> Mapping[str, Any]:

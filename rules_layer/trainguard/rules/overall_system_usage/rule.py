@@ -15,7 +15,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.windows.rule import counted_quantiles
-from trainguard.rules.windows.warm_up import or_undecided, sampled_fact, waiting
+from trainguard.rules.windows.warm_up import or_undecided, waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
@@ -93,7 +93,7 @@ def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) 
     shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
     if not shown:
         kind = NETWORK_ALONE if NETWORK in usage else NOTHING
-        return kind, (sampled_fact("series", len(usage), view),)
+        return kind, (view.fact("series", len(usage)),)
     both = "GPU" in usage and "CPU" in usage
     chosen = {metric: shown[metric] for metric in ("GPU", "CPU")} if both else shown
     facts = [_percent("median_utilization", each.p50, metric, view) for metric, each in chosen.items()]
@@ -105,7 +105,7 @@ def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) 
 
 def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
     series = next(series for series, named in METRIC_OF_SERIES.items() if named == metric)
-    return sampled_fact(name, value, view, unit="%", series=series)
+    return view.fact(name, value, unit="%", series=series)
 
 
 @or_undecided

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import wraps
-from typing import Any
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
@@ -38,7 +37,7 @@ class WarmUpKind(StrEnum):
 
 
 def waiting(view: NodeView) -> RuleResult:
-    none = (sampled_fact("samples", 0, view),)
+    none = (view.fact("samples", 0),)
     return RuleResult.of(undecided_text, Status.WAITING_FOR_DATA, WarmUpKind.WAITING, none)
 
 
@@ -51,16 +50,16 @@ def warming_up(
     else:
         kind = WarmUpKind.TOO_FEW_SAMPLES
         facts = (
-            node_fact("points", points, view, threshold=float(needed)),
-            sampled_fact("sampling_interval", view.interval_s, view, unit="s"),
-            sampled_fact("patience", needed * view.interval_s, view, unit="s"),
+            view.work_fact("points", points, threshold=float(needed)),
+            view.fact("sampling_interval", view.interval_s, unit="s"),
+            view.fact("patience", needed * view.interval_s, unit="s"),
             *stream_end(view),
         )
         if points <= needed and view.closed:
             kind = WarmUpKind.TOO_SHORT
         elif points <= needed:
             kind, left_s = WarmUpKind.WARMING_UP, (needed + 1 - points) * view.interval_s
-            facts = (*facts, sampled_fact("time_left", left_s, view, unit="s"))
+            facts = (*facts, view.fact("time_left", left_s, unit="s"))
     return RuleResult.of(
         undecided_text,
         Status.WARMING_UP,
@@ -73,7 +72,7 @@ def warming_up(
 
 
 def never_collected(series: str, view: NodeView) -> RuleResult:
-    facts = (sampled_fact("samples", 0, view, series=series),)
+    facts = (view.fact("samples", 0, series=series),)
     kind = WarmUpKind.NEVER_COLLECTED
     return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, data_points=view.kept_total)
 
@@ -82,8 +81,8 @@ def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> R
     """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
     kind = WarmUpKind.PARTITIONED if view.mig_names else WarmUpKind.NO_UTILIZATION
     facts = (
-        sampled_fact("gpus", 0, view, series="GPUUtilization"),
-        sampled_fact("instances", len(view.mig_names), view),
+        view.fact("gpus", 0, series="GPUUtilization"),
+        view.fact("instances", len(view.mig_names)),
     )
     return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, details=details or {})
 
@@ -92,10 +91,10 @@ def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
     """Return why there is no verdict on a node that had not worked before its watermark or its stream's end."""
     ended = stream_end(view)
     if view.ever_active.any():
-        return WarmUpKind.START_UP, (sampled_fact("work_needed", WORK_S, view, unit="s"), *ended)
+        return WarmUpKind.START_UP, (view.fact("work_needed", WORK_S, unit="s"), *ended)
     kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
     since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
-    return kind, (sampled_fact("idle_time", since_first_s, view, unit="s", series="GPUUtilization"), *ended)
+    return kind, (view.fact("idle_time", since_first_s, unit="s", series="GPUUtilization"), *ended)
 
 
 def or_undecided(text: Text) -> Text:
@@ -120,16 +119,6 @@ def undecided_text(sheet: FactSheet) -> Words:
     series = sheet.facts[0].series or ""
     until = "until its stream ended" if ended else "yet"
     return Words(sheet.say(_REASONS[kind], until=until, series=SERIES_IN_WORDS.get(series, series)))
-
-
-def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) -> Fact:
-    """Return a fact of a node as of its watermark: from its first work, or else its first sample."""
-    start = view.first_sample_at if view.first_active_at is None else view.first_active_at
-    return Fact(name=name, value=value, node=view.node, **({"start": start, "end": view.watermark_s} | more))
-
-
-def sampled_fact(name: str, value: float | int, view: NodeView, **more: Any) -> Fact:
-    return Fact(name=name, value=value, node=view.node, start=view.first_sample_at, end=view.watermark_s, **more)
 
 
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
