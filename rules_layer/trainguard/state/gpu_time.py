@@ -46,7 +46,6 @@ class Mark(msgspec.Struct, array_like=True):
     sums: list[int]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where it has not three sums."""
         if len(self.sums) != IDLE + 1:
             raise ValueError(f"{len(self.sums)} sums at a mark, expected {IDLE + 1}")
 
@@ -88,7 +87,6 @@ class GpuTime(msgspec.Struct, array_like=True):
     rests: list[int] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Compare the parts; raises ValueError."""
         widths = {len(row) for row in self.gpus}
         if widths - {IDLE + 1} or len(self.times_ms) != len(self.percents) or len(self.times_ms) > _NEWEST:
             raise ValueError("the time of GPUs has parts of different lengths")
@@ -125,7 +123,6 @@ class GpuTime(msgspec.Struct, array_like=True):
         self.times_ms, self.percents = times_ms[count:].tolist(), values[count:].tolist()
 
     def add_activity(self, devices: DeviceSamples) -> None:
-        """Take in an object's samples of SM activity."""
         for series in devices.of(SM_ACTIVITY).values():
             self.sm_percents += round(float(series.values.sum()))
             self.sm_samples += int(series.values.size)

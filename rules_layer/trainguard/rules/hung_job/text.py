@@ -1,20 +1,10 @@
-"""Kinds of findings of HungJob, their facts, words and details."""
+"""Kinds of findings of HungJob, and their words."""
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from statistics import fmean
-from typing import Literal
 
-import msgspec
-
-from trainguard.core.finding import Fact
-from trainguard.render.details import Details
-from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.rule_result import FactSheet, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
-
-NAMED = 4
 
 
 class HungKind(StrEnum):
@@ -30,131 +20,6 @@ class HungKind(StrEnum):
     NOT_KNOWN = "not_known"
     NO_POWER = "no_power"
     NO_SAMPLES = "no_samples"
-
-
-def suspects(waiting: Sequence[str], idle: Sequence[str]) -> Sequence[str]:
-    """Return the GPUs for which the others seem to wait."""
-    return idle if waiting and len(idle) <= len(waiting) else ()
-
-
-def facts_of_standstill(
-    present: Mapping[str, WatchState],
-    standing: Fact,
-    *,
-    silent: Sequence[str],
-    last_step_end: float | None,
-    behind: Sequence[str],
-) -> tuple[HungKind, tuple[Fact, ...]]:
-    """Return the facts of nodes without a GPU at work: at most 12.
-
-    ``silent`` are nodes, ``behind`` processes ``<node>-<rank>``. ``last_step_end`` (epoch seconds) is None where no
-    steps have stopped. Power is a mean, watts; where that at work is not known of all GPUs, the limit counts.
-    """
-    waiting, idle = (gpus_of(present, look) for look in ("waiting", "idle"))
-    kind = HungKind.STOPPED
-    if waiting:
-        kind = HungKind.WAITS_FOR_IDLE if idle else HungKind.SPINS
-    shown = [(state, gpu) for state in present.values() for gpu in (state.waiting if waiting else state.idle)]
-    at_work = [state.known[gpu] for state, gpu in shown if gpu in state.known]
-    limits = [state.limits[gpu] for state, gpu in shown if gpu in state.limits]
-    watts = Fact(name="power_limit", value=fmean(limits) if limits else 0, unit="W")
-    if any(at_work) and len(at_work) == len(shown):
-        watts = Fact(name="power_at_work", value=fmean(at_work), unit="W", series="PowerWatts")
-    places = {"idle_gpu": idle if waiting else [], "rank_behind": behind, "silent_node": silent}
-    named = {name: each for name, each in places.items() if each}
-    each = NAMED // max(len(named), 1)
-    drawn = fmean(state.drawn[gpu] for state, gpu in shown)
-    return kind, (
-        standing,
-        Fact(name="gpus_waiting", value=len(waiting), unit="GPUs"),
-        Fact(name="gpus_idle", value=len(idle), unit="GPUs"),
-        Fact(name="power", value=drawn, unit="W", series="PowerWatts", end=standing.end),
-        watts,
-        *_one("last_step_end", last_step_end, unit="time"),
-        *_one("ranks_behind", len(behind) or None),
-        *_one("silent_nodes", len(silent) or None),
-        *(Fact(name=name, value=place) for name, known in named.items() for place in known[:each]),
-    )
-
-
-def gpus_of(present: Mapping[str, WatchState], look: Literal["waiting", "idle"]) -> list[str]:
-    """Return the GPUs that wait, or are idle, as ``<node>/<gpu>``."""
-    return [f"{node}/{gpu}" for node, state in present.items() for gpu in getattr(state, look)]
-
-
-def facts_of_calm(present: Mapping[str, WatchState]) -> tuple[HungKind, tuple[Fact, ...]]:
-    paused = min(present.values(), key=lambda state: state.paused_s)
-    if paused.paused_s > 0.0:
-        busy = any(state.quiet_s < state.paused_s for state in present.values())
-        return HungKind.PAUSES, _pause(paused, None, busy=busy)
-    return HungKind.WORKS, (Fact(name="nodes", value=len(present)),)
-
-
-def facts_of_node(state: WatchState, node: str) -> tuple[HungKind, tuple[Fact, ...]]:
-    if state.quiet_since is None:
-        return HungKind.WORKS, (Fact(name="watched_through", value=state.through, unit="time", node=node),)
-    if state.paused_s > 0.0:
-        return HungKind.PAUSES, _pause(state, node, busy=state.quiet_s <= 0.0)
-    return HungKind.NEWEST_SAMPLE, (Fact(name="idle_since", value=state.quiet_since, unit="time", node=node),)
-
-
-def facts_of_unknown(state: WatchState, node: str | None) -> tuple[Fact, ...]:
-    minutes = max((len(values) for values in state.power.values()), default=0)
-    return (Fact(name="minutes_at_work", value=minutes, node=node, threshold=float(LEAST_WORK_MINUTES)),)
-
-
-def no_power(node: str | None) -> tuple[Fact, ...]:
-    return (Fact(name="samples", value=0, series="PowerWatts", node=node),)
-
-
-def standing_fact(since: float, through: float, needed_s: float) -> Fact:
-    """Return for how long no GPU has worked; that counts from ``needed_s`` seconds on."""
-    lasted = max(through - since, 0.0)
-    return Fact(name="standstill_time", value=lasted, unit="s", start=since, end=through, threshold=needed_s)
-
-
-def _pause(state: WatchState, node: str | None, *, busy: bool) -> tuple[Fact, ...]:
-    since = state.paused_since if busy or node is None else state.quiet_since
-    lasted = state.paused_s if busy or node is None else state.quiet_s
-    pause = Fact(name="pause_length", value=lasted, unit="s", node=node, start=since, end=state.at)
-    return (pause, *([Fact(name="hosts_at_work", value=1, node=node)] if busy else []))
-
-
-def _one(name: str, value: float | None, unit: str = "") -> tuple[Fact, ...]:
-    return () if value is None else (Fact(name=name, value=value, unit=unit),)
-
-
-MOST_STEPS = 256
-
-
-class HungNode(msgspec.Struct, frozen=True):
-    """A node: its GPUs by what they do, and their power now and at work, watts."""
-
-    waiting: list[str]
-    idle: list[str]
-    power: dict[str, float]
-    power_at_work: dict[str, float]
-    quiet_s: float
-
-
-class HungDetails(Details, frozen=True):
-    """The nodes, and the number of each process's newest step."""
-
-    nodes: dict[str, HungNode]
-    steps: dict[str, str]
-
-
-NO_DETAILS = HungDetails({}, {})
-
-
-def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDetails:
-    return HungDetails(
-        {
-            node: HungNode(state.waiting, state.idle, state.drawn, state.known, state.quiet_s)
-            for node, state in watched.items()
-        },
-        dict(itertools.islice(steps.items(), MOST_STEPS)),
-    )
 
 
 @or_undecided
