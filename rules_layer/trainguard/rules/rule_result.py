@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from trainguard.core.finding import Fact, Progress
@@ -94,6 +95,17 @@ class _Named(dict[str, object]):
         return self._sheet[name]
 
 
+class JudgedKind(StrEnum):
+    """Kinds of a rule's judgements, each with its status: OK where it names none."""
+
+    status: Status
+
+    def __new__(cls, value: str, status: Status = Status.OK) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.status = value, status
+        return kind
+
+
 Text: TypeAlias = Callable[[FactSheet], Words]
 Parts: TypeAlias = Mapping[str, Callable[[FactSheet], str]]
 """Parts of a rule's texts by name, each said when a text has it."""
@@ -174,6 +186,11 @@ class RuleResult:
         for name in _WORDS:
             object.__delattr__(result, name)
         return result
+
+    @classmethod
+    def told(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
+        """Return the result of a kind that has a status."""
+        return cls.of(text, kind.status, kind, facts, **more)
 
     if not TYPE_CHECKING:
 

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import NodeDetails, SeriesDetails
@@ -218,9 +217,8 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             facts += _lasted_facts(state, view) if lasted else [begun]
         if lasted:
             facts.append(view.work_fact("unused_share", wasted, unit="share", threshold=COSTLY_SHARE))
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED if fired else Status.OK,
             kind,
             tuple(facts),
             measured=usage.gpu[busiest],
@@ -293,9 +291,8 @@ def _undecided(
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
         return never_collected(metric, view)
     if view.kept_total > patience and view.first_active_at is not None:
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.WARMING_UP,
             BatchKind.UNSAMPLED,
             (view.work_fact("points", view.kept_total),),
             data_points=view.kept_total,

@@ -1,18 +1,16 @@
 """The words of BatchSize."""
 
-from enum import StrEnum
-
 from trainguard.core.finding import Status
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 
-class BatchKind(StrEnum):
-    TOO_SMALL = "too_small"
+class BatchKind(JudgedKind):
+    TOO_SMALL = "too_small", Status.FIRED
     NOT_LONG_YET = "not_long_yet"
     SMALL_PART = "small_part"
     LARGE_ENOUGH = "large_enough"
-    UNSAMPLED = "unsampled"
+    UNSAMPLED = "unsampled", Status.WARMING_UP
 
 
 @or_undecided

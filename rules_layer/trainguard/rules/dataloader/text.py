@@ -1,34 +1,34 @@
 """The words of Dataloader."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 
-from trainguard.rules.rule_result import FactSheet, Parts, Words
+from trainguard.core.records import Status
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 
 BUSY_PERCENT = 70.0
 """GPUs that are as busy hardly wait for data."""
 
 
-class DataloaderKind(StrEnum):
-    WAITS = "waits_for_batches"
+class DataloaderKind(JudgedKind):
+    WAITS = "waits_for_batches", Status.FIRED
     """The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time."""
 
-    BETWEEN_STEPS = "between_steps"
+    BETWEEN_STEPS = "between_steps", Status.FIRED
     """No loader events, and no step runs in a good part of the loop, in which the GPUs idle."""
 
-    TOO_FEW = "too_few"
-    TOO_MANY = "too_many"
+    TOO_FEW = "too_few", Status.FIRED
+    TOO_MANY = "too_many", Status.FIRED
     FITS = "fits"
     LITTLE_LOST = "little_lost"
     """Too few or too many, and hardly anything waits for them."""
 
-    TOO_EARLY = "too_early"
-    WARMING_UP = "warming_up"
-    NO_CORES = "no_cores"
-    TENSORFLOW = "tensorflow"
-    NO_LOADERS = "no_loaders"
-    NO_EVENTS = "no_events"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    TOO_EARLY = "too_early", Status.WARMING_UP
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    NO_CORES = "no_cores", Status.WAITING_FOR_DATA
+    TENSORFLOW = "tensorflow", Status.NOT_APPLICABLE
+    NO_LOADERS = "no_loaders", Status.NOT_APPLICABLE
+    NO_EVENTS = "no_events", Status.WAITING_FOR_DATA
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
 def text(sheet: FactSheet) -> Words:

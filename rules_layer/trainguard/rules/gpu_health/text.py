@@ -1,29 +1,29 @@
 """The words of GPUHealth."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 
+from trainguard.core.records import Status
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 
-class HealthKind(StrEnum):
+class HealthKind(JudgedKind):
     """Findings on a node's GPUs, the most severe first; the last are no faults."""
 
-    LOST = "lost"
-    VANISHED = "vanished"
-    UNANSWERED = "unanswered"
-    XID = "xid"
-    XID_AFTER_RESET = "xid_after_reset"
-    ECC = "ecc"
-    ROWS = "rows"
-    HEAT = "heat"
-    SLOWDOWN = "slowdown"
-    POWER_LIMIT = "power_limit"
-    LINK = "link"
+    LOST = "lost", Status.FIRED
+    VANISHED = "vanished", Status.FIRED
+    UNANSWERED = "unanswered", Status.FIRED
+    XID = "xid", Status.FIRED
+    XID_AFTER_RESET = "xid_after_reset", Status.FIRED
+    ECC = "ecc", Status.FIRED
+    ROWS = "rows", Status.FIRED
+    HEAT = "heat", Status.FIRED
+    SLOWDOWN = "slowdown", Status.FIRED
+    POWER_LIMIT = "power_limit", Status.FIRED
+    LINK = "link", Status.FIRED
     HEALTHY = "healthy"
-    NOT_COLLECTED = "not_collected"
+    NOT_COLLECTED = "not_collected", Status.NOT_APPLICABLE
 
 
 NOT_COLLECTED = (

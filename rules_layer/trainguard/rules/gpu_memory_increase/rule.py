@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.rules.gpu_memory_increase.growth import (
@@ -81,9 +80,8 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
     progress = Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
     if not leaks and seen_s < LEAST_S:
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.WARMING_UP,
             MemoryKind.TOO_SHORT_FOR_LEAK,
             (view.work_fact("watched_time", seen_s, unit="s", threshold=LEAST_S),),
             data_points=view.kept_total,
@@ -95,9 +93,8 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
     if leaks and view.watermark_s is not None and view.first_sample_at is not None:
         affected = min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if leaks else Status.OK,
         MemoryKind.LEAK if leaks else MemoryKind.NO_LEAK,
         (*_use_facts(worst, view, increase, leaks), *stream_end(view)),
         measured=worst.points,
@@ -220,7 +217,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
             none = (view.work_fact("instances", len(view.mig_names)),)
-            return RuleResult.of(text, Status.NOT_APPLICABLE, MemoryKind.INSTANCES_UNKNOWN, none)
+            return RuleResult.told(text, MemoryKind.INSTANCES_UNKNOWN, none)
         window = self.window_points(parameters, state.interval_s or view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
@@ -230,9 +227,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             needed = patience + JUMP_WINDOWS * window
             if view.first_active_at is None:
                 return warming_up(view.kept_total, needed, view, {})
-            return RuleResult.of(
+            return RuleResult.told(
                 text,
-                Status.WARMING_UP,
                 *first_windows(view, patience, window),
                 data_points=view.kept_total,
                 progress=Progress(seen=view.kept_total, needed=needed),
@@ -251,9 +247,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             facts += jump_facts(strongest, view)
         if fired:
             facts.append(view.work_fact("gpus_affected", len(fired), unit="GPUs"))
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED if fired else Status.OK,
             kind_of(worst, parameters.increase),
             tuple(facts),
             measured=max(worst.points, strongest.points) if strongest is not None else worst.points,

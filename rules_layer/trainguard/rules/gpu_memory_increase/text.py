@@ -1,7 +1,6 @@
 """Kinds of findings on GPU memory that rises, their facts, details and words."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -12,29 +11,29 @@ from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
 from trainguard.rules.gpu_memory_increase.rise import TENTHS
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, Parts, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.rule import column_boxes, column_quantiles
 from trainguard.rules.windows.warm_up import or_undecided, stream_end
 
 SERIES = "GPUMemoryUtilization"
 
 
-class MemoryKind(StrEnum):
+class MemoryKind(JudgedKind):
     """Findings on a node's GPU memory: ``leak`` is of memory in use, others are of its activity."""
 
-    LEAK = "leak"
-    JUMP = "jump"
-    RAMP = "ramp"
-    TREND = "trend"
-    LATE = "late"
-    RISE = "rise"
+    LEAK = "leak", Status.FIRED
+    JUMP = "jump", Status.FIRED
+    RAMP = "ramp", Status.FIRED
+    TREND = "trend", Status.FIRED
+    LATE = "late", Status.FIRED
+    RISE = "rise", Status.FIRED
     NO_LEAK = "no_leak"
     LOAD_EXPLAINS = "load_explains"
     NO_INCREASE = "no_increase"
-    TOO_SHORT_FOR_LEAK = "too_short_for_leak"
-    FIRST_WINDOWS = "first_windows"
-    UNSAMPLED = "unsampled"
-    INSTANCES_UNKNOWN = "instances_unknown"
+    TOO_SHORT_FOR_LEAK = "too_short_for_leak", Status.WARMING_UP
+    FIRST_WINDOWS = "first_windows", Status.WARMING_UP
+    UNSAMPLED = "unsampled", Status.WARMING_UP
+    INSTANCES_UNKNOWN = "instances_unknown", Status.NOT_APPLICABLE
 
 
 def kind_of(worst: Increase, threshold: float) -> MemoryKind:

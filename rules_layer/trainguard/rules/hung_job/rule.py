@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
@@ -116,8 +115,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if not view.gpu_names:
             return lacks_utilization(view, details)
         if not state.minutes:
-            kind, status = HungKind.NO_POWER, Status.NOT_APPLICABLE
-            return RuleResult.of(text, status, kind, no_power(view.node), details=details)
+            return RuleResult.told(text, HungKind.NO_POWER, no_power(view.node), details=details)
         if not state.can_judge:
             return _not_known(state, view.node, details, data_points=state.minutes)
         quiet_since = state.quiet_since
@@ -129,9 +127,8 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if quiet_since is not None and state.paused_s > 0.0:
             kind, found = HungKind.PAUSES, _pause(state, view.node, busy=state.quiet_s <= 0.0)
         needed = _needed_s(parameters, state.longest_s, has_steps=False)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.OK,
             kind,
             found,
             **_lasted(state.quiet_s, needed),
@@ -185,9 +182,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 kind, found = HungKind.PAUSES, _pause(paused, None, busy=busy)
             if lasted > 0.0:
                 kind, found = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
-            return RuleResult.of(
+            return RuleResult.told(
                 text,
-                Status.OK,
                 kind,
                 found,
                 **_lasted(lasted, needed),
@@ -207,9 +203,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         where = [*late, *silent, *(idle if waiting and len(idle) <= len(waiting) else ())]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED,
             kind,
             found,
             **_lasted(lasted, needed),
@@ -299,9 +294,8 @@ def _not_known(state: WatchState, node: str | None, details: HungDetails, *, dat
     seen = max((len(values) for values in state.power.values()), default=0)
     minutes = (Fact(name="minutes_at_work", value=seen, node=node, threshold=float(LEAST_WORK_MINUTES)),)
     progress = Progress(seen=seen, needed=LEAST_WORK_MINUTES, counts="minutes")
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.WARMING_UP,
         HungKind.NOT_KNOWN,
         minutes,
         data_points=data_points,
@@ -314,11 +308,11 @@ def _not_known(state: WatchState, node: str | None, details: HungDetails, *, dat
 def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
     if view.system_through is None:
         none = (Fact(name="samples", value=0),)
-        return RuleResult.of(text, Status.WAITING_FOR_DATA, HungKind.NO_SAMPLES, none)
+        return RuleResult.told(text, HungKind.NO_SAMPLES, none)
     parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
     if parted:
         return lacks_utilization(parted[0], details)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, no_power(None), details=details)
+    return RuleResult.told(text, HungKind.NO_POWER, no_power(None), details=details)
 
 
 def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:

@@ -1,25 +1,25 @@
 """Kinds of findings of HungJob, and their words."""
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 
-from trainguard.rules.rule_result import FactSheet, Parts, Words
+from trainguard.core.records import Status
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 
-class HungKind(StrEnum):
+class HungKind(JudgedKind):
     """Findings of HungJob on a node or a job; the first three fire."""
 
-    SPINS = "spins"
-    WAITS_FOR_IDLE = "waits_for_idle"
-    STOPPED = "stopped"
+    SPINS = "spins", Status.FIRED
+    WAITS_FOR_IDLE = "waits_for_idle", Status.FIRED
+    STOPPED = "stopped", Status.FIRED
     STANDS_STILL = "stands_still"
     PAUSES = "pauses"
     NEWEST_SAMPLE = "newest_sample"
     WORKS = "works"
-    NOT_KNOWN = "not_known"
-    NO_POWER = "no_power"
-    NO_SAMPLES = "no_samples"
+    NOT_KNOWN = "not_known", Status.WARMING_UP
+    NO_POWER = "no_power", Status.NOT_APPLICABLE
+    NO_SAMPLES = "no_samples", Status.WAITING_FOR_DATA
 
 
 @or_undecided

@@ -1,11 +1,11 @@
 """The words of LoadBalancing."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from trainguard.core.finding import Fact
+from trainguard.core.records import Status
 from trainguard.core.units import show_number
-from trainguard.rules.rule_result import FactSheet, Parts, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 NEVER_USED_PERCENT = 1.0
@@ -19,13 +19,13 @@ REMEDY = (
 REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace it if it is slow with the same work"
 
 
-class LoadBalancingKind(StrEnum):
-    APART = "apart"
+class LoadBalancingKind(JudgedKind):
+    APART = "apart", Status.FIRED
     """Over the whole job a side's utilization has little in common with another's, and is lower."""
 
-    BEHIND = "behind"
+    BEHIND = "behind", Status.FIRED
 
-    STOPPED = "stopped"
+    STOPPED = "stopped", Status.FIRED
 
     ALIKE = "alike"
     CLOSE = "close"
@@ -33,10 +33,10 @@ class LoadBalancingKind(StrEnum):
     EVEN = "even"
     NOT_STEADY = "not_steady"
     BY_CHANCE = "by_chance"
-    COLLECTING = "collecting_points"
-    TOO_FEW = "too_few_points"
-    NO_PEER = "no_peer"
-    NO_OTHER_NODE = "no_other_node"
+    COLLECTING = "collecting_points", Status.WARMING_UP
+    TOO_FEW = "too_few_points", Status.WARMING_UP
+    NO_PEER = "no_peer", Status.NOT_APPLICABLE
+    NO_OTHER_NODE = "no_other_node", Status.NOT_APPLICABLE
 
 
 @or_undecided

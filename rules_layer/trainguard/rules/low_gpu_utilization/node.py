@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import Held, HeldMemory, held_memory, memory_of
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
@@ -247,7 +246,7 @@ def _of_whole_node(
 ) -> RuleResult:
     """Return a finding on all GPUs of a node since ``onset``; ``lost`` is its share of the paid time."""
     fields = {"affected_share": lost, "wasted_share": lost, "onset": onset, "gpus": view.gpu_names, **more}
-    return RuleResult.of(text, Status.FIRED, kind, facts, **fields)
+    return RuleResult.told(text, kind, facts, **fields)
 
 
 def judge_idle(

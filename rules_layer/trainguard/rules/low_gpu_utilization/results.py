@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import MOST_FACTS, Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import (
     EFFECTIVE_PERCENT,
@@ -100,7 +99,7 @@ def judge_instances(
     """Judge used instances, or all where none was; they fire after ``lasting_s`` seconds, unused ones after 20 min."""
     if not instances:
         facts = (view.fact("instances", len(view.mig_names), "instances"),)
-        return RuleResult.of(text, Status.NOT_APPLICABLE, Kind.INSTANCES_UNKNOWN, facts)
+        return RuleResult.told(text, Kind.INSTANCES_UNKNOWN, facts)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances
     needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
@@ -110,14 +109,13 @@ def judge_instances(
     if seen < needed:
         facts = (view.fact("minutes_measured", seen, "minutes", threshold=float(needed)),)
         more = {"data_points": seen, "progress": progress}
-        return RuleResult.of(text, Status.WARMING_UP, Kind.INSTANCES_WARMING_UP, facts, **more)
+        return RuleResult.told(text, Kind.INSTANCES_WARMING_UP, facts, **more)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
     p95 = {name: p95_of(held.activity[-max(needed, held.low) :]) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if low else Status.OK,
         Kind.INSTANCES_FINE if not low else Kind.INSTANCES_LOW if used else Kind.INSTANCES_UNUSED,
         _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
         measured=p95[worst],
@@ -230,9 +228,8 @@ def judge_usages(
         facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
         room = activity_facts(state.activity, worst.gpu, view)
         facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if fired else Status.OK,
         kind,
         facts,
         measured=worst.p5 if fluctuating else worst.p95,
@@ -278,9 +275,8 @@ def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[
     holding, idle_s = found[worst]
     affected = view.fact("gpus_affected", len(found), "GPUs")
     lost_s = sum(lasted for _, lasted in found.values()) / len(view.gpu_names)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED,
         Kind.GPU_TAKEN,
         (*_held_facts(holding, idle_s, worst, view), affected, *stream_end(view)),
         measured=idle_s / 60.0,
@@ -344,9 +340,8 @@ def judge_low_activity(
     onset = min(held.since for _, held, _ in low if held.since is not None)
     threshold = threshold_of(worst.measure, threshold_sm)
     affected = view.fact("gpus_affected", len(low), "GPUs")
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED,
         Kind.LOW_ACTIVITY,
         (*_low_activity_facts(view, gpu, worst, p95, threshold), affected, *stream_end(view)),
         measured=p95,

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact
+from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.render.details import Details
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Measure
+from trainguard.rules.rule_result import JudgedKind, Measure
 from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
 
 GpuKind = Literal["under", "fluctuating"]
@@ -36,27 +36,27 @@ TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory
 MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 
-class LowGPUUtilizationKind(StrEnum):
-    NEVER_USED = "never_used"
-    STOPPED = "stopped"
-    NEARLY_IDLE = "nearly_idle"
-    HOLDS_MEMORY = "holds_memory"
-    HARDLY_USED = "hardly_used"
-    IDLE_IN_PART = "idle_in_part"
-    PAUSES = "pauses"
-    UNDER_USED = "under_used"
-    FLUCTUATES = "fluctuates"
-    GPU_HOLDS_MEMORY = "gpu_holds_memory"
-    GPU_TAKEN = "gpu_taken"
-    LOW_ACTIVITY = "low_activity"
-    INSTANCES_UNUSED = "instances_unused"
-    INSTANCES_LOW = "instances_low"
+class LowGPUUtilizationKind(JudgedKind):
+    NEVER_USED = "never_used", Status.FIRED
+    STOPPED = "stopped", Status.FIRED
+    NEARLY_IDLE = "nearly_idle", Status.FIRED
+    HOLDS_MEMORY = "holds_memory", Status.FIRED
+    HARDLY_USED = "hardly_used", Status.FIRED
+    IDLE_IN_PART = "idle_in_part", Status.FIRED
+    PAUSES = "pauses", Status.FIRED
+    UNDER_USED = "under_used", Status.FIRED
+    FLUCTUATES = "fluctuates", Status.FIRED
+    GPU_HOLDS_MEMORY = "gpu_holds_memory", Status.FIRED
+    GPU_TAKEN = "gpu_taken", Status.FIRED
+    LOW_ACTIVITY = "low_activity", Status.FIRED
+    INSTANCES_UNUSED = "instances_unused", Status.FIRED
+    INSTANCES_LOW = "instances_low", Status.FIRED
     FINE = "fine"
     LOW_FOR_SHORT = "low_for_short"
     SMALL_DIPS = "small_dips"
     INSTANCES_FINE = "instances_fine"
-    INSTANCES_WARMING_UP = "instances_warming_up"
-    INSTANCES_UNKNOWN = "instances_unknown"
+    INSTANCES_WARMING_UP = "instances_warming_up", Status.WARMING_UP
+    INSTANCES_UNKNOWN = "instances_unknown", Status.NOT_APPLICABLE
 
 
 Kind = LowGPUUtilizationKind

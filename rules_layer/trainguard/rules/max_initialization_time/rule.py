@@ -4,7 +4,6 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from trainguard.core.finding import Fact, Progress, clock
@@ -14,26 +13,26 @@ from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, ParameterHelp, RuleSpec
 
 
-class MaxInitializationKind(StrEnum):
-    LATE = "late_first_step"
-    NO_STEP = "no_step"
+class MaxInitializationKind(JudgedKind):
+    LATE = "late_first_step", Status.FIRED
+    NO_STEP = "no_step", Status.FIRED
     """No step was seen for so long that the first one must begin too late."""
 
-    UNCERTAIN = "no_step_while_gpus_work"
+    UNCERTAIN = "no_step_while_gpus_work", Status.FIRED
     """No step was seen, and GPUs work: the steps may not be written."""
 
     IN_TIME = "in_time"
-    WARMING_UP = "warming_up"
+    WARMING_UP = "warming_up", Status.WARMING_UP
     ENDED_BEFORE = "ended_before"
-    ENDED_WITHOUT_METRICS = "ended_without_metrics"
-    WITHOUT_STEPS = "trains_without_steps"
-    NO_START = "no_start"
-    NO_DATA = "no_data"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    ENDED_WITHOUT_METRICS = "ended_without_metrics", Status.NOT_APPLICABLE
+    WITHOUT_STEPS = "trains_without_steps", Status.NOT_APPLICABLE
+    NO_START = "no_start", Status.WAITING_FOR_DATA
+    NO_DATA = "no_data", Status.WAITING_FOR_DATA
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
 _LATE = "The first step began at {at}, {time_to_first_step} after the {start} (threshold {time_to_first_step.limit})."
@@ -136,16 +135,16 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         if not (view.framework_expected or view.framework_seen):
-            return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.told(text, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_START)
+            return RuleResult.told(text, MaxInitializationKind.NO_START)
         if view.first_step_at is None and view.system_through is None:
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_DATA)
+            return RuleResult.told(text, MaxInitializationKind.NO_DATA)
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
                 trained = (Fact(name="time_at_work", value=trained_s, unit="s"),)
-                return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, trained)
+                return RuleResult.told(text, MaxInitializationKind.WITHOUT_STEPS, trained)
         started_at = view.started_at
         elapsed_s = (view.system_through or started_at) - started_at
         judged = [_judge_start(start, view, elapsed_s, parameters) for start in _starts(view, started_at)]
@@ -204,9 +203,8 @@ def _judge_first_step(
     over_s = after_s - parameters.threshold * 60.0
     late = over_s > 0.0
     lost = over_s / max(elapsed_s, after_s) if late else None
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if late else Status.OK,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
         _facts(start, step_at, parameters),
         **_took(after_s, parameters),
@@ -228,28 +226,27 @@ def _judge_absence(
     over_s, elapsed_s = waited_s - threshold_s, end - (view.started_at or start.at)
     late = over_s > grace_s
     if not late and view.closed and not view.framework_seen:
-        return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.ENDED_WITHOUT_METRICS)
+        return RuleResult.told(text, MaxInitializationKind.ENDED_WITHOUT_METRICS)
     facts = _facts(start, end, parameters)
     if late:
-        status, kind = Status.FIRED, MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
+        kind = MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
     elif view.closed:
-        status, kind = Status.OK, MaxInitializationKind.ENDED_BEFORE
+        kind = MaxInitializationKind.ENDED_BEFORE
     else:
-        status, kind = Status.WARMING_UP, MaxInitializationKind.WARMING_UP
+        kind = MaxInitializationKind.WARMING_UP
         facts = (*facts, Fact(name="grace", value=grace_s, unit="s"))
     if kind is MaxInitializationKind.UNCERTAIN:
         facts = (*facts, Fact(name="time_at_work", value=worked_s, unit="s"))
     lost = over_s / elapsed_s if late else None
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        status,
         kind,
         facts,
         **_took(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
         onset=start.at if late else None,
-        near_threshold=status is Status.WARMING_UP,
+        near_threshold=kind.status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )
 

@@ -6,7 +6,6 @@ beyond five deviations; a host that only hands out work loses nothing by long st
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from itertools import pairwise
 
 from trainguard.core.finding import Fact, Progress
@@ -15,7 +14,7 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import JoinedRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SLOW_STEPS, STEPS, ParameterHelp, RuleSpec
 from trainguard.rules.step_outlier.evaluation import (
     EvaluatedSeries,
@@ -27,20 +26,20 @@ from trainguard.rules.step_outlier.evaluation import (
 from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
 
 
-class StepOutlierKind(StrEnum):
-    TOO_MANY = "too_many"
+class StepOutlierKind(JudgedKind):
+    TOO_MANY = "too_many", Status.FIRED
 
-    TOO_SLOW = "too_slow"
+    TOO_SLOW = "too_slow", Status.FIRED
 
     GPUS_BUSY = "gpus_busy_meanwhile"
     """The host's steps are as slow, and the GPUs worked on."""
 
     FINE = "fine"
-    WARMING_UP = "warming_up"
-    TOO_SHORT = "too_short"
-    WAITS_FOR_SAMPLES = "waits_for_samples"
-    NO_STEPS = "no_steps"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    TOO_SHORT = "too_short", Status.WARMING_UP
+    WAITS_FOR_SAMPLES = "waits_for_samples", Status.WARMING_UP
+    NO_STEPS = "no_steps", Status.WAITING_FOR_DATA
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
 _PROGRESS = (
@@ -211,12 +210,11 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         if not ranked:
             return _warming_up(view, states)
         worst = ranked[0]
-        status, kind = _outcome(worst, view)
-        fired, by_time = status is Status.FIRED, worst.too_slow and not worst.too_many
+        kind = _outcome(worst, view)
+        fired, by_time = kind.status is Status.FIRED, worst.too_slow and not worst.too_many
         slow_nodes = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            status,
             kind,
             _facts(worst, states[worst.node], parameters),
             measured=worst.slow_share if by_time else float(worst.outliers),
@@ -261,15 +259,15 @@ def _order(parameters: StepOutlierParameters) -> Callable[[EvaluatedSeries], tup
     return place
 
 
-def _outcome(worst: EvaluatedSeries, view: JobView) -> tuple[Status, StepOutlierKind]:
+def _outcome(worst: EvaluatedSeries, view: JobView) -> StepOutlierKind:
     if not worst.is_slow:
-        return Status.OK, StepOutlierKind.FINE
+        return StepOutlierKind.FINE
     system = view.nodes[worst.node].system
     if not view.closed and system is not None and system.gpu_names and worst.gpu is None:
-        return Status.WARMING_UP, StepOutlierKind.WAITS_FOR_SAMPLES
+        return StepOutlierKind.WAITS_FOR_SAMPLES
     if not worst.is_lost:
-        return Status.OK, StepOutlierKind.GPUS_BUSY
-    return Status.FIRED, StepOutlierKind.TOO_MANY if worst.too_many else StepOutlierKind.TOO_SLOW
+        return StepOutlierKind.GPUS_BUSY
+    return StepOutlierKind.TOO_MANY if worst.too_many else StepOutlierKind.TOO_SLOW
 
 
 def _facts(worst: EvaluatedSeries, state: StepsState, parameters: StepOutlierParameters) -> tuple[Fact, ...]:
@@ -335,9 +333,8 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
         Fact(name="steps", value=furthest.seen + furthest.dropped, unit="steps", node=node, threshold=float(needed)),
         Fact(name="steps_left_out", value=WARM_UP_STEPS, unit="steps"),
     )
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.WARMING_UP,
         StepOutlierKind.TOO_SHORT if view.closed else StepOutlierKind.WARMING_UP,
         facts,
         data_points=furthest.seen,
@@ -347,6 +344,6 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
 
 def _without_steps(view: JobView, parameters: StepOutlierParameters) -> RuleResult:
     if not (view.framework_expected or view.framework_seen):
-        return RuleResult.of(text, Status.NOT_APPLICABLE, StepOutlierKind.NO_FRAMEWORK_METRICS)
+        return RuleResult.told(text, StepOutlierKind.NO_FRAMEWORK_METRICS)
     wanted = () if parameters.mode in {None, "None"} else (Fact(name="mode", value=str(parameters.mode)),)
-    return RuleResult.of(text, Status.WAITING_FOR_DATA, StepOutlierKind.NO_STEPS, wanted)
+    return RuleResult.told(text, StepOutlierKind.NO_STEPS, wanted)

@@ -5,7 +5,6 @@ In synchronous training all ranks have steps of the same length: only the step w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import msgspec
 import numpy as np
@@ -18,17 +17,17 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import FactSheet, Measure, Parts, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, Parts, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, ParameterHelp, RuleSpec
 from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
 
 
-class StragglerKind(StrEnum):
-    SLOW = "slow"
+class StragglerKind(JudgedKind):
+    SLOW = "slow", Status.FIRED
     FINE = "fine"
-    WARMING_UP = "warming_up"
-    NO_PEERS = "no_peers"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    NO_PEERS = "no_peers", Status.NOT_APPLICABLE
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
 def text(sheet: FactSheet) -> Words:
@@ -154,11 +153,11 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
         ranks, nodes = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
-            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.told(text, StragglerKind.NO_FRAMEWORK_METRICS)
         if len(ranks) < 2:
             known = (Fact(name="ranks", value=len(ranks), unit="ranks"),)
             details = StragglerDetails({})
-            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_PEERS, known, details=details)
+            return RuleResult.told(text, StragglerKind.NO_PEERS, known, details=details)
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = _common_blocks(ranks)[-needed:]
         progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
@@ -168,16 +167,15 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
                 Fact(name="blocks", value=len(blocks), unit="blocks", threshold=float(needed)),
                 Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
             )
-            return RuleResult.of(text, Status.WARMING_UP, StragglerKind.WARMING_UP, waiting, progress=progress)
+            return RuleResult.told(text, StragglerKind.WARMING_UP, waiting, progress=progress)
         compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
         order = sorted(compared, key=lambda name: -compared[name].excess)
         details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
         slow = [name for name in order if compared[name].is_slow]
         worst = slow[0] if slow else order[0]
         judged = _time_of(blocks, view), parameters.slower
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED if slow else Status.OK,
             StragglerKind.SLOW if slow else StragglerKind.FINE,
             _facts(worst, compared[worst], slow, nodes, judged, by_waits=worst in by_waits),
             measured=100.0 * compared[worst].excess,

@@ -1,14 +1,13 @@
 """Words of rules over samples without a verdict; a rule's own text is decorated by `or_undecided`."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import wraps
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.render.details import NodeDetails
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
 
 LONG_PATIENCE_S = 3_600.0
@@ -21,24 +20,24 @@ SERIES_IN_WORDS: Mapping[str, str] = {
 }
 
 
-class WarmUpKind(StrEnum):
+class WarmUpKind(JudgedKind):
     """Why a rule over samples has no verdict on a node."""
 
-    WAITING = "waiting"
-    WARMING_UP = "warming_up"
-    TOO_SHORT = "too_short"
-    TOO_FEW_SAMPLES = "too_few_samples"
-    START_UP = "start_up"
-    NEVER_ACTIVE = "never_active"
-    NOT_SEEN_ACTIVE = "not_seen_active"
-    NEVER_COLLECTED = "never_collected"
-    NO_UTILIZATION = "no_utilization"
-    PARTITIONED = "partitioned"
+    WAITING = "waiting", Status.WAITING_FOR_DATA
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    TOO_SHORT = "too_short", Status.WARMING_UP
+    TOO_FEW_SAMPLES = "too_few_samples", Status.WARMING_UP
+    START_UP = "start_up", Status.WARMING_UP
+    NEVER_ACTIVE = "never_active", Status.WARMING_UP
+    NOT_SEEN_ACTIVE = "not_seen_active", Status.WARMING_UP
+    NEVER_COLLECTED = "never_collected", Status.NOT_APPLICABLE
+    NO_UTILIZATION = "no_utilization", Status.NOT_APPLICABLE
+    PARTITIONED = "partitioned", Status.NOT_APPLICABLE
 
 
 def waiting(view: NodeView) -> RuleResult:
     none = (view.fact("samples", 0),)
-    return RuleResult.of(undecided_text, Status.WAITING_FOR_DATA, WarmUpKind.WAITING, none)
+    return RuleResult.told(undecided_text, WarmUpKind.WAITING, none)
 
 
 def warming_up(
@@ -60,9 +59,8 @@ def warming_up(
         elif points <= needed:
             kind, left_s = WarmUpKind.WARMING_UP, (needed + 1 - points) * view.interval_s
             facts = (*facts, view.fact("time_left", left_s, unit="s"))
-    return RuleResult.of(
+    return RuleResult.told(
         undecided_text,
-        Status.WARMING_UP,
         kind,
         facts,
         data_points=points,
@@ -74,7 +72,7 @@ def warming_up(
 def never_collected(series: str, view: NodeView) -> RuleResult:
     facts = (view.fact("samples", 0, series=series),)
     kind = WarmUpKind.NEVER_COLLECTED
-    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, data_points=view.kept_total)
+    return RuleResult.told(undecided_text, kind, facts, data_points=view.kept_total)
 
 
 def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> RuleResult:
@@ -84,7 +82,7 @@ def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> R
         view.fact("gpus", 0, series="GPUUtilization"),
         view.fact("instances", len(view.mig_names)),
     )
-    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, details=details or {})
+    return RuleResult.told(undecided_text, kind, facts, details=details or {})
 
 
 def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
