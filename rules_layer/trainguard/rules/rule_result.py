@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
+from trainguard.core.units import show_duration, show_percent
 from trainguard.render.details import Details, plain
 
 
@@ -34,10 +35,10 @@ class FactSheet:
 
     def __getitem__(self, name: str) -> Fact:
         """Return the first fact of a name; KeyError when there is none."""
-        for fact in self.facts:
-            if fact.name == name:
-                return fact
-        raise KeyError(name)
+        fact = self.get(name)
+        if fact is None:
+            raise KeyError(name)
+        return fact
 
     def get(self, name: str) -> Fact | None:
         """Return the first fact of a name; None when there is none."""
@@ -54,6 +55,18 @@ class FactSheet:
     def count(self, name: str) -> int:
         """Return the value of the first fact of a name as a whole number; KeyError when there is none."""
         return int(self[name].value)
+
+    def percent(self, name: str) -> str:
+        """Say a percentage: the value of the first fact of a name; KeyError when there is none."""
+        return show_percent(self.number(name))
+
+    def share(self, name: str) -> str:
+        """Say a share, 0 to 1, as a percentage; KeyError when there is none of the name."""
+        return show_percent(100.0 * self.number(name))
+
+    def duration(self, name: str) -> str:
+        """Say a time in seconds; KeyError when there is none of the name."""
+        return show_duration(self.number(name))
 
     def name(self, name: str) -> str:
         """Return the value of the first fact of a name as a text; KeyError when there is none."""
