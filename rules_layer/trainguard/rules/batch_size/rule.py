@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -304,7 +304,7 @@ def _undecided(
 
 def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     points = len(usage.window)
-    where = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
+    where: dict[str, Any] = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
     gpu, memory = max(usage.gpu), max(usage.memory)
     shown = (
         ("core_utilization", usage.cpu, "CPUUtilization", None),
@@ -331,7 +331,7 @@ def _lasted_facts(state: BatchSizeState, view: NodeView) -> list[Fact]:
     newest = float(view.kept_times[-1])
     onset = newest if state.onset is None else min(state.onset, newest)
     begun = (state.since or 0) if state.begun is None else state.begun
-    times = {"start": onset, "end": newest}
+    times: dict[str, Any] = {"start": onset, "end": newest}
     return [
         view.work_fact("points_low", view.kept_total - begun, **times),
         view.work_fact("low_time", newest - onset, unit="s", **times),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -57,7 +58,7 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
     if recent is not None and end is not None:
         # The newest minute that counts may lie before an idle run that goes on.
         start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
-    where = {"start": start, "end": end}
+    where: dict[str, Any] = {"start": start, "end": end}
     on = {"series": "GPUUtilization", "threshold": threshold / 100.0}
     yield view.work_fact("share_of_samples", share.percent / 100.0, unit="share", **on, **where)
     yield view.work_fact("samples_found", share.hits, **where)

@@ -175,17 +175,18 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         is_quiet = all(state.quiet_since is not None for state in present.values())
         lasted = through - since if is_quiet else 0.0
         if not is_quiet or lasted < needed or (steps and not stopped):
-            kind, found = HungKind.WORKS, (Fact(name="nodes", value=len(present)),)
+            calm: tuple[Fact, ...] = (Fact(name="nodes", value=len(present)),)
+            kind = HungKind.WORKS
             paused = min(present.values(), key=lambda state: state.paused_s)
             if paused.paused_s > 0.0:
                 busy = any(state.quiet_s < state.paused_s for state in present.values())
-                kind, found = HungKind.PAUSES, _pause(paused, None, busy=busy)
+                kind, calm = HungKind.PAUSES, _pause(paused, None, busy=busy)
             if lasted > 0.0:
-                kind, found = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
+                kind, calm = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
             return RuleResult.told(
                 text,
                 kind,
-                found,
+                calm,
                 **_lasted(lasted, needed),
                 near_threshold=is_quiet,
                 details=details,
