@@ -156,7 +156,7 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class CoreWords:
-    """What a rule says of its cores: texts with places for facts and for ``parts``."""
+    """What a rule says about its cores: texts with places for facts and for ``parts``."""
 
     clause: str
     cause: str
