@@ -9,6 +9,14 @@ import msgspec
 
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import (
+    counted,
+    show_duration,
+    show_number,
+    show_percent,
+    show_percentage_points,
+    show_step,
+)
 
 
 class Status(StrEnum):
@@ -134,6 +142,44 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: float | None = msgspec.field(default=None, name="from")
     end: float | None = msgspec.field(default=None, name="to")
     threshold: float | None = None
+
+    @property
+    def limit(self) -> "Fact":
+        """The threshold as a fact of the same unit; 0 where there is none."""
+        return msgspec.structs.replace(self, value=self.threshold or 0.0)
+
+    @property
+    def rest(self) -> "Fact":
+        """What a percentage leaves, as a fact."""
+        return msgspec.structs.replace(self, value=100.0 - float(self.value))
+
+    @property
+    def as_step(self) -> str:
+        """The value, seconds, as the length of a training step."""
+        return show_step(1e6 * float(self.value))
+
+    @property
+    def when(self) -> str:
+        """From when to when it is of, by the clock."""
+        return clock(self.start, self.end)
+
+    @property
+    def span(self) -> str:
+        """How long that is."""
+        return show_duration((self.end or 0.0) - (self.start or 0.0))
+
+    def __format__(self, noun: str) -> str:
+        """Say the value by its unit, or with a noun how many of them it is."""
+        if isinstance(self.value, str):
+            return self.value
+        if noun:
+            return counted(round(self.value), noun)
+        show = {"s": show_duration, "%": show_percent, "time": clock}.get(self.unit)
+        if self.unit == "share":
+            return show_percent(100.0 * self.value)
+        if self.unit.startswith("points"):
+            return show_percentage_points(self.value)
+        return (show or show_number)(self.value)
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -40,7 +40,7 @@ def interruptions(nodes: Iterable[tuple[SampleWindowState, float | None]]) -> tu
 
 def works_at(use: GpuTime, at: float) -> bool | None:
     """Return whether a GPU works in the first half minute from ``at`` on, epoch seconds; None where unknown."""
-    found = use.steps_of_use().between(at, at + AT_ONCE_S, np.inf)
+    found = use.between(at, at + AT_ONCE_S, np.inf)
     return None if found is None else bool((found.means >= ACTIVE_PERCENT).any())
 
 
