@@ -19,11 +19,11 @@ from trainguard.engine.streams.session import (
     Announced,
     Applied,
     Session,
-    Stream,
     expiry,
     item_of,
     opened,
 )
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.pricing.cost import PaidTime
 
@@ -153,7 +153,7 @@ class NodeEvaluator:
                 self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 
     def _publish(
-        self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
+        self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
         paid_time = PaidTime(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
         context = RowContext(

@@ -34,7 +34,8 @@ from trainguard.engine.streams.job_streams import (
     LazyStreams,
 )
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
-from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, item_name
+from trainguard.engine.streams.session import Gap, GapKind, Session, item_name
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, Verdict, combine
 from trainguard.formats.profile.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
@@ -174,7 +175,7 @@ class ProfilerStreams(FamilyStreams):
         return verdicts, [_as_known(fire, of_job[fire.verdict.rule], job_state) for fire in fires]
 
     def _seen(
-        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
+        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: AnyStream, verdicts: Sequence[Verdict]
     ) -> None:
         """Read a judged stream for the job; keep no more of it where nobody reads details."""
         if isinstance(stream, SystemStream):
@@ -335,15 +336,12 @@ class ProfilerFamily(Family):
 
     @property
     def rules(self) -> Sequence[AnyRule]:
-        """TrainGuard's own profiler rules, and those of the deployment's package."""
         return ALL_RULES
 
     def parse_key(self, key: str) -> SystemKey | FrameworkKey | EndKey | None:
-        """Read a key of a profile."""
         return match_key(key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        """Return the session of a node's stream."""
         listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)
         if record.key.stream == "system":
             return SystemSession(record, listing, plan)
@@ -352,8 +350,7 @@ class ProfilerFamily(Family):
             names = partial(source.shared.of_node, source.bucket, source.root, record.key.node)
         return FrameworkSession(record, listing, plan, names)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        """Return a node's stream from its item."""
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         if record.key.stream == "system":
             system = decode_state(item_name(record), record.codec, record.state, SystemState)
             return SystemStream(record.key.node, system, plan)
@@ -361,16 +358,14 @@ class ProfilerFamily(Family):
         return FrameworkStream(record.key.node, framework, plan)
 
     def streams_of(
-        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, AnyStream]
     ) -> ProfilerStreams:
-        """Return the family's streams of a job: system metrics first."""
         ordered = sorted(streams, key=lambda key: key.stream != "system")
         if isinstance(streams, LazyStreams):
             return ProfilerStreams(records, streams.in_order(ordered))
         return ProfilerStreams(records, {key: streams[key] for key in ordered})
 
     def unit_rules(self, stream: str) -> Sequence[str]:
-        """Return the names of the rules over a node's stream."""
         kind = SystemRule if stream == "system" else FrameworkRule
         return [rule.name for rule in self.rules if isinstance(rule, kind)]
 

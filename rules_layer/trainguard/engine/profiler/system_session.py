@@ -10,11 +10,10 @@ from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
-from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, state_of
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import Samples, read_system_object
-from trainguard.state.codec import decode_state
 
 MINUTE_PARTITION = "minute"
 
@@ -48,9 +47,7 @@ class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
     def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
-        state = SystemState()
-        if record.state:
-            state = decode_state(item_name(record), record.codec, record.state, SystemState)
+        state = state_of(record, SystemState)
         self._bodies = _Bodies(listing)
         super().__init__(record, self._bodies, SystemStream(record.key.node, state, plan))
         self._listing = listing
