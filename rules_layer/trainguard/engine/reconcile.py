@@ -126,16 +126,17 @@ class Reconciler:
 
     def attempt(self, request: ReconcileRequest) -> ReconcileOutcome:
         """Reconcile a job; a failure says why, and the next scheduler run repeats it."""
+        timing = replace(self._timing, now=lambda: request.at)
         try:
             with _no_collections():
-                return ReconcileOutcome(self.reconcile(request))
+                return ReconcileOutcome(_Reconciliation(request, self._services, timing, self._families).make())
         except Exception as error:
             return ReconcileOutcome(failed=f"{type(error).__name__}: {error}")
 
-    def reconcile(self, request: ReconcileRequest) -> int:
-        """Reconcile a job; return how many tasks were sent. A job that is not active has none."""
-        timing = replace(self._timing, now=lambda: request.at)
-        return _Reconciliation(request, self._services, timing, self._families).make()
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+        """Reconcile every job in this process; return, by job, why one failed."""
+        outcomes = {request.job: self.attempt(request) for request in requests}
+        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
 
 
 class _Reconciliation:
@@ -145,7 +146,7 @@ class _Reconciliation:
         self._services = services
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registry = JobRegistry.of(services, timing.now)
+        self._registry = JobRegistry.of(services, families, timing.now)
         self._ended: JobRecord | None = None
         """The job as described when a rule was about to fire, where that says that it has ended."""
 
@@ -213,7 +214,7 @@ class _Reconciliation:
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for silent nodes: to close, or to apply what waits."""
         if job.closing and missing_streams(job, streams, self._families):
-            self._begin_close(job)
+            begin_close(job, self._registry)
         silent = [
             key
             for key, record in streams.records.items()
@@ -271,7 +272,7 @@ class _Reconciliation:
         profile belongs elsewhere.
         """
         if self._ended is not None:
-            self._begin_close(self._ended)
+            begin_close(self._ended, self._registry)
             return 1
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.job_item.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
@@ -283,14 +284,14 @@ class _Reconciliation:
         root = job.root
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
         if is_anothers(job, description):
-            self._begin_close(job)
+            begin_close(job, self._registry)
             return 1
         known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
         has_ended = described.status.is_final and described.policy.evaluated
         if has_ended or (outside and (silence >= ABANDONED_S or self._is_left(job, silence))):
-            self._begin_close(described if has_ended else replace(described, left_at=self._now))
+            begin_close(described if has_ended else replace(described, left_at=self._now), self._registry)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
@@ -301,10 +302,6 @@ class _Reconciliation:
         if silence < DESCRIBE_AFTER_S:
             return False
         return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
-
-    def _begin_close(self, job: JobRecord) -> None:
-        services = self._services
-        begin_close(job, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=self._now)
 
 
 @contextmanager
@@ -325,19 +322,7 @@ def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
     return SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
 
 
-class ReconcileAtOnce:
-    """Reconciles each job when it is asked for, in this process; one that fails is not taken."""
-
-    def __init__(self, care: Reconciler) -> None:
-        self._care = care
-
-    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Reconcile every job; return, by job, why one failed."""
-        outcomes = {request.job: self._care.attempt(request) for request in requests}
-        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
-
-
 def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:
     """Return a scheduler that evaluates every active job itself, one after the other."""
-    care = Reconciler(services=services, timing=timing, families=families)
-    return Scheduler(jobs=services.jobs, requests=ReconcileAtOnce(care), timing=timing, journal=services.journal)
+    requests = Reconciler(services=services, timing=timing, families=families)
+    return Scheduler(jobs=services.jobs, requests=requests, timing=timing, journal=services.journal)

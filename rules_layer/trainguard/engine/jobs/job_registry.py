@@ -12,10 +12,19 @@ from trainguard.core.errors import TooManyNamesError
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
+from trainguard.core.ports import (
+    Executions,
+    Journal,
+    Services,
+    SettingDocuments,
+    TaskQueue,
+    TrainingJobDescription,
+    TrainingJobs,
+)
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
-from trainguard.core.stores import Jobs
+from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.text import one_line
+from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
@@ -82,20 +91,26 @@ _ADVICE = (
 @dataclass(frozen=True, slots=True)
 class JobRegistry:
     jobs: Jobs
+    nodes: NodeStates
+    tasks: TaskQueue
     training_jobs: TrainingJobs
     settings: SettingDocuments
     executions: Executions
     journal: Journal
+    families: Families
     now: Callable[[], float]
 
     @classmethod
-    def of(cls, services: Services, now: Callable[[], float]) -> Self:
+    def of(cls, services: Services, families: Families, now: Callable[[], float]) -> Self:
         return cls(
             jobs=services.jobs,
+            nodes=services.nodes,
+            tasks=services.tasks,
             training_jobs=services.training_jobs,
             settings=services.settings,
             executions=services.executions,
             journal=services.journal,
+            families=families,
             now=now,
         )
 
