@@ -97,8 +97,7 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
     # A node's stream does not know the price of its instance.
-    hourly = None if paid_time.instance_type is None else paid_time.table.hourly(paid_time.instance_type)
-    ledger = None if fire.ledger is None else replace(fire.ledger, hourly=hourly)
+    ledger = None if fire.ledger is None else replace(fire.ledger, hourly=paid_time.hourly)
     found = finding_of(verdict, paid_time, node, ledger=ledger).finding
     return with_ledger(found, fire.ledger)
 

@@ -161,7 +161,6 @@ class Claimed:
     gpu_seconds: Mapping[Bucket, float]
     share: float
     usd: float | None = None
-    by_node: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -343,7 +342,6 @@ class Ledger:
                     gpu_seconds={bucket: each for bucket, each in zip(claim.buckets, seconds, strict=True) if each},
                     share=sum(of_nodes) / paid if paid > 0.0 else 0.0,
                     usd=None if self.hourly is None else sum(cost for cost in costs if cost is not None),
-                    by_node={node.node: each for each, node in zip(of_nodes, self.nodes, strict=True) if each},
                 )
             )
         return found

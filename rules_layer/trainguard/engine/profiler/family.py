@@ -16,7 +16,6 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.correlate import Correlation
 from trainguard.engine.profiler.framework_session import MICROSECONDS, FrameworkSession, FrameworkState, FrameworkStream
 from trainguard.engine.profiler.job_time import (
-    PaidNodes,
     interruptions,
     job_ledger,
     without_steps,
@@ -145,7 +144,7 @@ class ProfilerStreams(FamilyStreams):
         """Return where the paid time of the job's GPUs went."""
         steps = {node: stream.state.time for node, stream in self.framework.items()}
         sampled = {node: stream.sampled for node, stream in self.system.items()}
-        return job_ledger(sampled, steps, PaidNodes(paid_time, self.interruptions, ended), shares)
+        return job_ledger(sampled, steps, paid_time, unpaid=self.interruptions, ended=ended, shares=shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes. No rule reads a clock."""

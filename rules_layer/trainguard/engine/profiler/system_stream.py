@@ -9,7 +9,7 @@ import numpy as np
 
 from trainguard.core.errors import RuleConfigError, RuleLoadError
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.job_time import PaidNodes, SampledNode, job_ledger
+from trainguard.engine.profiler.job_time import SampledNode, job_ledger
 from trainguard.engine.streams.rule_runner import Evaluate, shown
 from trainguard.engine.streams.stream import Stream, StreamState
 from trainguard.engine.verdicts.verdict import Fire
@@ -173,7 +173,7 @@ class SystemStream(Stream[SystemState]):
         """Return where the paid time of the node's GPUs went, by utilization alone."""
         starts = [at for at in (paid_time.started_at, self.state.kept.first_sample_at) if at is not None]
         paid_time = replace(paid_time, started_at=min(starts, default=None), nodes=1)
-        return job_ledger({self.node: self.sampled}, {}, PaidNodes(paid_time, (), ended))
+        return job_ledger({self.node: self.sampled}, {}, paid_time, ended=ended)
 
     def _judge(self, *, closed: bool) -> Evaluate[AnySystemRule]:
         view = self.view(closed=closed)
