@@ -43,15 +43,15 @@ class TrainingJobDescription:
     job: str
     arn: str
     status: JobStatus
-    secondary_status: str | None
-    instance_type: str | None
-    instance_count: int | None
-    created_at: float | None
-    started_at: float | None
-    ended_at: float | None
-    profiling_interval_ms: int | None
-    framework_profiling: bool
-    tags: Mapping[str, str]
+    secondary_status: str | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    created_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    profiling_interval_ms: int | None = None
+    framework_profiling: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
     profile_uri: str | None = None
     profiler_rules: tuple[RuleConfiguration, ...] = ()
     debugger_rules: tuple[RuleConfiguration, ...] = ()

@@ -48,7 +48,7 @@ from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict, merged_episodes, shown_status
+from trainguard.engine.verdicts.verdict import Fire, Verdict, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -94,7 +94,7 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
     paid_time = PaidTime(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
     episodes, _ = merged_episodes({record.key.node: fire.verdict})
-    verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
+    verdict = replace(fire.verdict, reach=(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
     # A node's stream does not know the price of its instance.
     ledger = None if fire.ledger is None else replace(fire.ledger, hourly=paid_time.hourly)

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import msgspec
@@ -221,6 +221,12 @@ def job_of_place(jobs: Jobs, bucket: str, root: ProfileRoot) -> JobRecord | None
     return jobs.load(root.place_name)
 
 
+_AS_DESCRIBED = {each.name for each in fields(JobRecord)} & {each.name for each in fields(TrainingJobDescription)} - {
+    "job",
+    "arn",
+}
+
+
 def describe_record(
     description: TrainingJobDescription | None, documents: SettingDocuments, *, bucket: str, root: ProfileRoot
 ) -> JobRecord:
@@ -242,20 +248,9 @@ def describe_record(
         arn=f"{OUTSIDE_ARN}{name}" if description.is_outside else description.arn,
         bucket=bucket,
         prefix=root.prefix,
-        status=description.status,
-        secondary_status=description.secondary_status,
-        instance_type=description.instance_type,
-        instance_count=description.instance_count,
-        created_at=description.created_at,
-        started_at=description.started_at,
-        ended_at=description.ended_at,
-        profiling_interval_ms=description.profiling_interval_ms,
         framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
-        tuning_job=description.tuning_job,
-        file_fault=description.file_fault,
-        run_links=description.run_links,
-        resources=description.resources,
+        **{name: getattr(description, name) for name in _AS_DESCRIBED},
     )
     return _with_settings(record, description, documents)
 
@@ -266,7 +261,7 @@ def _with_settings(
     tags = {} if description is None else description.tags
     rules = configured(description.profiler_rules, description.debugger_rules) if description else configured(())
     named = settings_name(tags, documents.path)
-    sources = [tag_source(tags), rules.source]
+    sources = [tag_source(tags), rules]
     if isinstance(named, SettingFault):
         sources.append(Source(SETTINGS_TAG, faults=(named,)))
     elif named is not None:
