@@ -24,7 +24,6 @@ class Status(StrEnum):
 
     @property
     def place(self) -> int:
-        """Place in a list for people: 0 comes first."""
         return _STATUS_PLACES[self]
 
 
@@ -239,7 +238,6 @@ class Episode:
 
     @property
     def node(self) -> str | None:
-        """The node; None of several, and of the job as a whole."""
         return self.nodes[0] if len(self.nodes) == 1 else None
 
     @property
@@ -288,12 +286,10 @@ class Finding:
 
     @property
     def held(self) -> tuple[Episode, ...]:
-        """The episodes that have times."""
         return () if any(fact.name == UNTIMED for fact in self.facts) else self.episodes
 
     @property
     def where(self) -> str:
-        """The node; ``*`` for the job as a whole."""
         return WHOLE_JOB if self.node is None else self.node
 
 

@@ -34,7 +34,6 @@ class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> tuple[str, ...]:
-        """``<kind>/<id>`` of each."""
         if self.batch_job is not None:
             return (f"batch-job/{self.batch_job}",)
         return tuple(dict.fromkeys(f"instance/{each}" for each in self.instances))

@@ -57,49 +57,40 @@ class ProfilerStreams(FamilyStreams):
 
     @classmethod
     def of(cls, streams: JobStreams) -> "ProfilerStreams":
-        """Return the profiler's streams of a job; empty where the deployment has no such family."""
         held = streams.families.get(FIRST_FAMILY)
         return held if isinstance(held, cls) else cls({}, {})
 
     @cached_property
     def system(self) -> Mapping[str, SystemStream]:
-        """Streams of system metrics by node."""
         return {key.node: each for key, each in self.streams.items() if isinstance(each, SystemStream)}
 
     @cached_property
     def framework(self) -> Mapping[str, FrameworkStream]:
-        """Streams of framework events by node."""
         return {key.node: each for key, each in self.streams.items() if isinstance(each, FrameworkStream)}
 
     @property
     def system_through(self) -> float | None:
-        """The furthest watermark of the system streams, epoch seconds."""
         return self.watermarks.get("system")
 
     @property
     def framework_through(self) -> float | None:
-        """The furthest watermark of the framework streams, epoch seconds."""
         return self.watermarks.get("framework")
 
     @property
     def near_threshold(self) -> bool:
-        """Whether a rule over a node's system metrics is near a change."""
         return any(stream.state.near_threshold for stream in self.system.values())
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes with a stream of either kind."""
         return frozenset({*self.system, *self.framework})
 
     @cached_property
     def first_at(self) -> float | None:
-        """The first sample's time, epoch seconds."""
         starts = (stream.state.kept.first_sample_at for stream in self.system.values())
         return min((at for at in starts if at is not None), default=None)
 
     @cached_property
     def first_step_at(self) -> float | None:
-        """The start of the earliest step, epoch seconds."""
         starts = (stream.state.first_step_us for stream in self.framework.values())
         first_us = min((at for at in starts if at is not None), default=None)
         return None if first_us is None else first_us / MICROSECONDS
@@ -110,7 +101,6 @@ class ProfilerStreams(FamilyStreams):
 
     @cached_property
     def step_runs(self) -> tuple[tuple[float, float], ...]:
-        """Times in which steps went on, of all nodes, epoch seconds."""
         runs = [run for stream in self.framework.values() for run in stream.state.step_runs_us]
         return tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
 
@@ -131,17 +121,14 @@ class ProfilerStreams(FamilyStreams):
 
     @cached_property
     def unpaid_s(self) -> float:
-        """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
-        """Return which nodes wrote nothing, stopped early, or lack samples."""
         numbers = range(1, 0 if job.is_outside else (job.instance_count or 0) + 1)
         expected = dict.fromkeys([*(f"algo-{number}" for number in numbers), *sorted(self.framework)])
         return tuple(_gaps_of(self.system, expected, job, self.restarts)) if self.nodes else ()
 
     def ledger(self, paid_time: PaidTime, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
-        """Return where the paid time of the job's GPUs went."""
         steps = {node: stream.state.time for node, stream in self.framework.items()}
         sampled = {node: stream.sampled for node, stream in self.system.items()}
         return job_ledger(sampled, steps, paid_time, unpaid=self.interruptions, ended=ended, shares=shares)

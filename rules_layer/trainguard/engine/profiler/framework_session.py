@@ -95,7 +95,6 @@ class FrameworkStream(Stream[FrameworkState]):
         return lambda rule, rule_state, parameters: rule.judge(rule_state, view, parameters)
 
     def view(self, *, closed: bool) -> FrameworkView:
-        """Return what rules are shown of this stream."""
         first_us = self.state.first_step_us
         first_step_at = None if first_us is None else first_us / MICROSECONDS
         return FrameworkView(
@@ -132,7 +131,6 @@ class FrameworkSession(Session[FrameworkStream]):
         self._order.restore(listing.parse_framework(record.pending))
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages of this node."""
         for message in messages:
             if isinstance(message.parsed, FrameworkKey):
                 self._order.announce(message.key, message.parsed)
@@ -160,11 +158,9 @@ class FrameworkSession(Session[FrameworkStream]):
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know."""
         return self._order.stored != self.record.pending
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         order = self._order
         self.counters["duplicates"] += order.duplicates
         order.duplicates = 0

@@ -59,7 +59,6 @@ class SystemSession(Session[SystemStream]):
         )
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages of this node."""
         for message in messages:
             if isinstance(message.parsed, SystemKey):
                 self._order.announce(message.key, message.parsed.minute)
@@ -76,7 +75,6 @@ class SystemSession(Session[SystemStream]):
         return found_again and self._order.defers(keys, int(every_s))
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the minutes that are ready."""
         ready = self._order.ready(
             self._listing.minutes, fetch=self._bodies.fetch, drain=drain, modified_before=modified_before
         )
@@ -92,12 +90,10 @@ class SystemSession(Session[SystemStream]):
 
     @property
     def near_threshold(self) -> bool:
-        """Whether a rule is near a change, or start-up is not over."""
         return self.stream.state.near_threshold
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits, or came late, that the stored item does not know."""
         return self._order.late > 0 or self._pending != self.record.pending
 
     @property
@@ -105,7 +101,6 @@ class SystemSession(Session[SystemStream]):
         return {key: minute for minute, key in self._order.pending.items()}
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         order = self._order
         self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
         order.gaps = order.late = order.duplicates = 0

@@ -75,7 +75,6 @@ class SystemStream(Stream[SystemState]):
         return plan.system_rules
 
     def apply(self, samples: Samples) -> list[Fire]:
-        """Apply the samples of the next minute; return their fires."""
         state = self.state
         last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
@@ -163,7 +162,6 @@ class SystemStream(Stream[SystemState]):
 
     @property
     def sampled(self) -> SampledNode:
-        """What the node's samplers saw of its GPUs."""
         state = self.state
         return SampledNode(
             state.gpu_names, state.mig_names, lambda: self.use.finished(self.interval_s), self.interval_s
@@ -223,7 +221,6 @@ class SystemStream(Stream[SystemState]):
         state.open_snapshot, self._kept = None, SampleWindow(state.kept, 0)
 
     def view(self, *, closed: bool) -> NodeView:
-        """Return what rules are shown of this node."""
         if self._late is not None:
             return self._late.as_of(closed=closed)
         state, kept = self.state, self._kept

@@ -202,7 +202,6 @@ class JobStreams:
 
     @property
     def closed(self) -> bool:
-        """Whether every stream has ended."""
         return all(record.closed for record in self.records.values())
 
     @cached_property

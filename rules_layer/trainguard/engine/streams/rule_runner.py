@@ -53,7 +53,6 @@ class LastFinding(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep the fields of a judgement that holds."""
         return cls(at, at - began_at, result.worst, result.affected_share, result.confidence, result.score)
 
     def with_result(

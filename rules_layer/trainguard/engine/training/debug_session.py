@@ -158,7 +158,6 @@ class DebugSession(StepSession[DebugState]):
             self.stream.state.ended = False  # after a mark that came too early, the run goes on
 
     def _whole(self, complete: CompleteStep) -> CompleteStep:
-        """Return a step with all workers that have it by now."""
         if len(complete.workers) >= (self._ledger.workers or 1):
             return complete
         prefix = index_name(complete.step, "")[:_LONGEST_PREFIX]
