@@ -157,13 +157,7 @@ class Outbox:
         before, noted = set(self.world.executions.started), len(self.world.journal.entries)
         if self.record.version == 0:
             self.record = self.world.nodes.save(self.record)
-        self.record = drain(
-            self.record,
-            job=self.job,
-            executions=self.world.executions,
-            nodes=self.world.nodes,
-            journal=self.world.journal,
-        )
+        self.record = drain(self.record, self.job, self.world.services)
         started = {name: each for name, each in self.world.executions.started.items() if name not in before}
         return {**started, "counted": [f"{each.what}: {each.where}" for each in self.world.journal.entries[noted:]]}
 

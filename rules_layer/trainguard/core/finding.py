@@ -9,6 +9,7 @@ import msgspec
 
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import listed
 
 
 class Status(StrEnum):
@@ -74,7 +75,7 @@ UNTIMED = "untimed_steps"
 """A fact of a finding on steps that do not say when they were saved: its time is unknown."""
 
 MOST_NAMES = 16
-NAMED_GPUS = 2
+NAMED_GPUS, NAMED_NODES = 2, 4
 LONGEST_NAME = 120
 _MINUTE = len("2026-01-31T12:00")
 _DAY = len("2026-01-31")
@@ -189,7 +190,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Say when and where it was, for example ``2026-01-31 12:00 to 13:10 UTC on algo-1, gpu3``."""
-        node = [f"on {named(self.nodes)}"] if self.nodes else []
+        node = [f"on {listed(self.nodes, NAMED_NODES)}"] if self.nodes else []
         where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
 
@@ -341,14 +342,8 @@ def clock(start: float | None, end: float | None = None) -> str:
     return clock_times(iso_time(start or 0.0), iso_time((start if end is None else end) or 0.0))
 
 
-def named(names: Sequence[str], limit: int = 4) -> str:
-    """Join names; of many, the first and how many more there are."""
-    shown = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
-    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
-
-
 def _gpus(names: Sequence[str]) -> str:
-    return named(names) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
+    return listed(names, NAMED_NODES) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:

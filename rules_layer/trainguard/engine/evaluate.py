@@ -58,7 +58,7 @@ class NodeEvaluator:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
         self._services = services
-        self._nodes, self._executions, self._journal = services.nodes, services.executions, services.journal
+        self._nodes, self._journal = services.nodes, services.journal
         self._timing = timing
 
     def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
@@ -75,7 +75,7 @@ class NodeEvaluator:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
         check_stream(job, record, self._services.jobs)
-        record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        record = drain(record, job, self._services)
         closing = work.close or job.closing
         family = self._families.of(work.key)
         objects, shared = self._services.objects, self._shared.get(family.name)
@@ -136,7 +136,7 @@ class NodeEvaluator:
             self._services.jobs.set_fast_polling(job.job, polled_fast=True)
         for name, payload in session.requests:
             self._services.captures.start(name, payload)
-        session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        session.record = drain(record, job, self._services)
         self._report(before, record, closed=closed)
         for fault in session.stream.raised:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)

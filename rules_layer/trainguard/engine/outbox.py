@@ -27,7 +27,7 @@ import msgspec
 from trainguard.core.finding import Finding, Severity, severity_rank
 from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.links import report_links
-from trainguard.core.ports import Executions, Journal
+from trainguard.core.ports import Services
 from trainguard.core.records import (
     JOB_NODE,
     AlertKind,
@@ -38,7 +38,6 @@ from trainguard.core.records import (
     Status,
     entry_fields,
 )
-from trainguard.core.stores import NodeStates
 from trainguard.core.text import LONGEST_SENTENCE, one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import faults_counted
@@ -108,19 +107,18 @@ def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
 
 
-def drain(
-    record: NodeRecord, *, job: JobRecord, executions: Executions, nodes: NodeStates, journal: Journal
-) -> NodeRecord:
+def drain(record: NodeRecord, job: JobRecord, services: Services) -> NodeRecord:
     """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
     unsent = record.unsent
     if not unsent:
         return record
     for entry in unsent:
-        started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
+        started = services.executions.start(execution_name(entry, job.job), fire_payload(entry, job))
         what = "fires" if entry.kind is AlertKind.FIRE else "news"
         counted = f"{what}_started" if started else f"{what}_already_started"
-        journal.count(counted, job=job.job, node=entry.finding.where, rule=entry.finding.rule, kind=entry.kind.value)
-    nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
+        finding = entry.finding
+        services.journal.count(counted, job=job.job, node=finding.where, rule=finding.rule, kind=entry.kind.value)
+    services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
     sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
     return replace(record, outbox={**record.outbox, **sent})
 

@@ -15,6 +15,7 @@ from trainguard.core.errors import PortUnavailableError, StateDamagedError
 from trainguard.core.ports import Journal, NodeTask, ReconcileRequest, ReconcileRequests, Services, Timing
 from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 from trainguard.core.stores import Jobs
+from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
@@ -22,7 +23,7 @@ from trainguard.engine.jobs.job_registry import JobRegistry, recount
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
-from trainguard.engine.summary import Summariser, Summary, missing_streams
+from trainguard.engine.summary import Summariser, missing_streams
 
 SCHEDULE_S = 60.0
 
@@ -160,22 +161,25 @@ class _Reconciliation:
             return 0
         self._poll(job)
         try:
-            summary = self._summariser.summarise(job, lambda: self._described(job))
+            assessment, finished = self._summariser.summarise(job, lambda: self._described(job))
         except StateDamagedError as fault:
             self._services.tasks.send([self._rebuild(job, fault)])
             raise
-        recount(job, summary.streams, self._services.jobs)
-        self._touch(job, summary.streams.watermark_s)
-        if summary.finished:
+        streams = assessment.case.streams
+        recount(job, streams, self._services.jobs)
+        watermark_s = streams.watermark_s
+        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
+            self._services.jobs.touch(job.job, watermark_s)
+        if finished:
             return 0
-        for rule, episode in summary.assessment.ended.items():
+        for rule, episode in assessment.ended.items():
             self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
-        polled_fast = self._is_polled_fast(job, summary)
+        polled_fast = self._is_polled_fast(job, assessment)
         if polled_fast != job.polled_fast:
             self._services.jobs.set_fast_polling(job.job, polled_fast=polled_fast)
-        tasks = self._wake(job, summary.streams)
+        tasks = self._wake(job, streams)
         self._services.tasks.send(tasks)
-        return len(tasks) + self._reconcile(job, summary.streams)
+        return len(tasks) + self._reconcile(job, streams)
 
     def _described(self, job: JobRecord) -> JobRecord:
         """Return the job as it is described now: it may have ended without an event that says so."""
@@ -207,10 +211,6 @@ class _Reconciliation:
         except PortUnavailableError as fault:
             self._services.journal.count("sources_not_polled", job=job.job, reason=str(fault))
 
-    def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
-        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
-            self._services.jobs.touch(job.job, watermark_s)
-
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for silent nodes: to close, or to apply what waits."""
         if job.closing and missing_streams(job, streams, self._families):
@@ -240,16 +240,16 @@ class _Reconciliation:
         is_open = not streams.records[key].closed
         return key.stream == "system" and is_open and self._silent_for(streams, key) < LONG_SILENT_S
 
-    def _is_polled_fast(self, job: JobRecord, summary: Summary) -> bool:
+    def _is_polled_fast(self, job: JobRecord, assessment: Assessment) -> bool:
         """Whether to evaluate the job each minute: something is near a change, waits, or falls silent."""
-        streams = summary.streams
+        streams = assessment.case.streams
         if job.closing or job.evaluation_every_s <= SCHEDULE_S or job.policy.source:
             return True
         if streams.records and min(self._silent_for(streams, key) for key in streams.records) >= LONG_SILENT_S:
             return False
         others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
         waits = any(record.pending for record in streams.records.values())
-        return others or waits or summary.assessment.near_threshold or self._falls_silent(job, streams)
+        return others or waits or assessment.near_threshold or self._falls_silent(job, streams)
 
     def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
         if not streams.records:
@@ -290,18 +290,16 @@ class _Reconciliation:
         described = with_description(known, description)
         outside = description is None or description.is_outside
         has_ended = described.status.is_final and described.policy.evaluated
-        if has_ended or (outside and (silence >= ABANDONED_S or self._is_left(job, silence))):
+        is_over = has_ended or (outside and silence >= ABANDONED_S)
+        if not is_over and outside and silence >= DESCRIBE_AFTER_S:
+            # Each node that a collector watched has ended or died: none is left to end the job.
+            is_over = are_all_silent(self._services.objects, job.bucket, root, self._now)
+        if is_over:
             begin_close(described if has_ended else replace(described, left_at=self._now), self._registry)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
         return 0
-
-    def _is_left(self, job: JobRecord, silence: float) -> bool:
-        """Whether each node that a collector watched has ended or died, so that none is left to end the job."""
-        if silence < DESCRIBE_AFTER_S:
-            return False
-        return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import MOST_END_REPORTS
@@ -33,15 +33,6 @@ _TUNED_EVERY_S = 300.0
 """A tuning job's entry that does not change is written this often, so that it stays known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A job as it was summarised, with its items, and whether it was finished."""
-
-    streams: JobStreams
-    assessment: Assessment
-    finished: bool
-
-
 class Summariser:
     """Summarises jobs."""
 
@@ -50,8 +41,10 @@ class Summariser:
         self._services = services
         self._timing = timing
 
-    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> Summary:
+    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> tuple[Assessment, bool]:
         """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
+
+        Return how the job stands, and whether it was finished.
 
         ``described`` is asked before a rule over the whole job fires: the fault may be the job's end, of which no event
         came. Raises StateConflictError when other writers of ``*#job`` were first four times.
@@ -63,13 +56,13 @@ class Summariser:
                 self._timing.pause(attempt)
         return self._attempt(job, described)
 
-    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> Summary:
+    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> tuple[Assessment, bool]:
         plan = replace(self._families.plan(job), detailed=False)
         records = items_of(job, self._services.nodes)
         now = self._timing.now()
         streams = self._watched(job, plan, records, now)
         for record in streams.records.values():
-            self._drain(record, job)
+            drain(record, job, self._services)
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams, now=now)
         if assessment.fires and described is not None and (known := described()) != job:
@@ -103,7 +96,7 @@ class Summariser:
             self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, report, context.expires_at)
-        return Summary(streams, assessment, finished)
+        return assessment, finished
 
     def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
         streams = self._families.open(job.job, plan, records)
@@ -119,16 +112,7 @@ class Summariser:
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.job_item.state or record.unsent:
             record = self._services.nodes.save(record)
-        self._drain(record, job)
-
-    def _drain(self, record: NodeRecord, job: JobRecord) -> None:
-        drain(
-            record,
-            job=job,
-            executions=self._services.executions,
-            nodes=self._services.nodes,
-            journal=self._services.journal,
-        )
+        drain(record, job, self._services)
 
     def _report_due(self, job: JobRecord, streams: JobStreams) -> str | None:
         """Return the name of a report of what was applied, new for later data; None beyond the job's last one."""
