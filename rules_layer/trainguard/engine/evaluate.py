@@ -11,7 +11,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.jobs.job_registry import check_stream
-from trainguard.engine.outbox import RowContext, drain, enqueue, rule_row
+from trainguard.engine.outbox import drain, enqueue, rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import (
@@ -25,7 +25,6 @@ from trainguard.engine.streams.session import (
 )
 from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, final
-from trainguard.pricing.cost import PaidTime
 
 AnySession = Session[Any]
 
@@ -155,19 +154,7 @@ class NodeEvaluator:
     def _publish(
         self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
-        paid_time = PaidTime(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
-        context = RowContext(
-            job=job.job,
-            node=record.key.node,
-            plan=plan,
-            watermark_s=last.state.watermark_s,
-            counters=record.counters,
-            last_fault=last.state.last_fault,
-            expires_at=record.expires_at,
-            paid_time=paid_time,
-            generation=job.generation,
-            ledger=lambda: last.ledger(paid_time),
-        )
+        context = unit_context(job, plan, record, last, record.expires_at)
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)
         if closed:

@@ -44,6 +44,7 @@ from trainguard.core.units import faults_counted
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.findings import finding_of
@@ -264,6 +265,26 @@ class RowContext:
     paid_time: PaidTime
     generation: int = 0
     ledger: Callable[[], Ledger | None] = lambda: None
+
+
+def unit_context(
+    job: JobRecord, plan: RulePlan, record: NodeRecord, stream: AnyStream, expires_at: int | None
+) -> RowContext:
+    """Return the common parts of the rows of a unit's stream."""
+    watermark_s = stream.state.watermark_s
+    paid_time = PaidTime(job.instance_type, job.started_at, watermark_s, 1, plan.prices)
+    return RowContext(
+        job=job.job,
+        node=record.key.node,
+        plan=plan,
+        watermark_s=watermark_s,
+        counters=record.counters,
+        last_fault=stream.state.last_fault,
+        expires_at=expires_at,
+        paid_time=paid_time,
+        generation=job.generation,
+        ledger=lambda: stream.ledger(paid_time),
+    )
 
 
 def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:

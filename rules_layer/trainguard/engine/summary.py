@@ -70,18 +70,7 @@ class Summariser:
             assessment = assess(known, plan, streams, now=now)
         case = assessment.case
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
-        context = RowContext(
-            job=job.job,
-            node=None,
-            plan=plan,
-            watermark_s=streams.watermark_s,
-            counters={**streams.counters, **left_out(job)},
-            last_fault=streams.last_fault,
-            expires_at=expiry(streams.watermark_s, now) if finished else None,
-            paid_time=case.paid_time,
-            generation=job.generation,
-            ledger=lambda: case.ledger,
-        )
+        context = job_context(case, expiry(streams.watermark_s, now) if finished else None)
         due = due_rows(context, case, assessment.follow_ups, now=now, finished=finished)
         tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
         tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
@@ -131,6 +120,23 @@ class Summariser:
             name = name_of_execution(f"report-{report}-{job.job}")
             self._services.reports.start(name, {"kind": "end", "job": job.job})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def job_context(case: Case, expires_at: int | None) -> RowContext:
+    """Return the common parts of a whole job's rows."""
+    job, streams = case.job, case.streams
+    return RowContext(
+        job=job.job,
+        node=None,
+        plan=case.plan,
+        watermark_s=streams.watermark_s,
+        counters={**streams.counters, **left_out(job)},
+        last_fault=streams.last_fault,
+        expires_at=expires_at,
+        paid_time=case.paid_time,
+        generation=job.generation,
+        ledger=lambda: case.ledger,
+    )
 
 
 def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = None) -> list[RuleRow]:
