@@ -1,8 +1,8 @@
 """The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Annotated, Protocol
 
 import msgspec
@@ -89,19 +89,11 @@ def check_range(start: int, length: int) -> None:
         raise ValueError(f"range of {length} bytes from {start}, expected at least 1 byte from 0 on")
 
 
-class ByteStream(Protocol):
+class ByteStream(AbstractContextManager["ByteStream"], Protocol):
     """An object's bytes, read from the front; a context manager that gives its connection back."""
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes; empty at the end. Raises PortUnavailableError as `get` does."""
-
-    def __enter__(self) -> "ByteStream":
-        """Return the stream."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Give the connection back."""
 
 
 class Files(Protocol):

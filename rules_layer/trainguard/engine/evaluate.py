@@ -80,7 +80,11 @@ class NodeEvaluator:
         objects, shared = self._services.objects, self._shared.get(family.name)
         source = ObjectSource(objects, job.bucket, job.root, family.object_cap_bytes, shared, self._place_of)
         session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
-        if not closing and self._may_wait(session, work, job):
+        is_first_delivery = not (closing or work.repeated or work.modified_before is not None)
+        every_s, in_turn = job.evaluation_every_s, job.is_evaluated_in_turn
+        if is_first_delivery and session.defers(
+            work.messages, every_s=every_s, now=self._timing.now(), in_turn=in_turn
+        ):
             return True
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
@@ -89,14 +93,6 @@ class NodeEvaluator:
             self._settle(session, fires, job=job, plan=plan, closed=closing and exhausted, repeated=work.repeated)
             if exhausted or not self._timing.has_time():
                 return exhausted
-
-    def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
-        """Whether the work is first deliveries alone that the session may drop."""
-        if work.repeated or work.modified_before is not None:
-            return False
-        return session.defers(
-            work.messages, every_s=job.evaluation_every_s, now=self._timing.now(), in_turn=job.is_evaluated_in_turn
-        )
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
         description = self._services.training_jobs.describe(name)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from trainguard.core.errors import ForeignKeyError, TelemetryFormatError
+from trainguard.core.errors import ForeignKeyError, ObjectMissingError, TelemetryFormatError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.core.ports import ProfileObjects
 from trainguard.formats.profile.keys import (
@@ -115,9 +115,21 @@ class ProfileListing:
         self._bucket = bucket
         self._root = root
         self._node = node
+        self._fetched: dict[str, bytes] = {}
 
     def get(self, key: str) -> bytes:
-        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES)
+        """Return an object's bytes; one that was fetched by its minute is read once."""
+        held = self._fetched.pop(key, None)
+        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES) if held is None else held
+
+    def fetch(self, minute: int) -> str | None:
+        """Read the object of a minute and return its key; None when S3 has none."""
+        key = self.key_of(minute)
+        try:
+            self._fetched[key] = self.get(key)
+        except ObjectMissingError:
+            return None
+        return key
 
     def key_of(self, minute: int) -> str:
         return system_key(self._root, self._node, minute)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from trainguard.core.errors import ObjectMissingError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
@@ -23,33 +22,12 @@ follows it may be late, too, or may not come.
 """
 
 
-class _Bodies:
-    """A node's objects; one that was fetched by its minute is read once."""
-
-    def __init__(self, listing: ProfileListing) -> None:
-        self._listing = listing
-        self._held: dict[str, bytes] = {}
-
-    def fetch(self, minute: int) -> str | None:
-        """Read the object of a minute and return its key; None when S3 has none."""
-        key = self._listing.key_of(minute)
-        try:
-            self._held[key] = self._listing.get(key)
-        except ObjectMissingError:
-            return None
-        return key
-
-    def get(self, key: str) -> bytes:
-        return self._held.pop(key) if key in self._held else self._listing.get(key)
-
-
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
     def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
         state = state_of(record, SystemState)
-        self._bodies = _Bodies(listing)
-        super().__init__(record, self._bodies, SystemStream(record.key.node, state, plan))
+        super().__init__(record, listing, SystemStream(record.key.node, state, plan))
         self._listing = listing
         self._order = GridOrder(
             cursor=record.cursors.get(MINUTE_PARTITION),
@@ -76,7 +54,7 @@ class SystemSession(Session[SystemStream]):
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         ready = self._order.ready(
-            self._listing.minutes, fetch=self._bodies.fetch, drain=drain, modified_before=modified_before
+            self._listing.minutes, fetch=self._listing.fetch, drain=drain, modified_before=modified_before
         )
         for minute, key in ready:
             yield self._use(key, partial(self._read, key, minute), self._fold)
