@@ -121,11 +121,14 @@ class FrameworkSession(Session[FrameworkStream]):
         self._listing = listing
         self._names = listing.framework if names is None else names
         cursors = {partition: position for partition, position in record.cursors.items() if partition != NEWEST}
+        listed_us = state.listed_us
+        if listed_us == UNLISTED:
+            listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
         self._order = PartitionOrder(
             FRAMEWORK_EXTENTS,
             cursors=cursors,
             max_seen=record.cursors.get(NEWEST),
-            listed=state.listed_us,
+            listed=listed_us,
             floor=state.floor_us,
         )
         self._order.restore(listing.parse_framework(record.pending))
