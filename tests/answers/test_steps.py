@@ -103,7 +103,8 @@ def _applied(each: Applied) -> list[Any]:
 
 
 def _item(record: NodeRecord) -> dict[str, Any]:
-    state = msgspec.to_builtins(state_of(record, ScalarState if record.key == SCALAR else DebugState))
+    stored: Any = state_of(record, ScalarState if record.key == SCALAR else DebugState)
+    state = {name: msgspec.to_builtins(getattr(stored, name)) for name in stored.__struct_fields__}
     item = {"cursors": record.cursors, "counters": record.counters, "pending": record.pending}
     return {**item, "watermark": record.watermark_s, "closed": record.closed, **state}
 

@@ -93,7 +93,7 @@ MUTANTS = (
         outbox,
         "drain",
         "unsent = record.unsent",
-        "unsent = record.unsent; nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",
+        "unsent = record.unsent; services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",
         ("dies at", "crash"),
         (evaluate, summary),
     ),

@@ -31,10 +31,13 @@ BAD = {f"trainguard:{PARAMETER}": "160"}
 def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
     return JobRegistry(
         jobs=world.jobs,
+        nodes=world.nodes,
+        tasks=world.tasks,
         training_jobs=world.training_jobs,
         settings=world.settings,
         executions=world.executions,
         journal=journal or MemoryJournal(),
+        families=FAMILIES,
         now=lambda: NOW,
     )
 

@@ -16,7 +16,6 @@ from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.ports import Journal, Services, SettingDocuments
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.jobs.lifecycle import Lifecycle
 
 
 def evaluation_services(
@@ -45,24 +44,19 @@ def evaluation_services(
     )
 
 
-def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> Lifecycle:
-    jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-    training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
-    return Lifecycle(
+def job_registry(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> JobRegistry:
+    return JobRegistry(
+        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        bucket=environment.profile_bucket,
-        registry=JobRegistry(
-            jobs=jobs,
-            training_jobs=training_jobs,
-            settings=_settings(environment, clients),
-            executions=StepFunctionsExecutions(
-                client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
-            ),
-            journal=journal,
-            now=time.time,
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
+        settings=_settings(environment, clients),
+        executions=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
         ),
+        journal=journal,
         families=families,
+        now=time.time,
     )
 
 

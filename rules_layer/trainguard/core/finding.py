@@ -11,6 +11,7 @@ from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import (
     counted,
+    listed,
     show_duration,
     show_number,
     show_percent,
@@ -32,7 +33,6 @@ class Status(StrEnum):
 
     @property
     def place(self) -> int:
-        """Place in a list for people: 0 comes first."""
         return _STATUS_PLACES[self]
 
 
@@ -83,7 +83,7 @@ UNTIMED = "untimed_steps"
 """A fact of a finding on steps that do not say when they were saved: its time is unknown."""
 
 MOST_NAMES = 16
-NAMED_GPUS = 2
+NAMED_GPUS, NAMED_NODES = 2, 4
 LONGEST_NAME = 120
 _MINUTE = len("2026-01-31T12:00")
 _DAY = len("2026-01-31")
@@ -236,7 +236,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Say when and where it was, for example ``2026-01-31 12:00 to 13:10 UTC on algo-1, gpu3``."""
-        node = [f"on {named(self.nodes)}"] if self.nodes else []
+        node = [f"on {listed(self.nodes, NAMED_NODES)}"] if self.nodes else []
         where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
 
@@ -285,7 +285,6 @@ class Episode:
 
     @property
     def node(self) -> str | None:
-        """The node; None of several, and of the job as a whole."""
         return self.nodes[0] if len(self.nodes) == 1 else None
 
     @property
@@ -334,12 +333,10 @@ class Finding:
 
     @property
     def held(self) -> tuple[Episode, ...]:
-        """The episodes that have times."""
         return () if any(fact.name == UNTIMED for fact in self.facts) else self.episodes
 
     @property
     def where(self) -> str:
-        """The node; ``*`` for the job as a whole."""
         return WHOLE_JOB if self.node is None else self.node
 
 
@@ -391,14 +388,8 @@ def clock(start: float | None, end: float | None = None) -> str:
     return clock_times(iso_time(start or 0.0), iso_time((start if end is None else end) or 0.0))
 
 
-def named(names: Sequence[str], limit: int = 4) -> str:
-    """Join names; of many, the first and how many more there are."""
-    shown = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
-    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
-
-
 def _gpus(names: Sequence[str]) -> str:
-    return named(names) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
+    return listed(names, NAMED_NODES) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from trainguard.engine.diagnosis.case import assess, case_of
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
-from trainguard.engine.outbox import RowContext, rule_row
+from trainguard.engine.outbox import rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS, FrameworkSession
@@ -26,14 +26,13 @@ from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
-from trainguard.engine.summary import job_rows
+from trainguard.engine.summary import job_context, job_rows
 from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Node, Profile, node_objects
-from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
@@ -305,33 +304,12 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     streams = FAMILIES.open(job.job, plan, evaluation.records)
     rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
     case, _ = case_of(job, plan, streams)
-    context = RowContext(
-        job=job.job,
-        node=None,
-        plan=plan,
-        watermark_s=streams.watermark_s,
-        counters=streams.counters,
-        last_fault=streams.last_fault,
-        expires_at=expires_at,
-        paid_time=case.paid_time,
-        ledger=lambda: case.ledger,
-    )
-    return [*rows, *job_rows(context, case)]
+    return [*rows, *job_rows(job_context(case, expires_at), case)]
 
 
 def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
     job, plan = evaluation.job, evaluation.plan
     stream = streams.stream_of(key)
-    context = RowContext(
-        job=job.job,
-        node=key.node,
-        plan=plan,
-        watermark_s=stream.state.watermark_s,
-        counters=streams.records[key].counters,
-        last_fault=stream.state.last_fault,
-        expires_at=expires_at,
-        paid_time=(paid_time := PaidTime(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
-        ledger=lambda: stream.ledger(paid_time),
-    )
+    context = unit_context(job, plan, streams.records[key], stream, expires_at)
     verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
     return [rule_row(context, verdict) for verdict in verdicts]

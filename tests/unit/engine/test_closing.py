@@ -17,6 +17,7 @@ from tests.support.small_job import BUCKET, JOB, SETTINGS, START, Upload, descri
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.installed import FAMILIES
+from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import begin_close
 from trainguard.testing.memory.faults import Fault
 
@@ -166,9 +167,7 @@ def test_ended_external_job_asks_only_streams_that_wrote() -> None:
     arrive(network, [Upload(START, f"{JOB}/job.json", body % b"InProgress"), *SYSTEM_1[:3]])
     network.world.faults.clear()
     job = network.job()
-    begin_close(
-        job, FAMILIES, jobs=network.world.jobs, nodes=network.world.nodes, tasks=network.world.tasks, now=network.now
-    )
+    begin_close(job, JobRegistry.of(network.world.services, FAMILIES, lambda: network.now))
     assert [(task.node, task.stream) for task in network.world.tasks.drain()] == [("algo-1", "system")]
 
 

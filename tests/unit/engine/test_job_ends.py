@@ -8,7 +8,7 @@ from tests.support.small_job import BUCKET, JOB, describe
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.job_registry import describe_record
+from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
 from trainguard.engine.jobs.lifecycle import ASK_AGAIN_S, begin_close
 
 
@@ -87,7 +87,7 @@ def test_job_ended_before_its_first_object_says_what_is_missing() -> None:
         describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
     )
     registered = services.jobs.register(record)
-    begin_close(registered, FAMILIES, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
+    begin_close(registered, JobRegistry.of(services, FAMILIES, lambda: network.now))
     network.world.tasks.drain()
     network.now += ASK_AGAIN_S
     network.run_scheduler()

@@ -17,7 +17,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.reconcile import ReconcileAtOnce, ReconcileOutcome, Reconciler, Scheduler, is_turn
+from trainguard.engine.reconcile import ReconcileOutcome, Reconciler, Scheduler, is_turn
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.state.codec import CODEC, encode_state
 from trainguard.testing.memory.services import MemoryJournal
@@ -326,7 +326,7 @@ def test_damaged_item_fails_the_run_and_requests_its_stream(
     care = Reconciler(services=look.world.services, timing=timing, families=FAMILIES)
     action, before = ("close", None) if closing else ("flush", NOW - 300.0)
     care_tasks = [NodeTask(NAME, "algo-1", "system", action, before, 0)]
-    failed = ReconcileAtOnce(care).send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
+    failed = care.send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
     assert list(failed) == [NAME]
     assert look.world.tasks.drain() == care_tasks
     assert care.attempt(ReconcileRequest(NAME, NOW, 1)) == ReconcileOutcome(tasks=0, failed=failed[NAME])

@@ -272,7 +272,7 @@ class Summed:
         self._summariser = Summariser(services=self.world.services, timing=timing, families=FAMILIES)
 
     def make(self) -> bool:
-        return self._summariser.summarise(self.job).finished
+        return self._summariser.summarise(self.job)[1]
 
     @property
     def own(self) -> JobState:

@@ -89,7 +89,6 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def other_runs(self) -> Mapping[str, int]:
-        """The files of an older run by name, each with its first step that is not used."""
         return {name: known.until for name, known in self.files.items() if known.until is not None}
 
     def restart(self, until: int) -> None:

@@ -74,7 +74,7 @@ MOST_NAMES = 512
 
 
 def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
-    verdict, reach = ranked.verdict, ranked.verdict.over_nodes
+    verdict, (affected, nodes) = ranked.verdict, ranked.verdict.reach
     of_finding = finding_fields(ranked.finding)
     columns = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
     episodes: list[EpisodeEntry] = columns["episodes"]
@@ -92,8 +92,8 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
         affected_share=verdict.affected_share,
         wasted_share=ranked.wasted_share,
         worst=verdict.result.worst,
-        nodes_affected=reach.affected,
-        nodes=reach.nodes,
+        nodes_affected=affected,
+        nodes=nodes,
         explained_by=ranked.explained_by,
         explained_share=round(ranked.explained_share, 4),
         reasons={rule: round(part, 4) for rule, part in ranked.reasons.items() if part},

@@ -41,9 +41,10 @@ def first_fire(rule: str, first: Check, reason: str, begins: Collection[int]) ->
 def _state(stream: AnyStepStream, rule: str) -> StepState | None:
     """Return None of a rule that failed, or is judged by the clock: StalledTrainingRule."""
     try:
-        return stream.state_of(rule)
+        state: StepState = stream.state_of(rule)
     except (KeyError, RuleFailedError):
         return None
+    return state
 
 
 _NAMED = 3

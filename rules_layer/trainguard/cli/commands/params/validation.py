@@ -130,7 +130,7 @@ def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
     rules = configured(_rules(job.profiler_rule_configurations), _rules(job.debug_rule_configurations))
     read.elsewhere.update(rules.elsewhere)
     if job.profiler_rule_configurations:
-        read.sources.append(rules.source)
+        read.sources.append(rules)
 
 
 def _rules(rules: Sequence[_Rule]) -> list[RuleConfiguration]:
