@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
-from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, GpuRows, Ints, Kind, Rows
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Ints, Kind
 from trainguard.kernels.kernel_names import communicates
 from trainguard.kernels.readers.builder import (
     TraceBuilder,
@@ -26,7 +26,6 @@ from trainguard.kernels.readers.builder import (
     memcpy_name,
     memset_name,
     text_of,
-    unknown,
     whole,
 )
 from trainguard.kernels.readers.xplane.planes import (
@@ -179,7 +178,8 @@ class GpuPlane:
         kept = [place for place, row in enumerate(read) if row is not None]
         found = [row for row in read if row is not None]
         names = self._builder.names
-        gpu = GpuRows(
+        self._builder.add(
+            "gpu",
             start=start[kept],
             end=end[kept],
             name=names.of([row[0] for row in found]),
@@ -191,9 +191,7 @@ class GpuPlane:
             size=ints([row[4] for row in found]),
             blocks_per_sm=floats([row[5] for row in found]),
             occupancy=floats([row[6] for row in found]),
-            collective=unknown(len(found)),
         )
-        self._builder.add_gpu(gpu)
 
     def _row(self, event: Any) -> tuple[str, int, int, int, int, float, float] | None:
         """Return name, correlation, operator, kind, size, blocks per SM and occupancy; None for what is no work."""
@@ -285,7 +283,8 @@ class HostPlane:
         for sort, rows in sorted_in.items():
             if sort:
                 places = [row[0] for row in rows]
-                added = Rows(
+                self._builder.add(
+                    sort,
                     start=start[places],
                     end=end[places],
                     name=names.of([row[1] for row in rows]),
@@ -293,7 +292,6 @@ class HostPlane:
                     correlation=ints([names.number("") if sort == "operators" else row[2] for row in rows]),
                     operator=ints([row[3] for row in rows]),
                 )
-                self._builder.add(sort, added)
 
     def _reserve(self, stats: dict[str, Any], at: int) -> None:
         """Note the most bytes in use: XLA reserves most of the memory at once, whether it needs it or not."""
