@@ -5,11 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.annotations import annotations_of
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
-from trainguard.kernels.durations import durations, exact_sum
 from trainguard.kernels.entries import (
     ActivityEntry,
     DeviceEntry,
@@ -25,7 +23,15 @@ from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.window import Window
-from trainguard.kernels.work import collective_steps_of, collectives_of, memory_operations, weighted
+from trainguard.kernels.work import (
+    annotations_of,
+    collective_steps_of,
+    collectives_of,
+    durations,
+    exact_sum,
+    memory_operations,
+    weighted,
+)
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200

@@ -8,8 +8,7 @@ from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.rules.finding import Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.work import KernelLine
 from trainguard.rules.rule_result import Measure
 

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
-from trainguard.kernels.durations import exact_sum
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.work import KernelLine, kernel_lines
+from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5
 FAMILY = "kernels/"

@@ -10,8 +10,16 @@ from trainguard.kernels.intervals import Spans, difference, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
 from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
-from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
-from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
+from trainguard.kernels.rules.rule import (
+    MICROSECONDS,
+    MILLISECONDS,
+    Nanoseconds,
+    Number,
+    RankRule,
+    Share,
+    portion,
+    shown,
+)
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS

@@ -10,8 +10,7 @@ from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
 from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
-from trainguard.kernels.rules.rule import Number, RankRule, Share
-from trainguard.kernels.rules.text import Saying, portion
+from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion
 from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import Measure

@@ -11,8 +11,7 @@ from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
-from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
-from trainguard.kernels.rules.text import portion, shown
+from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share, portion, shown
 from trainguard.kernels.waiting import Waiting
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure

@@ -17,8 +17,7 @@ from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
 from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
 from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
-from trainguard.kernels.rules.rule import KernelRule, RankRule
-from trainguard.kernels.rules.text import words
+from trainguard.kernels.rules.rule import KernelRule, RankRule, words
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.kernels.window import inner

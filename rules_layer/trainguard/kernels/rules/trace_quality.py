@@ -7,8 +7,7 @@ from trainguard.kernels.columns import Framework, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.intervals import clipped, merged
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
-from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import Saying
+from trainguard.kernels.rules.rule import RankRule, Saying, Share
 from trainguard.rules.rule_result import FactSheet, Measure
 
 EPOCH_LEAST_NS = 10**18

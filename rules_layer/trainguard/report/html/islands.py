@@ -12,7 +12,7 @@ from trainguard.render.names import shown_name
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.rule_sections import NOT_JUDGING
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT
+from trainguard.report.timeline.digest import DEVICE_KINDS, PERCENT
 from trainguard.report.timeline.series import (
     Band,
     NodeTimeline,

@@ -13,7 +13,7 @@ from trainguard.render.numbers import NOTHING, duration, percent, rate
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.islands import Threshold, timelines_island
 from trainguard.report.html.page import joined_script, read_asset
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS
+from trainguard.report.timeline.digest import DEVICE_KINDS
 from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, TimelineDetail, Timelines, Values
 
 FALLBACK_WIDTH = 1_000

@@ -1,8 +1,8 @@
-"""A node's objects folded into the buckets of one axis, in any order."""
+"""A node's objects folded into the buckets of one axis, in any order, and the series of its GPUs."""
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,16 +10,58 @@ import numpy as np
 
 from trainguard.core.errors import TimelinePartError
 from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import FrameworkKey
-from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray
+from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray, device_order
 from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
-from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, KIND_LIMITS, RATE, device_series
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 from trainguard.state.histogram import MAX_DURATION_US
+
+MOST_GPUS = 64
+
+
+PERCENT, RATE = "%", "bytes per second"
+"""Units of values from 0 to 100, and of rates; a rate has no decimals, any other value has two."""
+
+DEVICE_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "sm_activity": ("SM activity", PERCENT, (names.SM_ACTIVITY,)),
+    "memory_used": ("GPU memory in use", PERCENT, (names.MEMORY_USED,)),
+    "tensor_activity": ("Tensor core activity", PERCENT, (names.TENSOR_ACTIVITY,)),
+    "dram_activity": ("Use of GPU memory's bandwidth", PERCENT, (names.DRAM_ACTIVITY,)),
+    "sm_occupancy": ("SM occupancy", PERCENT, (names.SM_OCCUPANCY,)),
+    "power": ("GPU power", "watts", (names.POWER,)),
+    "sm_clock": ("SM clock", "MHz", (names.SM_CLOCK,)),
+    "temperature": ("GPU temperature", "°C", (names.TEMPERATURE,)),
+    "nvlink": ("NVLink, both directions", RATE, (names.NVLINK_SENT, names.NVLINK_RECEIVED)),
+    "pcie": ("PCIe, both directions", RATE, (names.PCIE_SENT, names.PCIE_RECEIVED)),
+}
+"""Title, unit and metrics of each quantity of a GPU."""
+
+KIND_LIMITS = {kind: MOST_GPUS * len(metrics) for kind, (_, _, metrics) in DEVICE_KINDS.items()}
+
+
+def device_series(devices: DeviceSamples) -> Iterator[tuple[str, Key, FloatArray, FloatArray]]:
+    """Yield kind, key, times (epoch seconds, float64[N]) and values (float64[N]) of one object's series.
+
+    Memory in use, percent of the GPU's, is left out where the GPU's memory is not in the same object.
+    """
+    totals = devices.of(names.MEMORY_TOTAL)
+    for kind, (_, _, metrics) in DEVICE_KINDS.items():
+        for metric in metrics:
+            for device, series in devices.of(metric).items():
+                if not device.startswith("gpu"):
+                    continue
+                number = device_order(device)[0]
+                values = series.values
+                if kind == "memory_used":
+                    if device not in totals or totals[device].last <= 0.0:
+                        continue
+                    values = np.minimum(100.0 * values / totals[device].last, 100.0)
+                yield kind, (number, device, metric if len(metrics) > 1 else ""), series.times, values
+
 
 MAX_STEP_SERIES = 64
 """Processes times modes of one node."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.report.timeline.buckets import BucketTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT, RATE
-from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, NodeDigest
+from trainguard.report.timeline.digest import DEVICE_KINDS, HUNDREDTHS, MICROSECONDS, PERCENT, RATE, NodeDigest
 from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
