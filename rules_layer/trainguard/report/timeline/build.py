@@ -11,7 +11,7 @@ from trainguard.core.errors import TimelinePartError
 from trainguard.core.finding import severity_rank
 from trainguard.formats.profile.snapshots import IntArray
 from trainguard.render.names import natural
-from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
+from trainguard.report.timeline.digest import MICROSECONDS, STEPS, NodeDigest
 from trainguard.report.timeline.series import Band, Episode, Phase, TimeAxis, TimelineDetail, Timelines, shown_axis
 from trainguard.report.timeline.shown import (
     FLOAT_BYTES,
@@ -38,14 +38,14 @@ _FINALIZATION = "Finalization"
 
 
 def phases_of(
-    digests: Sequence[StepDigest], axis: TimeAxis, *, started_at: float | None, ended_at: float | None
+    digests: Sequence[NodeDigest], axis: TimeAxis, *, started_at: float | None, ended_at: float | None
 ) -> tuple[list[Phase], float]:
     """Return a job's phases in order, at most MAX_PHASES, and the least length of one, seconds.
 
     Without ``started_at`` and ``ended_at``, epoch seconds, there is no initialization and no finalization. The length
     is ``axis.bucket_s``, or as many times longer as MAX_PHASES takes.
     """
-    extents = [extent for steps in digests for extent in steps.extents.values()]
+    extents = [extent for digest in digests for extent in digest.extents.values()]
     if not extents:
         return [], axis.bucket_s
     first = min(first_us for first_us, _, _ in extents) / MICROSECONDS
@@ -69,12 +69,13 @@ def phases_of(
     return phases, width
 
 
-def _time_by_loop(digests: Sequence[StepDigest], axis: TimeAxis) -> IntArray:
+def _time_by_loop(digests: Sequence[NodeDigest], axis: TimeAxis) -> IntArray:
     """Return microseconds of the steps that began in each bucket, and one a step: int64[3, buckets]."""
     time = np.zeros((len(_LOOPS), axis.buckets), dtype=np.int64)
-    for steps in digests:
-        loops = [_LOOPS.index(_MODES.get(mode.rpartition(".")[2], "other")) for _, _, mode in steps.table.keys]
-        np.add.at(time, loops, steps.table.totals + steps.table.counts)
+    for digest in digests:
+        table = digest.tables[STEPS]
+        loops = [_LOOPS.index(_MODES.get(mode.rpartition(".")[2], "other")) for _, _, mode in table.keys]
+        np.add.at(time, loops, table.totals + table.counts)
     return time
 
 
@@ -104,7 +105,7 @@ def build_timelines(
     shown = _shown(nodes, [time for time in (started_at, ended_at) if time is not None])
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
-    phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
+    phases, phase_s = phases_of(nodes, whole, started_at=started_at, ended_at=ended_at)
     forms, devices_left_out = device_forms(nodes, shown.stop - shown.start)
     left_out = [*devices_left_out, *steps_left_out, *_not_shown(nodes)]
     if gpus > len(banded):
@@ -139,7 +140,7 @@ def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
 def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> slice:
     """Return the buckets from the first to the last value or time; all when there is none."""
     axis = nodes[0].axis
-    ranges = [used_buckets([*node.tables.values(), node.steps.table]) for node in nodes]
+    ranges = [used_buckets([*node.tables.values()]) for node in nodes]
     buckets = [bucket for used in ranges if used is not None for bucket in used]
     if not buckets:
         return slice(0, axis.buckets)
@@ -162,10 +163,10 @@ def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
 
 def _not_shown(nodes: Sequence[NodeDigest]) -> list[str]:
     sentences = []
-    outside = {node.node: node.outside + node.steps.outside for node in nodes}
+    outside = {node.node: node.outside for node in nodes}
     if any(outside.values()):
         sentences.append(f"{_on_nodes(outside)} lie outside the time shown.")
-    refused = {node.node: sum(table.refused for table in (*node.tables.values(), node.steps.table)) for node in nodes}
+    refused = {node.node: sum(table.refused for table in node.tables.values()) for node in nodes}
     if any(refused.values()):
         sentences.append(f"{_on_nodes(refused)} are of more devices or processes than a node is shown with.")
     return sentences
