@@ -20,15 +20,13 @@ from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
-from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, steps
-from trainguard.report.job.not_collected import not_collected
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, not_collected, steps
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, Timelines
-from trainguard.report.training.build import rule_fires, training_report
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.document import FirstFire
+from trainguard.report.training.document import FirstFire, rule_fires, training_report
 
 
 def job_summary(judged: EvaluatedJob) -> JobSummary:
