@@ -2,13 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TypeVar
 
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import ListedObject, ProfileObjects
+
+T = TypeVar("T")
 
 KERNELS = "kernels"
 ALL_RANKS = "all-ranks"
@@ -236,25 +239,35 @@ class Capture:
         return max(each.modified_at for each in self.traces)
 
 
+def windows_of(found: Iterable[tuple[T, Hashable, float]], length: float) -> list[list[T]]:
+    """Return things with their writers and times, which rise, in windows, oldest first.
+
+    Each joins the first window that began at most ``length`` before it and is behind its writer's last one; where there
+    is none, it begins another.
+    """
+    windows: list[list[T]] = []
+    begins: list[float] = []
+    last: dict[Hashable, int] = {}
+    first = 0
+    for each, writer, at in found:
+        while first < len(windows) and begins[first] < at - length:
+            first += 1
+        place = last[writer] = max(first, last.get(writer, -1) + 1)
+        if place == len(windows):
+            windows.append([])
+            begins.append(at)
+        windows[place].append(each)
+    return windows
+
+
 def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
     """Return the captures of a folder (`TraceKey.folder`) of a job, oldest first.
 
-    Traces are taken in the order of their times. Each joins the first capture that began at most 300 s before it, that
-    has none of its writer, and that is later than the writer's last one; where there is none, it begins another.
+    Traces are taken in the order of their times; a capture has one of each writer, from 300 s at most.
     """
     traces = [trace for each in listed if (trace := _trace(root, folder, each)) is not None]
-    found: list[list[TraceObject]] = []
-    last: dict[str, int] = {}
-    begin = 0
-    for trace in sorted(traces, key=lambda each: (each.at, each.key)):
-        while begin < len(found) and found[begin][0].at < trace.at - WINDOW_S:
-            begin += 1
-        place = max(begin, last.get(trace.writer, -1) + 1)
-        if place >= len(found):
-            found.append([])
-            place = len(found) - 1
-        found[place].append(trace)
-        last[trace.writer] = place
+    traces.sort(key=lambda each: (each.at, each.key))
+    found = windows_of([(each, each.writer, each.at) for each in traces], WINDOW_S)
     return [Capture(folder, each[:MOST_TRACES], max(len(each) - MOST_TRACES, 0)) for each in found]
 
 
