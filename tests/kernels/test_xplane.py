@@ -83,7 +83,7 @@ def test_a_written_profile_is_read_as_it_was_written(
     pack: Callable[[bytes], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", min(batch, 4_096))
     trace = read(pack(profile().text()))
     assert set(trace.tally) == {"events", "text_bytes"}
     assert named(trace, "gpu") == {

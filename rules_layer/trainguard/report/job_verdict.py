@@ -17,8 +17,8 @@ from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, listed
 from trainguard.pricing.table import PriceTable, packaged_prices
+from trainguard.report.document import encode_schema, report_schema
 from trainguard.report.fleet.facts import JobFacts
-from trainguard.report.schema import encode_schema, report_schema
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 from trainguard.rules.registry import spec_of

@@ -13,6 +13,7 @@ from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.report.document import encode_schema
 from trainguard.report.job_verdict import (
     LACKING_SHARE,
     STALE_S,
@@ -25,7 +26,6 @@ from trainguard.report.job_verdict import (
     verdict_of,
     verdict_schema,
 )
-from trainguard.report.schema import encode_schema
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.usage import P95
 from trainguard.testing.memory.world import MemoryWorld

@@ -24,11 +24,11 @@ from trainguard.kernels.readers.builder import (
     ints,
     memcpy_name,
     memset_name,
+    text_chunks,
     unknown,
     whole,
 )
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
-from trainguard.kernels.readers.unpacking import text_chunks
 
 NS_PER_US = 1_000
 MOST_GROUP = 200

@@ -26,10 +26,10 @@ from trainguard.kernels.readers.builder import (
     is_call,
     memcpy_name,
     memset_name,
+    text_chunks,
     text_of,
     whole,
 )
-from trainguard.kernels.readers.unpacking import text_chunks
 from trainguard.kernels.readers.xplane.planes import (
     GPU,
     LINE_DISPLAY_NAME,
