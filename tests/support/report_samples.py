@@ -22,9 +22,8 @@ from trainguard.report.timeline.series import (
     Timelines,
     Values,
 )
-from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.digest import Series, TrainingDigest
 from trainguard.report.training.document import FirstFire, training_report
-from trainguard.report.training.series import Series
 
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
 LONG = "n" * 10_000

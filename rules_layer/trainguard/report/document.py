@@ -19,8 +19,8 @@ from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
+from trainguard.report.training.digest import Series
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.series import Series
 
 
 class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
