@@ -2,16 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeVar
 
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import ListedObject, ProfileObjects
-
-T = TypeVar("T")
+from trainguard.kernels.intervals import windows_of
 
 KERNELS = "kernels"
 ALL_RANKS = "all-ranks"
@@ -237,27 +235,6 @@ class Capture:
     def modified_at(self) -> float:
         """When S3 had its newest trace, epoch seconds."""
         return max(each.modified_at for each in self.traces)
-
-
-def windows_of(found: Iterable[tuple[T, Hashable, float]], length: float) -> list[list[T]]:
-    """Return things with their writers and times, which rise, in windows, oldest first.
-
-    Each joins the first window that began at most ``length`` before it and is behind its writer's last one; where there
-    is none, it begins another.
-    """
-    windows: list[list[T]] = []
-    begins: list[float] = []
-    last: dict[Hashable, int] = {}
-    first = 0
-    for each, writer, at in found:
-        while first < len(windows) and begins[first] < at - length:
-            first += 1
-        place = last[writer] = max(first, last.get(writer, -1) + 1)
-        if place == len(windows):
-            windows.append([])
-            begins.append(at)
-        windows[place].append(each)
-    return windows
 
 
 def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
