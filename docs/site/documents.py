@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
-from trainguard.report.verdict.job_verdict_document import JobVerdict
+from trainguard.report.job_verdict import JobVerdict
 
 DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     "jobs": {"jobs": "schema_version generated_at jobs more"},

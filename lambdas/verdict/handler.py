@@ -15,7 +15,7 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.core.errors import TrainGuardError
-from trainguard.report.verdict.job_verdict import job_verdict
+from trainguard.report.job_verdict import job_verdict
 
 LONGEST_NAME = 1_024
 _NEVER_KEPT = {"Cache-Control": "no-store"}

@@ -43,7 +43,7 @@ def test_every_layout_gives_the_same_trace(
     layout: Callable[[Any], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitter, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", min(batch, 4_096))
     made = writer()
     trace = read(layout(made.document()))
     assert len(trace.gpu) == len(trace.launches) == 40
@@ -55,7 +55,7 @@ def test_every_layout_gives_the_same_trace(
 
 def test_arguments_that_begin_as_events_do_are_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", 300)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", 300)
     made = writer()
     made.events = [
         {"name": event["name"], **event, "args": {"name": "inner", **event.get("args", {})}} for event in made.events
@@ -82,7 +82,7 @@ def test_events_that_begin_with_several_keys_are_told_apart(
     """Each damaged event is lost, and nothing beside it."""
     monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
     monkeypatch.setattr(splitter, "MOST_PENDING_BYTES", 3_000)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", 300)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", 300)
     text = metadata_first(40)
     lost = text.count(damage[0]) if damage[0] else 0
     trace = read(text.replace(*damage) if lost else text)

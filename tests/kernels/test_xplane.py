@@ -16,7 +16,7 @@ from trainguard.formats.protobuf import WHOLE, Wire
 from trainguard.kernels import columns
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.readers.xplane import rows
+from trainguard.kernels.readers.xplane import reader
 from trainguard.kernels.readers.xplane.reader import framework_of
 from trainguard.kernels.window import find_window
 
@@ -78,12 +78,12 @@ def test_tensorflow_profile_has_steps_operators_and_input() -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("batch", [200, rows.BATCH_BYTES])
+@pytest.mark.parametrize("batch", [200, reader.BATCH_BYTES])
 def test_a_written_profile_is_read_as_it_was_written(
     pack: Callable[[bytes], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr(reader, "BATCH_BYTES", batch)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", min(batch, 4_096))
     trace = read(pack(profile().text()))
     assert set(trace.tally) == {"events", "text_bytes"}
     assert named(trace, "gpu") == {

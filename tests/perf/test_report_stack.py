@@ -27,8 +27,8 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 from trainguard.formats.profile.system import Samples, Series
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import axis_for
 from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.digest import DayDigester
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part

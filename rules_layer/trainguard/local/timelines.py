@@ -12,9 +12,8 @@ from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, S
 from trainguard.local.engine import Watcher, schedule
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Profile, node_objects
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import TimeAxis, axis_for
 
 _MICROSECONDS = 1_000_000
 _FIRST_OBJECT_S = 10 * MINUTE_S

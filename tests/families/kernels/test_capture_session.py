@@ -319,7 +319,7 @@ def test_oldest_kept_capture_is_judged_again_for_a_late_rank(others: int, asked:
 def test_folder_of_too_many_objects_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.kernels.captures.grouping.MOST_LISTED", 1)
+    monkeypatch.setattr("trainguard.kernels.captures.keys.MOST_LISTED", 1)
     bucket = Bucket()
     keys = [bucket.trace(T0), bucket.trace(T0 + 1.0, rank=1)]
     bucket.turn(T0 + 60.0, *keys)

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject
-from trainguard.kernels.captures.grouping import MOST_LISTED, MOST_TRACES, WINDOW_S, Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import match_below, match_key
+from trainguard.kernels.captures.keys import (
+    MOST_LISTED,
+    MOST_TRACES,
+    WINDOW_S,
+    Capture,
+    captures_of,
+    listed_folder,
+    match_below,
+    match_key,
+)
 from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.services import MemoryProfileObjects
 

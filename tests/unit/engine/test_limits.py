@@ -21,7 +21,7 @@ from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.keys import system_key
-from trainguard.report.verdict.job_verdict import job_verdict
+from trainguard.report.job_verdict import job_verdict
 from trainguard.state.codec import encode_state
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]

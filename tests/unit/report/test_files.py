@@ -16,8 +16,7 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.engine.streams.session import items_of
 from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
-from trainguard.report.job.build import build_report
-from trainguard.report.job.files import report_files, write_report
+from trainguard.report.job.build import build_report, report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.testing.memory.faults import Crash
 from trainguard.testing.memory.services import MemoryProfileObjects

@@ -22,8 +22,7 @@ from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Sess
 from trainguard.engine.streams.stream import Stream, StreamState
 from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
-from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
+from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_of, listed_folder, verdict_key
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter

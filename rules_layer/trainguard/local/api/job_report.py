@@ -12,8 +12,7 @@ from trainguard.core.errors import MissingLibraryError
 from trainguard.ledger.document import LedgerEntry
 from trainguard.report.document import FindingEntry, Report, Verdict
 from trainguard.report.html.render import render_report
-from trainguard.report.job.build import BuiltReport
-from trainguard.report.job.files import report_files
+from trainguard.report.job.build import BuiltReport, report_files
 from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, Timelines
 
 _ROWS_SHOWN = 20

@@ -26,8 +26,7 @@ from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.streams.session import items_of
 from trainguard.formats.profile.keys import SystemKey, parse_key
-from trainguard.report.job.build import build_report
-from trainguard.report.job.files import write_report
+from trainguard.report.job.build import build_report, write_report
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
 from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.read import decode_part as decode_run

@@ -14,8 +14,7 @@ import msgspec
 from trainguard.core.errors import ReportPartError, ReportRunError
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.system import DECODE_ERRORS
-from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 
 DAY_S = 86_400
 LAST_DAY = 253_370_764_800

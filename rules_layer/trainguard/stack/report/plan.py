@@ -19,8 +19,7 @@ from trainguard.engine.training.family import TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING, scalar_names
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
-from trainguard.report.timeline.axis import axis_for
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import TimeAxis, axis_for
 from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stack.report.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.stack.report.parts import DAY_S, DigestItem, RunPlace, encode_items

@@ -37,8 +37,7 @@ def replay(
     from trainguard.cli.services.deployment import connect_for, target_of
     from trainguard.cli.services.input_files import prices_from, settings_from
     from trainguard.engine.jobs.replay_names import replay_label, replay_name
-    from trainguard.report.job.build import build_report
-    from trainguard.report.job.files import put_files
+    from trainguard.report.job.build import build_report, put_files
 
     settings, table = settings_from(params), prices_from(prices)
     target = target_of(source)

@@ -23,8 +23,8 @@ from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.settings import GivenSettings
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
+from trainguard.report.fleet.facts import with_kernels
 from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
-from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
 
 _PAGE, _DOCUMENT = ".html", ".json"

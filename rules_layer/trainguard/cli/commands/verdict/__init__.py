@@ -42,7 +42,7 @@ def verdict(
     from trainguard.local.fleet import evaluated_job
     from trainguard.local.places import open_job
     from trainguard.local.services import mlflow_service
-    from trainguard.report.verdict.job_verdict import job_verdict, verdict_of
+    from trainguard.report.job_verdict import job_verdict, verdict_of
 
     writing = None if write_mlflow is None else mlflow_service(write_mlflow)
     target, table, now = target_of(source), prices_from(prices), time.time()
