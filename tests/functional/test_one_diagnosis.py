@@ -13,6 +13,7 @@ from tests.functional.test_local_equals_evaluator import EACH_MINUTE
 from tests.support import small_job
 from tests.support.captures import HELD_UP, Live, capture
 from tests.support.late_events import told_by_event
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
@@ -22,7 +23,6 @@ from trainguard.local.places import open_job
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.job.build import build_report
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.testing.memory.world import MemoryWorld
 
 STALLED = "training/StalledTrainingRule"
 SCALARS = "tensorboard-output/events.out.tfevents.1.host"

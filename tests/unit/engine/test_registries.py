@@ -8,6 +8,7 @@ import pytest
 
 from tests.answers.recorded import plain_fields
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
@@ -15,8 +16,6 @@ from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, St
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
 from trainguard.engine.jobs.lifecycle import Lifecycle, clear_stale_state, job_of
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)

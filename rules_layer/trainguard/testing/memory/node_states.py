@@ -1,4 +1,4 @@
-"""The tables in memory: NodeState, RuleState, Jobs, and the stops of the last hour."""
+"""The tables in memory: NodeState, RuleState and Jobs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,14 +17,13 @@ from trainguard.core.records import (
     TuningJobRecord,
 )
 from trainguard.core.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.stack.actions.stop_rate_limit import Stop, admit
-from trainguard.testing.memory.faults import Faults, Twin
+from trainguard.testing.memory.twin import Calls, Twin
 
 
 class MemoryNodeStates(Twin):
     """Twin of DynamoNodeStates."""
 
-    def __init__(self, *, faults: Faults) -> None:
+    def __init__(self, *, faults: Calls) -> None:
         super().__init__(faults=faults)
         self._records: dict[StreamKey, NodeRecord] = {}
 
@@ -65,7 +64,7 @@ class MemoryNodeStates(Twin):
 class MemoryRuleStates(Twin):
     """Twin of DynamoRuleStates."""
 
-    def __init__(self, *, faults: Faults) -> None:
+    def __init__(self, *, faults: Calls) -> None:
         super().__init__(faults=faults)
         self._rows: dict[tuple[str, str], RuleRow] = {}
 
@@ -118,7 +117,7 @@ HOUR_S = 3_600.0
 class MemoryJobs(Twin):
     """Twin of DynamoJobs."""
 
-    def __init__(self, *, faults: Faults) -> None:
+    def __init__(self, *, faults: Calls) -> None:
         super().__init__(faults=faults)
         self._records: dict[str, JobRecord] = {}
         self._tuning_jobs: dict[str, TuningJobRecord] = {}
@@ -252,18 +251,3 @@ class MemoryJobs(Twin):
     def tuning_job(self, name: str) -> TuningJobRecord | None:
         with self._call("Jobs.tuning_job"):
             return self._tuning_jobs.get(name)
-
-
-class MemoryStopBudget(Twin):
-    """Twin of DynamoStopBudget."""
-
-    def __init__(self, *, faults: Faults) -> None:
-        super().__init__(faults=faults)
-        self._stops: dict[str, Stop] = {}
-
-    def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
-        with self._call("StopBudget.take"):
-            granted = admit(self._stops, fire_id, job, now=now, limit=limit)
-            if granted is not None:
-                self._stops = granted
-            return granted is not None

@@ -1,17 +1,16 @@
-"""All twins together, behind one switchboard."""
+"""All twins together."""
 
 from trainguard.core.ports import Services
-from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.node_states import MemoryJobs, MemoryNodeStates, MemoryRuleStates
 from trainguard.testing.memory.services import (
     MemoryExecutions,
     MemoryJournal,
     MemoryProfileObjects,
-    MemoryReconcileRequests,
     MemorySettingDocuments,
     MemoryTaskQueue,
     MemoryTrainingJobs,
 )
+from trainguard.testing.memory.twin import Calls
 
 
 class MemoryWorld:
@@ -26,8 +25,8 @@ class MemoryWorld:
     b'{}'
     """
 
-    def __init__(self) -> None:
-        self.faults = Faults()
+    def __init__(self, faults: Calls | None = None) -> None:
+        self.faults = faults or Calls()
         self.jobs = MemoryJobs(faults=self.faults)
         self.nodes = MemoryNodeStates(faults=self.faults)
         self.rows = MemoryRuleStates(faults=self.faults)
@@ -37,7 +36,6 @@ class MemoryWorld:
         self.captures = MemoryExecutions(faults=self.faults)
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
-        self.reconcile_requests = MemoryReconcileRequests(faults=self.faults)
         self.journal = MemoryJournal()
         self.settings = MemorySettingDocuments(faults=self.faults)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Fault
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, judged
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 from trainguard.engine.outbox import execution_name, fire_payload
-from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 

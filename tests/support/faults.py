@@ -19,6 +19,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
+from trainguard.testing.memory.twin import Calls
 
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"
@@ -75,7 +76,7 @@ class _Call:
     faults: list[Fault] = field(default_factory=list)
 
 
-class Faults:
+class Faults(Calls):
     """The switchboard that all twins of one world share; thread-safe.
 
     A call is one request that the AWS adapter would make: ``publish`` counts once a row, ``mark_sent`` once an entry,
@@ -194,16 +195,3 @@ def _raise_first(call: _Call, kinds: tuple[Fault, ...]) -> None:
             raise Crash(f"{fault.name} at {call.operation}")
         service, _, operation = call.operation.partition(".")
         raise PortUnavailableError(service, operation, f"ordered {fault.name}")
-
-
-class Twin:
-    """An adapter in memory; thread-safe, its conditional writes are atomic."""
-
-    def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def _call(self, operation: str, *, item: str = "", version: int = 0) -> Iterator[None]:
-        with self._faults.call(operation, item=item, version=version), self._lock:
-            yield
