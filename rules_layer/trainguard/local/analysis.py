@@ -16,7 +16,7 @@ from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.kernels import evaluate_kernels
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
-from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
+from trainguard.local.timelines import NodeDigests, digest_profile, profile_axis
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.report.job.build import BuiltReport, build_report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
@@ -61,10 +61,10 @@ def evaluated_profile(
     known = replace(job, instance_count=job.instance_count or profile.instances)
     plan = replace(plan, by_event_time=True)
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
-        tap = TimelineListener(_axis(profile, known)) if timelines and profile.nodes else None
-        done = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
+        digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
+        done = evaluate_profile(known, plan, profile, pool, progress.applied, digests=digests)
     *streams, own = done.records
-    done = replace(done, digests=() if tap is None else tuple(tap.digests))
+    done = replace(done, digests=() if digests is None else tuple(digests.in_order()))
     if profile.kernels is not None and plan.rules_of(KERNELS):
         record, notes = evaluate_kernels(done.job, plan, profile.kernels)
         streams.append(record)

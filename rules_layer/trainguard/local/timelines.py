@@ -1,17 +1,14 @@
 """Time lines of a local profile: on the rules' read and parse, or in a pass of their own."""
 
-from collections.abc import Iterator
 from statistics import median
 
 from trainguard.core.errors import PortUnavailableError
-from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
-from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey
-from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
-from trainguard.local.engine import Watcher, schedule
+from trainguard.formats.profile.keys import MINUTE_S
+from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
+from trainguard.local.engine import Watcher, by_stream, schedule
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
-from trainguard.local.profile import Profile, node_objects
+from trainguard.local.profile import Profile, node_listing
 from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis
@@ -24,28 +21,19 @@ _LOOKED_AT = 2
 """The first object of a node may hold a few seconds."""
 
 
-class TimelineListener:
-    """Folds what it is shown into one digest a node; `trainguard.local.engine` shows it."""
+class NodeDigests(dict[str, NodeDigest]):
+    """One digest of each node that was met."""
 
     def __init__(self, axis: TimeAxis) -> None:
+        super().__init__()
         self._axis = axis
-        self._digests: dict[str, NodeDigest] = {}
 
-    @property
-    def digests(self) -> list[NodeDigest]:
-        """One of each node that was met, in order of their names."""
-        return [self._digests[node] for node in sorted(self._digests)]
+    def __missing__(self, node: str) -> NodeDigest:
+        digest = self[node] = NodeDigest(node, self._axis)
+        return digest
 
-    def samples(self, node: str, samples: Samples) -> None:
-        self._of(node).add_samples(samples)
-
-    def events(self, node: str, events: FrameworkEvents) -> None:
-        self._of(node).add_events(events)
-
-    def _of(self, node: str) -> NodeDigest:
-        if node not in self._digests:
-            self._digests[node] = NodeDigest(node, self._axis)
-        return self._digests[node]
+    def in_order(self) -> list[NodeDigest]:
+        return [self[node] for node in sorted(self)]
 
 
 def digest_profile(
@@ -55,22 +43,30 @@ def digest_profile(
 
     ``axis`` is `profile_axis` by default. Raises PortUnavailableError; WorkerDiedError.
     """
-    tap = TimelineListener(profile_axis(profile) if axis is None else axis)
-    planned = schedule(profile)
-    minutes = planned.minutes(profile)
-    parsed = SamplesAhead(profile, minutes, pool)
+    digests = NodeDigests(profile_axis(profile) if axis is None else axis)
+    minutes, framework = by_stream(schedule(profile))
+    ahead = SamplesAhead(profile, minutes, pool)
     for key, minute in minutes:
-        samples = parsed.take(key)
+        samples = ahead.take(key)
         if not isinstance(samples, Unreadable):
-            tap.samples(minute.node, samples)
+            digests[minute.node].add_samples(samples)
         if watch is not None:
             watch(profile.size_of(key), float(minute.minute))
-    for key, framework, events in _framework(profile, planned.framework()):
+    bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
+    listings = {node: node_listing(profile, node, bodies.read) for node in profile.nodes}
+    for key, parsed in framework:
+        try:
+            events = read_framework(listings[parsed.node], key, parsed)
+        except PortUnavailableError:
+            raise
+        except Exception:
+            # As in the rules' pass, which counts and names it, an object costs itself and no other.
+            events = None
         if events is not None:
-            tap.events(framework.node, events)
+            digests[parsed.node].add_events(events)
         if watch is not None:
-            watch(profile.size_of(key), framework.end_us / _MICROSECONDS)
-    return tap.digests
+            watch(profile.size_of(key), parsed.end_us / _MICROSECONDS)
+    return digests.in_order()
 
 
 def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at: float | None = None) -> TimeAxis:
@@ -104,27 +100,3 @@ def _sampling(profile: Profile) -> tuple[int, float]:
     estimates = (estimate_interval_s(samples, None, None) for samples in read)
     known = [interval_s for interval_s in estimates if interval_s is not None]
     return max(gpus, default=0), median(known) if known else SAMPLING_INTERVALS_S[-1 if read else 0]
-
-
-def _framework(profile: Profile, keys: list[str]) -> Iterator[tuple[str, FrameworkKey, FrameworkEvents | None]]:
-    """Yield the framework objects in order, None where nothing can be read of one."""
-    bodies = BodiesAhead(profile.source, [profile.files[key] for key in keys])
-    listings = {
-        node: ProfileListing(
-            objects=node_objects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
-        )
-        for node in profile.nodes
-    }
-    parsed = {key: each for node in profile.nodes.values() for key, each in node.framework.items()}
-    for key in keys:
-        yield key, parsed[key], _read(listings[parsed[key].node], key, parsed[key])
-
-
-def _read(listing: ProfileListing, key: str, parsed: FrameworkKey) -> FrameworkEvents | None:
-    try:
-        return read_framework(listing, key, parsed)
-    except PortUnavailableError:
-        raise
-    except Exception:
-        # As in the rules' pass, which counts and names it, an object costs itself and no other.
-        return None
