@@ -19,7 +19,6 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
-from trainguard.testing.memory.twin import Calls
 
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"
@@ -76,7 +75,7 @@ class _Call:
     faults: list[Fault] = field(default_factory=list)
 
 
-class Faults(Calls):
+class Faults:
     """The switchboard that all twins of one world share; thread-safe.
 
     A call is one request that the AWS adapter would make: ``publish`` counts once a row, ``mark_sent`` once an entry,

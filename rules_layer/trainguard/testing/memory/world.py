@@ -10,7 +10,6 @@ from trainguard.testing.memory.services import (
     MemoryTaskQueue,
     MemoryTrainingJobs,
 )
-from trainguard.testing.memory.twin import Calls
 
 
 class MemoryWorld:
@@ -25,19 +24,18 @@ class MemoryWorld:
     b'{}'
     """
 
-    def __init__(self, faults: Calls | None = None) -> None:
-        self.faults = faults or Calls()
-        self.jobs = MemoryJobs(faults=self.faults)
-        self.nodes = MemoryNodeStates(faults=self.faults)
-        self.rows = MemoryRuleStates(faults=self.faults)
-        self.objects = MemoryProfileObjects(faults=self.faults)
-        self.executions = MemoryExecutions(faults=self.faults)
-        self.reports = MemoryExecutions(faults=self.faults)
-        self.captures = MemoryExecutions(faults=self.faults)
-        self.training_jobs = MemoryTrainingJobs(faults=self.faults)
-        self.tasks = MemoryTaskQueue(faults=self.faults)
+    def __init__(self) -> None:
+        self.jobs = MemoryJobs()
+        self.nodes = MemoryNodeStates()
+        self.rows = MemoryRuleStates()
+        self.objects = MemoryProfileObjects()
+        self.executions = MemoryExecutions()
+        self.reports = MemoryExecutions()
+        self.captures = MemoryExecutions()
+        self.training_jobs = MemoryTrainingJobs()
+        self.tasks = MemoryTaskQueue()
         self.journal = MemoryJournal()
-        self.settings = MemorySettingDocuments(faults=self.faults)
+        self.settings = MemorySettingDocuments()
 
     @property
     def services(self) -> Services:
