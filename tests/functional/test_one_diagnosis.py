@@ -17,7 +17,7 @@ from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
-from trainguard.local.analysis import NoProgress, evaluated_profile, report_of
+from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.places import open_job
 from trainguard.report.document import FindingEntry, Report
@@ -91,7 +91,7 @@ def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live
         file.write_bytes(upload.body)
         os.utime(file, (upload.at, upload.at))
     plan = live.net.families.plan(job)
-    return evaluated_profile(open_job(str(folder / JOB)), job, plan, NoProgress(), timelines=False)
+    return evaluated_profile(open_job(str(folder / JOB)), job, plan, None, timelines=False)
 
 
 def of_findings(findings: Sequence[FindingEntry]) -> list[object]:

@@ -36,17 +36,6 @@ class Progress(Protocol):
         ...
 
 
-class NoProgress:
-    """Shows nothing."""
-
-    def of_objects(self, objects: int, size: int) -> AbstractContextManager[None]:
-        del objects, size
-        return nullcontext()
-
-    def applied(self, size: int, watermark_s: float | None, /) -> None:
-        del size, watermark_s
-
-
 def report_of(done: Evaluation) -> BuiltReport:
     """Build the report of a job, of scope ``full`` where there are time lines."""
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
@@ -55,14 +44,15 @@ def report_of(done: Evaluation) -> BuiltReport:
 
 
 def evaluated_profile(
-    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress, *, timelines: bool = True
+    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
 ) -> Evaluation:
     """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
     known = replace(job, instance_count=job.instance_count or profile.instances)
     plan = replace(plan, by_event_time=True)
-    with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
+    shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
+    with _pool(profile) as pool, shown:
         digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
-        done = evaluate_profile(known, plan, profile, pool, progress.applied, digests=digests)
+        done = evaluate_profile(known, plan, profile, pool, progress and progress.applied, digests=digests)
     *streams, own = done.records
     done = replace(done, digests=() if digests is None else tuple(digests.in_order()))
     if profile.kernels is not None and plan.rules_of(KERNELS):

@@ -2,15 +2,13 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
-from trainguard.core.ports import ByteStream
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.kernels.listing import (
@@ -24,7 +22,7 @@ from trainguard.kernels.listing import (
     traces_of,
 )
 from trainguard.local.sources import S3
-from trainguard.local.traces import DOCUMENT, listed_objects
+from trainguard.local.traces import DOCUMENT, FilesBelow, files_below
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
@@ -38,22 +36,12 @@ _FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xp
 """A trace of another name is found by its document alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Files below a place with their times in epoch seconds, and how to open one."""
-
-    place: str
-    changed: Mapping[str, float]
-    open: Callable[[str], ByteStream]
-
-
 def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -> KernelList:
     """Return the kernel profiles below a folder or ``s3://bucket/prefix``, the newest first.
 
     ``clients`` are by default those of the environment. Raises KernelTraceError when the place cannot be listed.
     """
-    files = _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
-    found = list(profiles_below(files))
+    found = list(profiles_below(files_below(place, clients, _counts)))
     chosen = newest_first(each for each in found if wanted.has(each))
     return KernelList(
         source=place.encode("utf-8", "replace").decode(),
@@ -63,7 +51,7 @@ def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -
     )
 
 
-def profiles_below(files: Files) -> Iterator[ListedProfile]:
+def profiles_below(files: FilesBelow) -> Iterator[ListedProfile]:
     """Yield the profiles of some files: the documents, each content once, then the traces that none of them names."""
     judged = _Judged()
     seen: set[bytes] = set()
@@ -119,7 +107,7 @@ class _Judged:
         return full in self._full or any(full.endswith(end) for end in ends)
 
 
-def _unjudged(files: Files, judged: _Judged) -> Iterator[ListedProfile]:
+def _unjudged(files: FilesBelow, judged: _Judged) -> Iterator[ListedProfile]:
     place = files.place.rstrip("/") if files.place.startswith(S3) else _resolved(files.place)
     folders: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name in files.changed:
@@ -139,7 +127,7 @@ def _unjudged(files: Files, judged: _Judged) -> Iterator[ListedProfile]:
         )
 
 
-def _unreadable(files: Files, name: str, why: str) -> ListedProfile:
+def _unreadable(files: FilesBelow, name: str, why: str) -> ListedProfile:
     folder = _folder(name)
     return ListedProfile(
         name=one_line(folder.rpartition("/")[2], 200),
@@ -151,7 +139,7 @@ def _unreadable(files: Files, name: str, why: str) -> ListedProfile:
     )
 
 
-def _read(files: Files, name: str) -> bytes | str:
+def _read(files: FilesBelow, name: str) -> bytes | str:
     try:
         with files.open(name) as stream:
             text = stream.read(MOST_BYTES + 1)
@@ -166,28 +154,6 @@ def _resolved(path: str) -> str:
 
 def _folder(name: str) -> str:
     return name.rpartition("/")[0] or "."
-
-
-def _on_disk(place: str) -> Files:
-    path = Path(place)
-    if not path.is_dir():
-        raise KernelTraceError(place, "it is no folder, expected a folder or s3://bucket/prefix")
-    try:
-        found = {
-            each.relative_to(path).as_posix(): each.stat().st_mtime
-            for each in path.rglob("*")
-            if _counts(each.name) and each.is_file()
-        }
-    except OSError as fault:
-        raise KernelTraceError(place, fault.strerror or str(fault)) from fault
-    return Files(place, found, lambda name: (path / name).open("rb"))
-
-
-def _in_bucket(place: str, clients: "Clients | None") -> Files:
-    objects, bucket, path, found = listed_objects(place, clients, _counts)
-    prefix = f"{path.rstrip('/')}/" if path.strip("/") else ""
-    mine = {each.key.removeprefix(prefix): each.last_modified for each in found if each.key.startswith(prefix)}
-    return Files(place, mine, lambda name: objects.open_stream(bucket, prefix + name))
 
 
 def _counts(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Where kernel traces lie: one file, a folder of them, an object or a prefix in S3."""
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
-    from trainguard.aws.s3_objects import S3ProfileObjects
-    from trainguard.core.ports import ListedObject
 
 NAMED_TRACES = (
     ".pt.trace.json",
@@ -31,58 +29,72 @@ _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER,
 
 
 @dataclass(frozen=True, slots=True)
-class TracePlace:
-    """Traces by their names below a place, in order; ``folder`` is where they lie on a disk, if they do.
+class FilesBelow:
+    """Files at or below a place with their times in epoch seconds; ``folder`` is where they lie on a disk, if they do.
 
-    ``left_out`` are files that might be traces too, beside those whose names say so.
+    ``names`` are those of traces, in order; ``left_out`` might be traces too, beside those whose names say so.
     """
 
     place: str
-    names: Sequence[str]
+    changed: Mapping[str, float]
     open: Callable[[str], ByteStream]
     folder: Path | None = None
+    names: Sequence[str] = ()
     left_out: Sequence[str] = ()
 
     def read(self, name: str) -> Trace:
         """Read a trace of any format; raises as `read_any` and the opening do."""
-        return read_any(name, lambda: self.open(name), self.folder / name if self.folder else None)
+        return read_any(name, lambda: self._opened(name), self.folder / name if self.folder else None)
+
+    def _opened(self, name: str) -> ByteStream:
+        try:
+            return self.open(name)
+        except OSError as fault:
+            raise KernelTraceError(name, fault.strerror or str(fault)) from fault
 
 
-def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
+def open_traces(place: str, clients: "Clients | None" = None) -> FilesBelow:
     """Find the traces at a file, a folder, or ``s3://bucket/key-or-prefix``.
 
     Files of PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and Nsight Systems (``.sqlite``) count, with or without
     ``.gz``; where there is none, all ``.json`` and ``.json.gz``. Results, profiles and tensors are left out. Raises
     KernelTraceError when the place cannot be read, or holds no file that may be a trace.
     """
-    return _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
+    found = files_below(place, clients, alone=True)
+    if found.names:
+        return found
+    names, left_out = _traces(place, list(found.changed))
+    return replace(found, names=names, left_out=left_out)
 
 
-def _on_disk(place: str) -> TracePlace:
+def files_below(
+    place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool, *, alone: bool = False
+) -> FilesBelow:
+    """Return the files below a folder or prefix whose names are ``wanted``; ``alone``: or the one at a file or key."""
+    if place.startswith(S3):
+        return _in_bucket(place, clients, wanted, alone=alone)
     path = Path(place)
-    if path.is_file():
-        return TracePlace(place, [path.name], lambda name: _opened(path.parent / name), path.parent)
+    if alone and path.is_file():
+        return FilesBelow(
+            place, {path.name: 0.0}, lambda name: (path.parent / name).open("rb"), path.parent, [path.name]
+        )
     if not path.is_dir():
-        raise KernelTraceError(place, "it does not exist, expected a trace, a folder of traces, or s3://bucket/prefix")
+        missing = (
+            "does not exist, expected a trace, a folder of traces," if alone else "is no folder, expected a folder"
+        )
+        raise KernelTraceError(place, f"it {missing} or s3://bucket/prefix")
     try:
-        found = [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()]
+        found = {
+            each.relative_to(path).as_posix(): each.stat().st_mtime
+            for each in path.rglob("*")
+            if wanted(each.name) and each.is_file()
+        }
     except OSError as fault:
         raise KernelTraceError(place, fault.strerror or str(fault)) from fault
-    names, left_out = _traces(place, found)
-    return TracePlace(place, names, lambda name: _opened(path / name), path, left_out)
+    return FilesBelow(place, found, lambda name: (path / name).open("rb"), path)
 
 
-def _opened(file: Path) -> ByteStream:
-    try:
-        return file.open("rb")
-    except OSError as fault:
-        raise KernelTraceError(str(file), fault.strerror or str(fault)) from fault
-
-
-def listed_objects(
-    place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool
-) -> tuple["S3ProfileObjects", str, str, list["ListedObject"]]:
-    """Return S3, the bucket, the key or prefix, and the wanted keys below it; raises KernelTraceError."""
+def _in_bucket(place: str, clients: "Clients | None", wanted: Callable[[str], bool], *, alone: bool) -> FilesBelow:
     from trainguard.aws.aws_errors import translated
     from trainguard.aws.clients import Clients
     from trainguard.aws.s3_objects import S3ProfileObjects
@@ -93,22 +105,20 @@ def listed_objects(
     try:
         with translated("S3", "client"):
             objects = S3ProfileObjects(client=(clients or Clients()).s3)
-        return objects, bucket, path, [each for each in objects.list(bucket, path, "") if wanted(each.key)]
+        changed = {each.key: each.last_modified for each in objects.list(bucket, path, "") if wanted(each.key)}
     except PortUnavailableError as fault:
         raise KernelTraceError(place, f"it cannot be listed: {fault}") from fault
-
-
-def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
-    objects, bucket, path, found = listed_objects(place, clients)
-    keys = [each.key for each in found]
-    left_out: list[str] = []
-    if path in keys:
-        above = path.rpartition("/")[0]
-        prefix, names = f"{above}/" if above else "", [path.rpartition("/")[2]]
-    else:
-        prefix = f"{path.rstrip('/')}/" if path.strip("/") else ""
-        names, left_out = _traces(place, [key.removeprefix(prefix) for key in keys if key.startswith(prefix)])
-    return TracePlace(place, names, lambda name: objects.open_stream(bucket, prefix + name), left_out=left_out)
+    found = alone and path in changed
+    above = path.rpartition("/")[0] if found else path.rstrip("/")
+    prefix = f"{above}/" if above else ""
+    mine = {
+        key.removeprefix(prefix): at
+        for key, at in changed.items()
+        if (key == path if found else key.startswith(prefix))
+    }
+    return FilesBelow(
+        place, mine, lambda name: objects.open_stream(bucket, prefix + name), names=list(mine) if found else ()
+    )
 
 
 def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:

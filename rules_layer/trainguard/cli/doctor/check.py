@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -70,8 +70,6 @@ def span(seconds: float) -> str:
 
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "403"})
-
-
 _GONE = frozenset(
     {"ResourceNotFoundException", "ParameterNotFound", "NotFound", "NotFoundException", "StateMachineDoesNotExist"}
     | {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"}
@@ -79,21 +77,14 @@ _GONE = frozenset(
 """Error codes for something that the stack has made and somebody has deleted."""
 
 
-class Why(Enum):
-    """Why AWS does not answer."""
-
-    DENIED = "denied"
-    GONE = "gone"
-    OTHER = "other"
-
-
 class UnansweredError(TrainGuardError):
-    """A question that AWS did not answer; ``action`` is IAM's name for it."""
+    """A question that AWS did not answer; ``action`` is IAM's name for it, ``code`` that of AWS's error."""
 
-    def __init__(self, action: str, reason: str, why: Why) -> None:
+    def __init__(self, action: str, reason: str, code: str = "") -> None:
         self.action = action
         self.reason = reason
-        self.why = why
+        self.is_denied = code in _DENIED
+        self.is_gone = code in _GONE
         super().__init__(f"{action} was not answered: {reason}, expected an answer")
 
 
@@ -104,12 +95,6 @@ def asking(action: str) -> Iterator[None]:
         yield
     except ClientError as error:
         message = error.response.get("Error", {}).get("Message", "no message").rstrip(".")
-        raise UnansweredError(action, f"{error_code(error)}: {message}", _why(error_code(error))) from error
+        raise UnansweredError(action, f"{error_code(error)}: {message}", error_code(error)) from error
     except BotoCoreError as error:
-        raise UnansweredError(action, f"{type(error).__name__}: {error}".rstrip("."), Why.OTHER) from error
-
-
-def _why(code: str) -> Why:
-    if code in _DENIED:
-        return Why.DENIED
-    return Why.GONE if code in _GONE else Why.OTHER
+        raise UnansweredError(action, f"{type(error).__name__}: {error}".rstrip(".")) from error

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from trainguard.cli.doctor import actions, bucket, functions, job, job_case, job_statuses, roles, stack
-from trainguard.cli.doctor.check import CheckResult, Findings, Level, UnansweredError, Why, fail, under_name, warn
+from trainguard.cli.doctor.check import CheckResult, Findings, Level, UnansweredError, fail, under_name, warn
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.output.aws_advice import advised
@@ -119,9 +119,9 @@ def _failed(fault: Exception) -> CheckResult:
 
 
 def _unanswered(fault: UnansweredError) -> CheckResult:
-    if fault.why is Why.DENIED:
+    if fault.is_denied:
         return warn(f"access denied to {fault.action}", _POLICY)
-    if fault.why is Why.GONE:
+    if fault.is_gone:
         return fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
     return warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")
 

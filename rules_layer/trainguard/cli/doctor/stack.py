@@ -30,7 +30,6 @@ EXPECTED_OUTPUTS = (
     "AlertTopicArn",
     "OperationsTopicArn",
 )
-_VERSION_OUTPUT = "Version"
 _DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
 
 

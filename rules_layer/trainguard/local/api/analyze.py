@@ -4,15 +4,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from trainguard.core.errors import ParameterFileError, PriceTableError
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NoProgress, Progress, evaluated_profile, report_of
+from trainguard.local.analysis import Progress, evaluated_profile, report_of
 from trainguard.local.api.job_report import JobReport
 from trainguard.local.places import open_job
-from trainguard.local.settings import GivenSettings, described_job, read_given, rule_settings
-from trainguard.pricing.table import PriceTable, read_prices
+from trainguard.local.settings import described_job, given_settings
+from trainguard.pricing.table import PriceTable
 from trainguard.rules.parameters import Defaults
 
 if TYPE_CHECKING:
@@ -42,29 +39,8 @@ def analyze(
     PriceTableError when parameters or prices cannot be used; PortUnavailableError; WorkerDiedError.
     """
     profile = open_job(os.fspath(source), clients)
-    given = GivenSettings(
-        rule_settings=_settings(parameters, defaults),
-        instance_type=instance_type,
-        framework_expected=framework_expected,
-    )
+    given = given_settings(parameters, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
     job, notes = described_job(profile.source, given.job(profile.root.job))
-    table = prices if prices is None or isinstance(prices, PriceTable) else _read_table(os.fspath(prices))
-    plan = FAMILIES.plan(job, defaults=defaults, prices=table)
-    done = evaluated_profile(profile, job, plan, NoProgress() if progress is None else progress, timelines=time_lines)
+    plan = FAMILIES.plan(job, defaults=defaults, prices=given.prices)
+    done = evaluated_profile(profile, job, plan, progress, timelines=time_lines)
     return JobReport(report_of(done), (*profile.notes, *notes, *done.training_notes, *done.kernel_notes))
-
-
-def _settings(parameters: Mapping[str, Any] | str | os.PathLike[str] | None, defaults: Defaults) -> Mapping[str, str]:
-    if parameters is None:
-        return {}
-    if not isinstance(parameters, Mapping):
-        return rule_settings(os.fspath(parameters), read_given(parameters, ParameterFileError), defaults)
-    try:
-        body = msgspec.json.encode(parameters)
-    except (TypeError, ValueError) as fault:
-        raise ParameterFileError("parameters", str(fault)) from fault
-    return rule_settings("parameters", body, defaults)
-
-
-def _read_table(file: str) -> PriceTable:
-    return read_prices(file, read_given(file, PriceTableError))

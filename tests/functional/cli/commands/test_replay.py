@@ -367,7 +367,7 @@ def test_changed_rows_come_first_in_a_comparison() -> None:
         row("B", Status.OK, node="algo-1"),
     ]
     compared = changes(then, now)
-    assert [(change.now.rule, change.changed) for change in compared] == [
+    assert [(new.rule, changed) for changed, _, new in compared] == [
         ("B", True),
         ("C", True),
         ("A", False),

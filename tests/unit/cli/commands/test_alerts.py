@@ -60,8 +60,7 @@ class Machine:
 @pytest.fixture
 def machine(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(deployed)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.records", lambda _: machine.executions)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.executions", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.machine_of", lambda _: machine.executions)
     monkeypatch.setattr("trainguard.cli.commands.alerts.unsent._EVERY_S", 0.0)
     return machine
 

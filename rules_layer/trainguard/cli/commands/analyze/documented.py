@@ -8,19 +8,21 @@ from typing import Any
 from trainguard.cli.commands.analyze.outcome import FIELDS, FOREIGN, Outcome
 from trainguard.cli.output.files import prepare
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.services.input_files import given_settings, rule_from, unpriced
+from trainguard.cli.services.names import unpriced
+from trainguard.cli.services.own_rules import rule_at
+from trainguard.core.errors import ParameterFileError
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.engine.training.keys import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.places import open_job
-from trainguard.local.settings import BAD_JOB_FILES, described_job
+from trainguard.local.settings import BAD_JOB_FILES, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.report.document import Report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.job.files import report_files, training_files
-from trainguard.rules.parameters import Defaults
+from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
 
 _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
 """No fault of anybody, or counted by what is wrong with the parts."""
@@ -45,7 +47,10 @@ def documented(
     given = given_settings(of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
     plan = FAMILIES.plan(given.job(""), defaults=defaults, prices=given.prices)
     if rule is not None:
-        plan = only(plan, *rule_from(rule, params))
+        own, settings = rule_at(rule), {}
+        if params is not None:
+            settings = read_parameter_file(str(params), read_given(params, ParameterFileError), others=[own.name])
+        plan = only(plan, own, parameters_of(own.name, own.parameters_type, settings))
     profile = open_job(place)
     if out is not None:
         prepare(out)

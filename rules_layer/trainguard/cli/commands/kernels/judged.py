@@ -29,7 +29,7 @@ from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
 from trainguard.local.kernel_list import PAGE, list_kernels
-from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
+from trainguard.local.traces import DOCUMENT, FilesBelow, open_traces
 from trainguard.report.html.kernels.page import render_kernels
 
 _SHOWN = 15
@@ -124,7 +124,7 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     )
 
 
-def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     unread: dict[str, str] = {}

@@ -12,8 +12,8 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
-from trainguard.cli.services.input_files import unpriced
 from trainguard.cli.services.job_list import read_whole_job
+from trainguard.cli.services.names import unpriced
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
