@@ -25,8 +25,7 @@ from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
 from trainguard.local import kernel_list
-from trainguard.local.kernel_list import profiles_below
-from trainguard.local.traces import FilesBelow
+from trainguard.local.traces import FilesBelow, profiles_below
 
 
 def run(*words: object) -> Result:

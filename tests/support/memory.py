@@ -19,7 +19,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, ReconcileRequest, check_range
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
-from trainguard.testing.memory import node_states, services, world
+from trainguard.testing.memory import node_states, services
 
 DELETE_BATCH_SIZE = 1_000
 TASK_BATCH_SIZE = 10
@@ -308,7 +308,7 @@ class MemoryJournal(services.MemoryJournal):
         return totals
 
 
-class MemoryWorld(world.MemoryWorld):
+class MemoryWorld(services.MemoryWorld):
     """A deployment's stores and services in memory, whose calls fail as ``faults`` say."""
 
     jobs: MemoryJobs

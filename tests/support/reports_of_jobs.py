@@ -10,11 +10,11 @@ from tests.support.small_job import JOB, START, Upload, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
+from trainguard.local.analysis import NodeDigests, profile_axis
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
-from trainguard.local.timelines import NodeDigests, profile_axis
 from trainguard.report.job.build import BuiltReport, build_report
 from trainguard.report.timeline.digest import NodeDigest
 

@@ -18,7 +18,7 @@ from trainguard.core.errors import NoProfileError, ParameterFileError, ProfileSo
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.api.analyze import analyze
+from trainguard.local.api import analyze
 from trainguard.local.places import open_job
 from trainguard.local.settings import rule_settings
 from trainguard.local.training import debugger_reports

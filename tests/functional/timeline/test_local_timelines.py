@@ -13,11 +13,11 @@ from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
+from trainguard.local.analysis import NodeDigests, digest_profile, profile_axis
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.local.timelines import NodeDigests, digest_profile, profile_axis
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import TimeAxis

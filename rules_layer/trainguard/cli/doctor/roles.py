@@ -10,8 +10,18 @@ from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
-from trainguard.cli.doctor.check import CheckResult, UnansweredError, asking, fail, ok, unless, warn
-from trainguard.cli.doctor.site import Site, allows, listed
+from trainguard.cli.doctor.site import (
+    CheckResult,
+    Site,
+    UnansweredError,
+    allows,
+    asking,
+    fail,
+    listed,
+    ok,
+    unless,
+    warn,
+)
 from trainguard.core.units import counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH

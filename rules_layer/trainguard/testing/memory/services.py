@@ -1,4 +1,4 @@
-"""The other ports in memory: buckets with a clock that the kit sets, executions, training jobs, queues, the journal."""
+"""The other ports in memory, buckets with a clock that the kit sets among them, and all twins together."""
 
 import hashlib
 import json
@@ -14,10 +14,12 @@ from trainguard.core.ports import (
     ByteStream,
     ListedObject,
     NodeTask,
+    Services,
     TrainingJobDescription,
     check_range,
 )
 from trainguard.core.records import execution_input
+from trainguard.testing.memory.node_states import MemoryJobs, MemoryNodeStates, MemoryRuleStates
 
 
 class MemoryProfileObjects:
@@ -153,3 +155,45 @@ class MemorySettingDocuments:
 
     def read(self, name: str) -> str | None:
         return self._documents.get(name)
+
+
+class MemoryWorld:
+    """A deployment's stores and services in memory.
+
+    Examples
+    --------
+    >>> world = MemoryWorld()
+    >>> world.objects.now = 1_700_000_000.0
+    >>> world.objects.put("profiles", "a.json", b"{}", "application/json")
+    >>> world.services.objects.get("profiles", "a.json", max_bytes=10)
+    b'{}'
+    """
+
+    def __init__(self) -> None:
+        self.jobs = MemoryJobs()
+        self.nodes = MemoryNodeStates()
+        self.rows = MemoryRuleStates()
+        self.objects = MemoryProfileObjects()
+        self.executions = MemoryExecutions()
+        self.reports = MemoryExecutions()
+        self.captures = MemoryExecutions()
+        self.training_jobs = MemoryTrainingJobs()
+        self.tasks = MemoryTaskQueue()
+        self.journal = MemoryJournal()
+        self.settings = MemorySettingDocuments()
+
+    @property
+    def services(self) -> Services:
+        return Services(
+            jobs=self.jobs,
+            nodes=self.nodes,
+            rows=self.rows,
+            objects=self.objects,
+            executions=self.executions,
+            reports=self.reports,
+            captures=self.captures,
+            training_jobs=self.training_jobs,
+            tasks=self.tasks,
+            journal=self.journal,
+            settings=self.settings,
+        )

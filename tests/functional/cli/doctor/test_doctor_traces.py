@@ -1,8 +1,8 @@
 """What `trainguard doctor --job` says about a job's kernel traces."""
 
 from tests.support.memory import MemoryWorld
-from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.job_case import grade_traces, look_at_traces
+from trainguard.cli.doctor.site import Level
 from trainguard.core.layout import ProfileRoot
 
 ROOT = ProfileRoot("runs/", "bert")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection

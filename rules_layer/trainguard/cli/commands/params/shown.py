@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
-from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.rendering import Block, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import session_in
 from trainguard.cli.services.names import similar

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Target, job_in_stack, job_place

@@ -13,10 +13,9 @@ from botocore.session import Session
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.cli.options import Where
-from trainguard.cli.output.blocks import Heading, Line
 from trainguard.cli.output.files import output_path
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import stderr_console
+from trainguard.cli.output.rendering import Heading, Line, stderr_console
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated
 from trainguard.cli.services.deployment import (
