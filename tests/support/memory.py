@@ -30,7 +30,9 @@ class Faulty:
 
     def __init_subclass__(cls, port: type | None = None, apart: Collection[str] = ()) -> None:
         """Surround the calls of a port, without those that are several requests or none."""
-        for name, declared in vars(port).items() if port is not None else ():
+        if port is None:
+            return
+        for name, declared in vars(port).items():
             if callable(declared) and not name.startswith("_") and name not in (*vars(cls), *apart):
                 setattr(cls, name, _surrounded(f"{port.__name__}.{name}", getattr(cls, name)))
 

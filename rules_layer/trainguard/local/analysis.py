@@ -143,9 +143,10 @@ def evaluated_profile(
     known = replace(job, instance_count=job.instance_count or profile.instances)
     plan = replace(plan, by_event_time=True)
     shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
+    watch = None if progress is None else progress.applied
     with _pool(profile) as pool, shown:
         digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
-        done = evaluate_profile(known, plan, profile, pool, progress and progress.applied, digests=digests)
+        done = evaluate_profile(known, plan, profile, pool, watch, digests=digests)
     *streams, own = done.records
     done = replace(done, digests=() if digests is None else tuple(digests.in_order()))
     if profile.kernels is not None and plan.rules_of(KERNELS):
