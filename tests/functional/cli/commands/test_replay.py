@@ -373,7 +373,7 @@ def test_changed_rows_come_first_in_a_comparison() -> None:
         ("A", False),
         ("D", False),
     ]
-    assert compared[-1].then is None
+    assert compared[-1][1] is None
 
 
 def test_replay_of_an_open_job_says_so(stack: DeployedStack) -> None:
