@@ -24,7 +24,7 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
-from trainguard.local import kernel_list
+from trainguard.local import traces
 from trainguard.local.traces import FilesBelow, profiles_below
 
 
@@ -170,7 +170,7 @@ def test_conflicting_arguments_are_refused(words: tuple[str, ...]) -> None:
 
 
 def test_given_a_large_document_when_listed_then_it_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_list, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(traces, "MOST_BYTES", 1_000)
     assert "over 1,000 bytes" in next(each for each in found(folder) if each["place"] == "results")["why"]
 
 
