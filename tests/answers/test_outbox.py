@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.answers.recorded import compare, plain_fields
+from tests.support.memory import MemoryWorld
 from trainguard.core.finding import Episode, Progress
 from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -28,7 +29,6 @@ from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.testing.memory.world import MemoryWorld
 
 FOLDER = Path(__file__).with_name("outbox")
 RULE = "LowGPUUtilization"

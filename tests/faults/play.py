@@ -13,6 +13,9 @@ from unittest.mock import patch
 from tests.faults.jobs import BUCKET, FAMILIES, JOB, START, Written, describe, end_of, written
 from tests.faults.stops import FirePath
 from tests.faults.trial import OUTAGE_S, PORTS, Fault, Trial
+from tests.support import faults as ports
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import TrainGuardError
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, StreamKey
@@ -24,9 +27,6 @@ from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
 from trainguard.state import codec as migrations
-from trainguard.testing.memory import faults as ports
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 VISIBILITY_S = 360.0
 RECEIVES = 5

@@ -12,6 +12,7 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from tests.functional.offline import LAMBDA, RECONCILE_JOB, REGION
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from tests.support.memory import MemoryWorld
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
@@ -37,7 +38,6 @@ from trainguard.core.ports import (
 from trainguard.core.records import JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.testing.memory.services import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
-from trainguard.testing.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

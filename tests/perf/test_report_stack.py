@@ -15,6 +15,7 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.links import report_links
 from trainguard.core.ports import ListedObject
@@ -32,7 +33,6 @@ from trainguard.report.timeline.series import axis_for
 from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.digest import DayDigester
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
-from trainguard.testing.memory.world import MemoryWorld
 
 pytestmark = pytest.mark.perf
 

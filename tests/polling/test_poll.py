@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.faults import Crash, Fault
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import JobRecord, JobStatus
@@ -17,8 +19,6 @@ from trainguard.formats.runs.run import Outcome, ScalarsOfStep, SeriesName, Snap
 from trainguard.local.api import analyze
 from trainguard.stack.polling.delivery import MOST_EVENT_BYTES, PollStatus, read_status, status_key
 from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Answered, Asked, SourcePoll
-from trainguard.testing.memory.faults import Crash, Fault
-from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_800_000_000.0
 BUCKET = "profiles"

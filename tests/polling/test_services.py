@@ -12,6 +12,7 @@ from botocore.paginate import Paginator
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import json_service
+from tests.support.memory import MemoryWorld
 from trainguard.aws.live_sources import MOST_PAGES, CloudWatchLogs, ServiceSources, permitted_services
 from trainguard.aws.source_services import tokens_by_host
 from trainguard.core.errors import ProfileSourceError
@@ -20,7 +21,6 @@ from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.formats.runs.named import named_source
 from trainguard.formats.runs.scalar_lines import LogLine
 from trainguard.stack.polling.poll import Answered, Asked
-from trainguard.testing.memory.world import MemoryWorld
 
 
 @dataclass

@@ -11,6 +11,8 @@ import numpy as np
 from aws_lambda_powertools import Logger, Metrics
 
 from tests.support.delivery import Network
+from tests.support.faults import Faults
+from tests.support.memory import MemoryNodeStates, MemoryRuleStates, MemoryWorld
 from tests.support.small_job import START
 from trainguard.aws.dynamodb import node_states, rule_states
 from trainguard.aws.dynamodb.attributes import present
@@ -22,9 +24,6 @@ from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.messages.created_objects import Message
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import READ_BYTES, UNIT_BYTES, node_bytes
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.node_states import MemoryNodeStates, MemoryRuleStates
-from trainguard.testing.memory.world import MemoryWorld
 
 GPUS = 8
 SYSTEM = "system"

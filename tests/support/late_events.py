@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, Upload, uploads
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, RuleRow
@@ -11,7 +12,6 @@ from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
 from trainguard.engine.jobs.lifecycle import follow
 from trainguard.engine.reconcile import STALE_EVERY
-from trainguard.testing.memory.world import MemoryWorld
 
 END_MARK = uploads()[-1]
 

@@ -9,6 +9,8 @@ import msgspec
 from infra.constructs.report_machine import definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.support.delivery import Network
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, describe, uploads
 from trainguard.core.errors import TrainGuardError
 from trainguard.core.layout import ProfileRoot
@@ -19,8 +21,6 @@ from trainguard.stack.report.keys import Listing
 from trainguard.stack.report.parts import DigestItem
 from trainguard.stack.report.plan import READING_S, ReportPlanner
 from trainguard.stack.report.run_digest import RunDigester
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report

@@ -1,4 +1,4 @@
-"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin."""
+"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin of those that judge."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

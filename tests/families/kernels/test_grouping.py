@@ -6,7 +6,11 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trainguard.kernels.captures.grouping import MOST_LISTED, MOST_TRACES, WINDOW_S, Capture, captures_of, listed_folder
+from trainguard.testing.memory.faults import Faults
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject
 from trainguard.kernels.captures.keys import (
@@ -19,7 +23,6 @@ from trainguard.kernels.captures.keys import (
     match_below,
     match_key,
 )
-from trainguard.testing.memory.faults import Faults
 from trainguard.testing.memory.services import MemoryProfileObjects
 
 ROOT = ProfileRoot("runs/", "job-1")

@@ -8,6 +8,7 @@ import pytest
 from tests.families.training.runs import uploads_of
 from tests.families.training.test_scalars import close, events, put
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.report_runs import FOLDER, ReportRun
 from tests.support.small_job import BUCKET, JOB, START, describe
 from tests.support.tensor_trials import trials
@@ -15,7 +16,6 @@ from trainguard.core.errors import ObjectMissingError
 from trainguard.engine.installed import FAMILIES
 from trainguard.report.document import Report
 from trainguard.stack.report import run_digest
-from trainguard.testing.memory.world import MemoryWorld
 
 
 def evaluated(trial: str, rules: str) -> MemoryWorld:

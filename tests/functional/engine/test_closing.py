@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.late_events import (
     registry,
     row,
@@ -11,7 +12,6 @@ from tests.support.small_job import BUCKET, JOB
 from tests.unit.engine.test_closing import elsewhere
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus
-from trainguard.testing.memory.faults import Fault
 
 
 @pytest.mark.parametrize(("final", "hours"), [(True, 24), (False, 72)])

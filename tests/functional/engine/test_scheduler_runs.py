@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.delivered import SYSTEM_1, deliver
 from tests.support.delivery import Network
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, SETTINGS, Upload, describe, uploads
 from trainguard.core.ports import ReconcileRequest, Timing
 from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
@@ -17,8 +19,6 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY, WAVE, Reconciler, Scheduler
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.state.codec import decode_state
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 JOBS, HUGE_NODES = 300, 200
 DEADLY, BROKEN, HUGE = "job-017", "job-100", "job-200"

@@ -13,11 +13,11 @@ from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
+from trainguard.local.analysis import NodeDigests, digest_profile, profile_axis
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import TimeAxis
@@ -55,11 +55,11 @@ def test_digest_has_all_samples_and_steps_of_each_node(tmp_path: Path) -> None:
 def test_digest_beside_rules_or_by_workers_is_the_same(tmp_path: Path) -> None:
     place = write(tmp_path)
     alone = digested(place)
-    tap = TimelineListener(alone[0].axis)
+    tap = NodeDigests(alone[0].axis)
     with WorkerPool(0) as pool:
-        tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, tap=tap)
+        tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, digests=tap)
         plain = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool)
-    assert encoded(tap.digests) == encoded(alone)
+    assert encoded(tap.in_order()) == encoded(alone)
     assert encoded(digested(place, workers=2)) == encoded(alone)
     assert tapped == plain
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.late_events import (
     arrive,
     found_by_tick,
@@ -19,7 +20,6 @@ from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import begin_close
-from trainguard.testing.memory.faults import Fault
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
 ALGO_1 = StreamKey(JOB, "algo-1", "system")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.small_job import BUCKET, JOB, START, Upload, uploads
 from trainguard.core.ports import Timing
 from trainguard.core.records import Status, StreamKey
@@ -16,7 +17,6 @@ from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.testing.memory.faults import Fault
 
 
 def started(network: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import RequestError, StateConflictError, TooManyNamesError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
@@ -27,7 +28,6 @@ from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, given_
 from trainguard.engine.jobs.replay_names import replay_name, replayed_job
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import expiry, item_of, items_of
-from trainguard.testing.memory.world import MemoryWorld
 
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=2, created_at=1_000.0)
 OUTSIDE = replace(JOB, arn="unknown:job", created_at=None)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.late_events import told_by_event
+from tests.support.memory import MemoryJournal
 from tests.support.small_job import JOB, START, Upload, describe, uploads
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
-from trainguard.testing.memory.services import MemoryJournal
 
 UPLOADS = uploads()
 SYSTEM = [upload for upload in UPLOADS if "system/incremental" in upload.key]

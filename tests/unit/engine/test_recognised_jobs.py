@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.late_events import (
     WAYS,
     arrive,
@@ -25,7 +26,6 @@ from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.lifecycle import REASON
 from trainguard.engine.reconcile import STALE_EVERY
-from trainguard.testing.memory.faults import Fault
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]
 SYSTEM_1 = [upload for upload in SYSTEM if "algo-1" in upload.key]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
@@ -20,8 +21,6 @@ from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.engine.reconcile import ReconcileOutcome, Reconciler, Scheduler, is_turn
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.state.codec import CODEC, encode_state
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, polled_fast=False)

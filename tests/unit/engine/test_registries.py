@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from trainguard.testing.memory.world import MemoryWorld
 
 from tests.answers.recorded import plain_fields
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
@@ -16,7 +18,6 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
 from trainguard.engine.jobs.lifecycle import clear_stale_state, follow, job_of
 from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)

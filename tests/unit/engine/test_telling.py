@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.delivery import Network
+from tests.support.faults import Crash
 from tests.support.ledgers import HOUR_S, one_node
 from tests.support.small_job import JOB, Upload, describe, uploads
 from tests.support.verdicts import ALWAYS, fired, over, quiet
@@ -26,7 +27,6 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
-from trainguard.testing.memory.faults import Crash
 
 RULE = "LowGPUUtilization"
 RECORD = JobRecord(JOB, "arn", "profiles", "")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.small_job import JOB, Upload, describe, uploads
 from trainguard.core.finding import Severity
 from trainguard.core.records import JobStatus, TunedJob, TuningJobRecord
-from trainguard.testing.memory.faults import Fault
 
 TUNE, OTHER, TELL = "tune", "other-job", "Jobs.upsert_tuned_job"
 LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.framework_traces import START_US, read, step
 from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
 from tests.support.small_job import BUCKET, JOB, describe
@@ -20,7 +21,6 @@ from trainguard.formats.profile.system import read_system_object
 from trainguard.rules.rule_inputs import FrameworkView, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
-from trainguard.testing.memory.faults import Fault
 
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 

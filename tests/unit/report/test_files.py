@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network
+from tests.support.faults import Crash
+from tests.support.memory import MemoryProfileObjects
 from tests.support.report_samples import bad_report, state_report
 from tests.support.small_job import JOB, uploads
 from trainguard.core.errors import ReportPageError
@@ -18,8 +20,6 @@ from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
 from trainguard.report.job.build import build_report, report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 PLACE = ProfileRoot("", JOB).report
 MANAGED = {f"profiler-reports/{rule}.json" for rule in RULE_NAMES}

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
+from tests.support.memory import MemoryWorld
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
@@ -28,7 +29,6 @@ from trainguard.report.job_verdict import (
 )
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.usage import P95
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = MONDAY + 10 * HOUR_S
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.memory import MemoryProfileObjects, MemoryWorld
 from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
 from trainguard.core.errors import ReportPartError
@@ -21,8 +22,6 @@ from trainguard.stack.report.digest import DayDigester
 from trainguard.stack.report.keys import FEWEST_NODES, decode_keys, encode_keys
 from trainguard.stack.report.parts import DAY_S, DigestItem, decode_items
 from trainguard.stack.report.plan import ReportPlanner
-from trainguard.testing.memory.services import MemoryProfileObjects
-from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("", JOB)
 PAGE = 100

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from trainguard.core.layout import ProfileRoot, hour_folder
 from trainguard.formats.profile.keys import system_key
 from trainguard.report.timeline.series import TimeAxis
 from trainguard.stack.report.digest import DayDigester, DayObjects
 from trainguard.stack.report.parts import DAY_S, DigestItem
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200

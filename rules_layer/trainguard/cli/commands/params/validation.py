@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.blocks import Block, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS

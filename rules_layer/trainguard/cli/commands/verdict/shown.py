@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from trainguard.aws.source_services import HttpJson
-from trainguard.cli.output.blocks import Block, Cell, Facts, Heading, Line, Shown
+from trainguard.cli.output.rendering import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.links import mlflow_run_of

@@ -194,16 +194,3 @@ def _raise_first(call: _Call, kinds: tuple[Fault, ...]) -> None:
             raise Crash(f"{fault.name} at {call.operation}")
         service, _, operation = call.operation.partition(".")
         raise PortUnavailableError(service, operation, f"ordered {fault.name}")
-
-
-class Twin:
-    """An adapter in memory; thread-safe, its conditional writes are atomic."""
-
-    def __init__(self, *, faults: Faults) -> None:
-        self._faults = faults
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def _call(self, operation: str, *, item: str = "", version: int = 0) -> Iterator[None]:
-        with self._faults.call(operation, item=item, version=version), self._lock:
-            yield
