@@ -213,7 +213,7 @@ class MemoryTaskQueue(Twin):
 
 
 class MemoryReconcileRequests(Twin):
-    """Twin of LambdaReconcileRequests; a test drains it, and reconciles the jobs or does not."""
+    """Twin of LambdaInvocations; a test drains it, and reconciles the jobs or does not."""
 
     def __init__(self, *, faults: Faults) -> None:
         super().__init__(faults=faults)
