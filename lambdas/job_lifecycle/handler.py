@@ -1,6 +1,5 @@
 """Follows the state changes of training jobs."""
 
-import os
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -26,7 +25,6 @@ environment = load_environment(
         "default_settings_parameter",
         "settings_path",
     ),
-    os.environ,
     function="job_lifecycle",
 )
 registry = job_registry(environment, clients=Clients(), journal=journal, families=FAMILIES)

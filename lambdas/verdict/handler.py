@@ -1,6 +1,5 @@
 """Answers over HTTPS what a job does with what it is paid for; callers are admitted by IAM."""
 
-import os
 import time
 from http import HTTPStatus
 from typing import Any
@@ -21,7 +20,7 @@ LONGEST_NAME = 1_024
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 logger = Logger()
-environment = load_environment(("jobs_table", "rule_state_table"), os.environ, function="verdict")
+environment = load_environment(("jobs_table", "rule_state_table"), function="verdict")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)

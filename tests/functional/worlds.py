@@ -17,7 +17,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.lambda_invocations import LambdaReconcileRequests, request_of
+from trainguard.aws.lambda_invocations import LambdaInvocations, request_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
@@ -245,7 +245,7 @@ class MotoUnderTest:
         self.training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
         LAMBDA.clear()
-        self.reconcile_requests = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)
+        self.reconcile_requests = LambdaInvocations(client=clients.functions, function=RECONCILE_JOB)
         self.settings = SsmSettingDocuments(
             client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
         )

@@ -31,7 +31,7 @@ from trainguard.formats.profile.system import Samples, Series
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import axis_for
 from trainguard.stack.report.build import StackReports
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
 
 pytestmark = pytest.mark.perf
@@ -112,7 +112,7 @@ def test_digest_of_a_nodes_hour(tmp_path: Path) -> None:
     item = DigestItem(job="job", bucket=BUCKET, prefix="", run="run", node="algo-1", day=FROM, axis=axis)
     forget_peak()
     before, began = peak_bytes(), time.process_time()
-    done = DayDigester(objects=objects, has_time=lambda: True).digest(item, now=FROM)
+    done = digest_item(objects, item, now=FROM, has_time=lambda: True)
     took, peak = time.process_time() - began, peak_bytes()
     minute_s = took / 60
     show(

@@ -17,6 +17,7 @@ from tests.support.small_job import START
 from trainguard.aws.dynamodb import node_states, rule_states
 from trainguard.aws.dynamodb.attributes import present
 from trainguard.aws.dynamodb.stored_form import stored_row
+from trainguard.aws.dynamodb.table import row_key
 from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
@@ -115,7 +116,7 @@ class WeighedRows(MemoryRuleStates):
         """Write rows."""
         for row in rows:
             columns = present(rule_states._columns(stored_row(row)))
-            self._counts.write(size_of({**rule_states._key(row.job, row.target), **columns}))
+            self._counts.write(size_of({**row_key(row.job, row.target), **columns}))
         super().publish(rows)
 
 

@@ -237,7 +237,7 @@ class MemoryExecutions(Faulty, services.MemoryExecutions, port=ports.Executions)
 
 
 class MemoryReconcileRequests(Faulty):
-    """Twin of LambdaReconcileRequests; a test drains it, and reconciles the jobs or does not."""
+    """Twin of LambdaInvocations; a test drains it, and reconciles the jobs or does not."""
 
     def __init__(self, *, faults: Faults) -> None:
         super().__init__(faults=faults)

@@ -7,7 +7,7 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import Environment
-from trainguard.aws.lambda_invocations import LambdaSourcePolls
+from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
@@ -40,7 +40,7 @@ def evaluation_services(
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
         settings=_settings(environment, clients),
-        polls=LambdaSourcePolls(client=clients.functions, function=poll_function) if poll_function else None,
+        polls=LambdaInvocations(client=clients.functions, function=poll_function) if poll_function else None,
     )
 
 

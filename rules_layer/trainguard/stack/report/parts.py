@@ -68,8 +68,12 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _date(self.day)
 
     @property
+    def root(self) -> ProfileRoot:
+        return ProfileRoot.of_job(self.prefix, self.job)
+
+    @property
     def place(self) -> "RunPlace":
-        return RunPlace(ProfileRoot.of_job(self.prefix, self.job), self.run)
+        return RunPlace(self.root, self.run)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
