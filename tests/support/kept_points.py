@@ -33,6 +33,7 @@ def kept_points(  # noqa: C901 -- the definition in one piece
     waiting: list[int] = []
     begun, count, start = None, 0, None
     idle_since, samples, paused, by_chance = None, 0, 0, 0
+    idle = 0  # of the kept and waiting rows: a run is of active rows alone, or of idle ones
     breaks = []
     for run, (is_active, rows, until) in enumerate(runs):
         last = run == len(runs) - 1
@@ -42,18 +43,19 @@ def kept_points(  # noqa: C901 -- the definition in one piece
             if start is None:
                 begun, count = rows[0] if begun is None else begun, count + len(rows)
                 if count >= 3 and count * interval_s >= 60.0:
-                    start, samples = begun, sum(not active[row] for row in waiting)
+                    start, samples = begun, idle
         elif begun is not None:
             length_s = (times[rows[-1]] if until is None else until) - times[rows[0]]
             before = kept if start is not None else waiting
-            share = (sum(not active[row] for row in before) + 1) / (len(before) + 2)
+            share = (idle + 1) / (len(before) + 2)
             chance = 3 <= len(rows) <= 60 and share ** len(rows) > 0.001
             long = len(rows) >= 3 and length_s > 60.0
             pause = long and not chance
             if start is None and pause:
-                waiting, begun = [], None
+                waiting, begun, idle = [], None, 0
             elif until is not None:
                 waiting += [] if pause else rows
+                idle += 0 if pause else len(rows)
                 if start is not None:
                     samples, paused = samples + len(rows), paused + pause * len(rows)
                     by_chance += (long and chance) * len(rows)
