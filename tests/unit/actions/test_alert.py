@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.core.finding import FINDING_FIELDS, EpisodeEntry, Finding
@@ -123,7 +123,6 @@ def test_text_stays_short_whatever_the_length_of_advice() -> None:
     assert len(alert(advice="x" * 100_000).text) < 2_000
 
 
-@settings(max_examples=30)
 @given(st.text(max_size=300), st.text(max_size=100), st.sampled_from(AlertKind))
 def test_subject_is_short_printable_ascii_for_any_names(job: Any, rule: Any, kind: AlertKind) -> None:
     subject = alert(job=job, rule=rule, kind=kind).subject

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.report_samples import hostile_report
@@ -66,7 +66,6 @@ def test_endless_names_are_shortened() -> None:
     assert len(page) < 150_000
 
 
-@settings(max_examples=30)
 @given(st.text(max_size=60), anything)
 def test_page_with_any_text_and_details_is_valid(text: str, details: Any) -> None:
     rules = [fired("NewRule", {text: details}, reason=text, worst=text), entry("BatchSize", {"algo-1": details})]

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.formats.profile.columns import FrameworkEvents
@@ -82,7 +82,6 @@ stretches = st.tuples(
 objects = st.lists(st.tuples(st.lists(stretches, min_size=1, max_size=12), st.integers(0, 3)), min_size=1, max_size=8)
 
 
-@settings(max_examples=30)
 @given(objects, st.randoms(use_true_random=False))
 def test_time_does_not_depend_on_the_object_order(objects, random) -> None:  # type: ignore[no-untyped-def]
     def folded(order: list[tuple[list[Stretch], int]]) -> StepTime:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.property.naive_predictions import NAIVE_OF_PREDICTIONS
+from tests.property.naive_training_rules import NAIVE as NAIVE_OF_TENSORS
 from tests.support.run_folder import MemoryFiles
 from tests.support.steps import RULES, Run, fired, parameters
 from tests.support.tensor_files import HookWriter
-from tests.unit.rules.training.naive import NAIVE as NAIVE_OF_TENSORS
-from tests.unit.rules.training.naive_predictions import NAIVE_OF_PREDICTIONS
 from tests.unit.rules.training.random_runs import random_run
 from trainguard.formats.tensors.debug.ledger import StepLedger
 from trainguard.formats.tensors.debug.run import DebugStep, complete_steps, find_run
