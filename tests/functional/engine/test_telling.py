@@ -1,4 +1,4 @@
-"""A story told by alerts, whole also where each run of the scheduler dies after any of its calls."""
+"""A story in its alerts, whole also where each run of the scheduler dies after any of its calls."""
 
 import json
 from dataclasses import replace

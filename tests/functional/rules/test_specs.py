@@ -1,4 +1,4 @@
-"""What rules say about themselves, against what they say of two jobs."""
+"""What rules state about themselves, against their verdicts on two jobs."""
 
 from collections.abc import Sequence
 from typing import Any
