@@ -42,15 +42,20 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def plain() -> Network:
+    network = Network()
+    deliver(network, SYSTEM_1, until=SYSTEM_1[-1].at + 1.0)
+    return network
+
+
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_item_is_rebuilt_whole_and_alerted_once(
-    damage: Callable[[bytes], bytes],
-) -> None:
-    network, plain = Network(), Network()
-    deliver(plain, SYSTEM_1, until=SYSTEM_1[-1].at + 1.0)
+def test_damaged_item_is_rebuilt_whole_and_alerted_once(plain: Network, damage: Callable[[bytes], bytes]) -> None:
+    network = Network()
     deliver(network, SYSTEM_1[:-3], until=SYSTEM_1[-4].at + 1.0)
     changed(network, NODE_1, state=damage(network.node(NODE_1).state))
     deliver(network, SYSTEM_1[-3:], until=SYSTEM_1[-1].at + 1.0)
+    assert plain.world.executions.started
     assert network.node(NODE_1).state == plain.node(NODE_1).state
     assert network.world.executions.started.keys() == plain.world.executions.started.keys()
     assert network.world.journal.totals["items_rebuilt"] == 1

@@ -1,6 +1,7 @@
 """Jobs that SageMaker lists after they were met: nothing from before is theirs, nothing of theirs is lost."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -63,17 +64,25 @@ def test_recognised_job_uses_its_own_settings(notice: Any) -> None:
     assert (job.instance_count, job.created_at, job.policy.stops.rules) == (2, START - 60.0, None)
 
 
-@pytest.mark.parametrize("notice", WAYS)
-@pytest.mark.parametrize("met", [1, 4, 11])
+@cache
+def always_known(objects: int) -> Network:
+    """Return a network that knew the job from the first of so many objects on: read it, change nothing."""
+    network = Network()
+    arrive(network, SYSTEM_1[:objects])
+    settle(network, 1)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("notice", "met"), [*((each, 4) for each in WAYS), (told_by_event, 1), (found_by_tick, 1), (told_by_event, 11)]
+)
 def test_recognised_job_has_the_state_of_one_always_known(notice: Any, met: int) -> None:
-    late, known = outside(), Network()
+    late, known = outside(), always_known(len(SYSTEM_1))
     arrive(late, SYSTEM_1[:met])
     late.world.training_jobs.set(describe())
     notice(late)
     arrive(late, SYSTEM_1[met:])
-    arrive(known, SYSTEM_1)
-    for network in (late, known):
-        settle(network, 1)
+    settle(late, 1)
     mine, theirs = late.node(ALGO_1), known.node(ALGO_1)
     assert (mine.state, mine.cursors, mine.watermark_s) == (theirs.state, theirs.cursors, theirs.watermark_s)
     of_job = [each for each in fires(late) if each["jobArn"] == ARN]
@@ -110,9 +119,7 @@ def test_recognised_job_is_judged_by_its_own_objects(
     assert (job.arn, job.prefix, job.policy.alerts.muted, job.active) == (ARN, "", (), True)
     arrive(network, SYSTEM_1[:6])
     settle(network, 6)
-    alone = Network()
-    arrive(alone, SYSTEM_1[:6])
-    alone.run_scheduler()
+    alone = always_known(6)
     assert network.node(ALGO_1).state == alone.node(ALGO_1).state
     for target in ("LowGPUUtilization", "LowGPUUtilization#algo-1"):
         mine, theirs = row(network, target), row(alone, target)
@@ -179,7 +186,7 @@ def test_late_writer_of_a_claim_changes_nothing_of_the_job() -> None:
 
 
 def test_redelivery_judges_right_after_overtaken_recognition() -> None:
-    network, known = outside(), Network()
+    network, known = outside(), always_known(len(SYSTEM_1))
     arrive(network, SYSTEM_1[:6])
     network.world.training_jobs.set(describe())
     network.world.faults.interleave("NodeStates.save", lambda: told_by_event(network))
@@ -187,7 +194,6 @@ def test_redelivery_judges_right_after_overtaken_recognition() -> None:
     assert network.job().arn == ARN
     arrive(network, SYSTEM_1[8:])
     network.run_until(network.now + 3_600.0, batch_s=0.0)
-    arrive(known, SYSTEM_1)
     assert network.node(ALGO_1).state == known.node(ALGO_1).state
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.property.naive_training_rules import chosen
 from tests.support.steps import Run
-from tests.unit.rules.training.naive import chosen
 
 
 def confusion(run: Run, min_diag: float = 0.9, max_off_diag: float = 0.1) -> list[int]:

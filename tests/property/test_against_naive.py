@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.property.naive_predictions import NAIVE_OF_PREDICTIONS
+from tests.property.naive_training_rules import NAIVE as NAIVE_OF_TENSORS
 from tests.support.run_folder import MemoryFiles
 from tests.support.steps import RULES, Run, fired, parameters
 from tests.support.tensor_files import HookWriter
-from tests.unit.rules.training.naive import NAIVE as NAIVE_OF_TENSORS
-from tests.unit.rules.training.naive_predictions import NAIVE_OF_PREDICTIONS
 from tests.unit.rules.training.random_runs import random_run
 from trainguard.formats.tensors.debug.ledger import StepLedger
 from trainguard.formats.tensors.debug.run import DebugStep, complete_steps, find_run
 from trainguard.formats.tensors.step_view import Mode
 
-RUNS = 200
+RUNS, MORE_RUNS = 40, 200
 NAIVE = {**NAIVE_OF_TENSORS, **NAIVE_OF_PREDICTIONS}
 FIXED: dict[str, dict[str, Any]] = {
     "AllZero": {"tensor_regex": ".*"},
@@ -73,10 +73,11 @@ def few_tensors(seed: int) -> Run:
     return run
 
 
+@pytest.mark.parametrize("seeds", [range(RUNS), pytest.param(range(RUNS, MORE_RUNS), marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule in NAIVE])
-def test_rule_fires_as_its_naive_twin_on_random_runs(rule: str) -> None:
+def test_rule_fires_as_its_naive_twin_on_random_runs(rule: str, seeds: range) -> None:
     firing = steps = 0
-    for seed in range(RUNS):
+    for seed in seeds:
         random = np.random.default_rng([seed, 7])
         run = few_tensors(seed) if rule in EVERY_TENSOR else random_run(seed)
         given = {name: random.choice(np.array(values, object)) for name, values in CHOICES.get(rule, {}).items()}
@@ -118,7 +119,7 @@ def replayed(run: Run) -> Iterator[DebugStep]:
 )
 def test_rule_fires_as_its_naive_twin_on_mixed_save_intervals(rule: str, given: dict[str, Any]) -> None:
     firing = 0
-    for seed in range(10):
+    for seed in range(4):
         run = mixed_intervals(seed)
         judged = RULES[rule]
         asked, state = parameters(rule, **given), judged.state_type()

@@ -4,9 +4,9 @@ import pytest
 
 from tests.answers.test_cluster_rules import random_ranks
 from tests.answers.test_framework_rules import initialized, judged_job
-from tests.answers.test_node_rules import random_node, random_readings
+from tests.answers.test_node_rules import random_minutes
 from tests.property.test_rules_state import EAGER
-from tests.unit.rules.device_minutes import replay_devices
+from tests.unit.rules.node_replay import replayed
 from trainguard.core.records import Status
 from trainguard.rules.dataloader.rule import Dataloader
 from trainguard.rules.protocol import AnySystemRule
@@ -42,8 +42,7 @@ def test_progress_is_shown_while_a_rule_judges_nodes(rule: AnySystemRule) -> Non
     results: list[RuleResult] = []
     for seed in range(NODES):
         given = EAGER.get(rule.name, rule.parameters_type()) if seed % 2 else rule.parameters_type()
-        node = random_node(seed)
-        results += replay_devices(rule, given, node, random_readings(seed, node), closed=True).results
+        results += replayed(rule, given, random_minutes(seed, closed=True)).results
     assert_shown(results)
 
 
