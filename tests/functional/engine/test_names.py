@@ -23,7 +23,7 @@ from trainguard.core.layout import ProfileRoot
 ORDERS = st.permutations([(place, number) for place in PLACES for number in range(2)])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8)
 @given(order=ORDERS, foreign=st.integers(0, 8))
 def test_equal_folder_names_of_many_places_stay_separate_jobs(order: list[tuple[str, int]], foreign: int) -> None:
     network = outside()
