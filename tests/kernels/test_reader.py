@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kernel_traces import (
@@ -200,7 +200,6 @@ def test_a_repaired_last_event_costs_nothing_behind_it() -> None:
     assert (trace.tally["repaired_events"], trace.tally.get("cut_off")) == (1, None)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject) -> None:
     text = bytearray(writer(6).text())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.xplanes import START_NS, PlaneWriter, ProfileWriter, decoded, read, real_names, real_text
@@ -228,7 +228,6 @@ def test_a_varint_is_read_over_any_chunks(value: int, size: int) -> None:
     assert list(Wire(chunks).fields(WHOLE)) == [(1, 0, value)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject) -> None:
     text = bytearray(profile(2).text())

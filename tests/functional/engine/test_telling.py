@@ -110,7 +110,7 @@ def undisturbed() -> list[tuple[str, str]]:
     return alerts(live())
 
 
-@pytest.mark.parametrize("dying_after", range(12))
+@pytest.mark.parametrize("dying_after", [0, 1, 3, 6, 11])
 def test_dying_runs_notify_once_and_lose_nothing(undisturbed: list[tuple[str, str]], dying_after: int) -> None:
     dying = live(dying_after=dying_after)
     assert dying.crashes > 0
