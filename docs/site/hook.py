@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site.reference import KERNELS_PAGE, PAGE, SETTINGS_PAGE, kernel_rules, reference, settings
+from docs.site.reference import KERNELS_PAGE, PAGE, RULES_PAGE, SETTINGS_PAGE, kernel_rules, reference, rules, settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
@@ -44,6 +44,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             seen |= linked
     files.append(File.generated(config, PAGE, content=reference()))
     files.append(File.generated(config, KERNELS_PAGE, content=kernel_rules()))
+    files.append(File.generated(config, RULES_PAGE, content=rules()))
     files.append(File.generated(config, SETTINGS_PAGE, content=settings()))
     return files
 
