@@ -18,6 +18,7 @@ from docs.site.reference import KERNELS_PAGE, PAGE, RULES_PAGE, SETTINGS_PAGE, k
 
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
+DECISIONS = "docs/decisions"
 SOURCE = "source/"
 FIRST = {"README.md": "index.md"}
 
@@ -58,12 +59,22 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
         page.meta["search"] = {"exclude": True}
         return markdown
 
+    if path == f"{DECISIONS}/README.md":
+        markdown += f"\n{decisions()}"
+
     def bent(link: str) -> str:
         target = resolved(path, link)
         found = files.get_file_from_path(site_path(target))
         return link if found is None else posixpath.relpath(found.src_uri, posixpath.dirname(own) or ".")
 
     return with_links(markdown, bent)
+
+
+def decisions() -> str:
+    """Return a list of the decisions, which a code host shows as the folder's files."""
+    pages = sorted((ROOT / DECISIONS).glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
+    return "".join(f"* [{title}]({page.name})\n" for page, title in zip(pages, titles, strict=True))
 
 
 def site_path(path: str) -> str:
