@@ -8,16 +8,17 @@ from trainguard.report.verdict.job_verdict_document import JobVerdict
 
 DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     "analyze": {
-        "analyze": "schema_version source out reading defaults healthy evaluated fired verdict summary cost rules unread "
-        "files notes"
+        "analyze": "schema_version source out reading defaults healthy evaluated fired verdict summary cost rules "
+        "unread files notes"
     },
     "report": {
-        "report": "schema_version job source made_from scope final healthy evaluated verdict fired comparison page files "
-        "notes",
+        "report": "schema_version job source made_from scope final healthy evaluated verdict fired comparison page "
+        "files notes",
         "report --in-stack": "schema_version job execution report_uri console",
     },
     "replay": {
-        "replay": "schema_version job replay_of healthy verdict fired changed changes expires_at report_uri page files notes"
+        "replay": "schema_version job replay_of healthy verdict fired changed changes expires_at report_uri page files "
+        "notes"
     },
     "doctor": {
         "doctor": "schema_version stack region account job bucket examined healthy counts findings",

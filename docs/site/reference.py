@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from docs.site.documents import field_lines
 from infra.config import DeploymentConfig
-from trainguard.cli.commands.params.shown import parameters_result
+from trainguard.cli.commands.params.shown import parameters_result, rules_result
 from trainguard.cli.main import app
 from trainguard.cli.services.effective_parameters import SCAN_INTERVAL_US, value_text
 from trainguard.kernels.rules.registry import KERNEL_RULES
@@ -61,9 +61,16 @@ def rules() -> str:
     for rule in TRAINING_RULES:
         needs = rule.text.needs if isinstance(rule.text, StepText) else ""
         sections.append(_parameters(rule.name, f"rules/training/{bare(rule.name)}.md", needs))
-    head = "# Parameters of rules"
+    head = "# Reference of rules"
     how = "`trainguard params RULE` shows them; [rules](../rules/README.md) says how they are set."
-    return "\n\n".join([head, how, *sections]) + "\n"
+    return "\n\n".join([head, how, _lines(), *sections]) + "\n"
+
+
+def _lines() -> str:
+    named = rules_result(None).document["rules"]
+    rows = [(each["rule"], each["looks_at"], each["fires_when"]) for each in named if each["family"] != "kernels"]
+    cells = [" | ".join((f"[{bare(rule)}](#{bare(rule).lower()})", *map(_cell, said))) for rule, *said in rows]
+    return "\n".join(["| rule | looks at | fires when |", "|---|---|---|", *(f"| {row} |" for row in cells)])
 
 
 def _parameters(rule: str, page: str, needs: str) -> str:
