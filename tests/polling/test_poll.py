@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from trainguard.testing.memory.faults import Crash, Fault
-from trainguard.testing.memory.world import MemoryWorld
 
 from tests.support.faults import Crash, Fault
 from tests.support.memory import MemoryWorld

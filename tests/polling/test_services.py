@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 from botocore.paginate import Paginator
-from trainguard.testing.memory.world import MemoryWorld
 
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 from infra.constructs.report_machine import definition
 from tests.infra.states_language import Ending, Execution, TaskError

@@ -24,9 +24,8 @@ from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.report.job.build import BuiltReport, build_report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest, read_framework
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import TimeAxis, axis_for
 
 _MICROSECONDS = 1_000_000
 _FIRST_OBJECT_S = 10 * MINUTE_S

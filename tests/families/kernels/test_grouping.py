@@ -6,8 +6,6 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trainguard.kernels.captures.grouping import MOST_LISTED, MOST_TRACES, WINDOW_S, Capture, captures_of, listed_folder
-from trainguard.testing.memory.faults import Faults
 
 from tests.support.faults import Faults
 from tests.support.memory import MemoryProfileObjects
@@ -23,7 +21,6 @@ from trainguard.kernels.captures.keys import (
     match_below,
     match_key,
 )
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 ROOT = ProfileRoot("runs/", "job-1")
 FOLDER = "runs/job-1/kernel-traces/"

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from trainguard.testing.memory.world import MemoryWorld
 
 from tests.families.training.runs import uploads_of
 from tests.families.training.test_scalars import close, events, put

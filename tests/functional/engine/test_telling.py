@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from trainguard.testing.memory.faults import Crash
 
 from tests.functional.engine.test_failing_half_way import shifted
 from tests.support.delivery import Network
+from tests.support.faults import Crash
 from tests.support.small_job import Upload, describe, uploads
 
 RULE = "LowGPUUtilization"

@@ -340,7 +340,6 @@ hours = st.builds(
 )
 
 
-@settings(max_examples=50)
 @given(
     st.lists(parts, max_size=3),
     st.lists(st.tuples(st.sampled_from(RULE_NAMES), hours, st.booleans()), max_size=4, unique_by=lambda each: each[0]),

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainguard.testing.memory.world import MemoryWorld
 
 from tests.answers.recorded import plain_fields
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
@@ -17,7 +16,6 @@ from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, St
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
 from trainguard.engine.jobs.lifecycle import clear_stale_state, follow, job_of
-from trainguard.testing.memory.services import MemoryJournal
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)

@@ -24,8 +24,8 @@ from trainguard.local.places import open_job
 from trainguard.local.settings import BAD_JOB_FILES, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.report.document import Report, Verdict
+from trainguard.report.job.build import report_files, training_files
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
-from trainguard.report.job.files import report_files, training_files
 from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
 
 SCHEMA_VERSION = "2"
