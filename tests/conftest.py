@@ -1,12 +1,10 @@
 """How the tests are spread over workers, and how property tests search."""
 
-import contextlib
 import os
 from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import settings
-from hypothesis.errors import InvalidArgument
 from xdist.scheduler import LoadScopeScheduling
 
 EMULATOR = PurePosixPath("tests/localstack")
@@ -15,9 +13,6 @@ LONGEST_FIRST = tuple(
 )
 """Folders whose files take long; those of `tests/unit` take the least, and come last, when a worker has time left."""
 LAST = PurePosixPath("tests/unit")
-
-UNIT_EXAMPLES = 30
-"""So many examples has a unit test that does not say how many; those of `tests/property` have a hundred."""
 
 # No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.
 settings.register_profile(
@@ -45,19 +40,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a worker begin with the longest tests: who is done early takes short ones. Alone, the given order stays."""
-    for item in items:
-        if isinstance(item, pytest.Function) and _is_unit(item) and getattr(item.obj, "is_hypothesis_test", False):
-            with contextlib.suppress(InvalidArgument):  # it has settings of its own
-                settings(max_examples=UNIT_EXAMPLES)(item.obj)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=_turn)
-
-
-def _is_unit(item: pytest.Item) -> bool:
-    return LAST in PurePosixPath(item.nodeid.partition("::")[0]).parents
 
 
 def _turn(item: pytest.Item) -> int:
     above = PurePosixPath(item.nodeid.partition("::")[0]).parents
     first = next((turn for turn, folder in enumerate(LONGEST_FIRST) if folder in above), len(LONGEST_FIRST))
-    return first + _is_unit(item)
+    return first + (LAST in above)

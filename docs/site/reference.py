@@ -8,7 +8,9 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -16,6 +18,7 @@ from docs.site.documents import field_lines
 from infra.config import DeploymentConfig
 from trainguard.cli.commands.params.shown import parameters_result, rules_result
 from trainguard.cli.main import app
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import SCAN_INTERVAL_US, value_text
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.rules.family_rules import bare
@@ -66,8 +69,13 @@ def rules() -> str:
     return "\n\n".join([head, how, _lines(), *sections]) + "\n"
 
 
+def _document(result: CommandResult) -> Any:
+    """Return what ``--json`` prints, as plain values."""
+    return msgspec.to_builtins(result.document)
+
+
 def _lines() -> str:
-    named = rules_result(None).document["rules"]
+    named = _document(rules_result(None))["rules"]
     rows = [(each["rule"], each["looks_at"], each["fires_when"]) for each in named if each["family"] != "kernels"]
     cells = [" | ".join((f"[{bare(rule)}](#{bare(rule).lower()})", *map(_cell, said))) for rule, *said in rows]
     return "\n".join(["| rule | looks at | fires when |", "|---|---|---|", *(f"| {row} |" for row in cells)])
@@ -81,7 +89,7 @@ def _parameters(rule: str, page: str, needs: str) -> str:
             _default(each["documented"]),
             *(_cell(each[key]) for key in ("unit", "accepts", "meaning")),
         )
-        for each in parameters_result(rule, None, None).document["parameters"]
+        for each in _document(parameters_result(rule, None, None))["parameters"]
         if each["name"] != SCAN_INTERVAL_US
     ]
     if rows:

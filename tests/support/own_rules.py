@@ -62,7 +62,7 @@ class OwnRule(SystemRule[OwnParameters, OwnState]):
 
     def named(self, name: str) -> "OwnRule":
         """Return such a rule of another name."""
-        kind = type(name, (OwnRule,), {"name": name})
+        kind: type[OwnRule] = type(name, (OwnRule,), {"name": name})
         return kind(self._seeing, self._judging, clear=self._clear, window=self._window)
 
     def clear_after_s(self, parameters: OwnParameters, interval_s: float) -> float:

@@ -18,7 +18,7 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.engine.streams.session import items_of
 from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
-from trainguard.report.job.build import build_report, report_files, write_report
+from trainguard.report.job.build import BuiltReport, build_report, report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
 
 PLACE = ProfileRoot("", JOB).report
@@ -54,7 +54,7 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bytes, str]]:
     return seen
 
 
-def built(network: Network) -> Report:
+def built(network: Network) -> BuiltReport:
     job = network.job()
     return build_report(job, items_of(job, network.world.nodes), now=network.now)
 

@@ -1,4 +1,4 @@
-"""What no verdict says of a job: facts from what its rules remember (None is what no rule has looked at), and gaps."""
+"""What no verdict reports about a job: facts from what its rules remember, None of what no rule looked at, and gaps."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
