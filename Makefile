@@ -96,7 +96,8 @@ $(TOOLS)/.installed: tests/tools/requirements.lock
 test-tools: install $(TOOLS)/.installed  ## Make inputs of tests with W&B and MLflow themselves, and read them
 	$(PYTEST) tests/tools -n 0 -m tools
 
-thorough: install  ## Run 10,000 examples of each property, TRIALS=20000 of faults, each fuzz target, all deployed journeys
+thorough: install  ## Run 1,000 examples of each property, TRIALS=20000 of faults, each fuzz target, all deployed journeys
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m hypothesis --hypothesis-profile long
 	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m "thorough and not localstack"
 	$(PYTEST) tests/localstack -m localstack
 

@@ -114,47 +114,40 @@ def _ran(command: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
-class Audit:
-    """Asks about the project's lock files; ``run`` runs commands, ``uv`` is the command uv."""
+def results(folder: Path, uv: str, run: Run = _ran) -> list[Result]:
+    """Ask about the project's lock files; ``run`` runs commands, ``uv`` is the command uv."""
 
-    def __init__(self, folder: Path, uv: str, run: Run = _ran) -> None:
-        self._folder = folder
-        self._uv = uv
-        self._run = run
-
-    def results(self) -> list[Result]:
-        exported = self._folder / "uv.lock.txt"
-        (self._folder / "known.txt").write_text(KNOWN_PYTHON, "utf-8")
-        (self._folder / "package.json").write_text(json.dumps({"dependencies": {"lodash": "4.17.15"}}), "utf-8")
-        (self._folder / "package-lock.json").write_text(json.dumps(KNOWN_NODE), "utf-8")
-        known_python = lambda: self._python(self._folder / "known.txt", "--no-deps")  # noqa: E731
-        return [
-            judged("uv.lock", lambda: self._exported(exported), known_python),
-            *(judged(_name(lock), partial(self._python, lock, "--require-hashes"), known_python) for lock in LOCKS),
-            judged("package-lock.json", lambda: self._node(PROJECT_ROOT), lambda: self._node(self._folder)),
-        ]
-
-    def _exported(self, requirements: Path) -> Answer:
-        every = ["--frozen", "--all-packages", "--all-groups", "--all-extras", "--no-emit-workspace"]
-        listed = self._run([self._uv, "export", "--quiet", *every, "--format", "requirements-txt"], PROJECT_ROOT)
-        requirements.write_text(listed, "utf-8")
-        return self._python(requirements, "--require-hashes")
-
-    def _python(self, requirements: Path, how: str) -> Answer:
-        tool = str(self._folder / "env" / "bin" / "pip-audit")
+    def python(requirements: Path, how: str) -> Answer:
+        tool = str(folder / "env" / "bin" / "pip-audit")
         quiet = ["--disable-pip", "--progress-spinner", "off", "--format", "json"]
-        return python_answer(self._run([tool, how, *quiet, "--requirement", str(requirements)], self._folder))
+        return python_answer(run([tool, how, *quiet, "--requirement", str(requirements)], folder))
 
-    def _node(self, folder: Path) -> Answer:
-        return node_answer(self._run(["npm", "audit", "--json", "--package-lock-only"], folder))
+    def exported() -> Answer:
+        every = ["--frozen", "--all-packages", "--all-groups", "--all-extras", "--no-emit-workspace"]
+        listed = run([uv, "export", "--quiet", *every, "--format", "requirements-txt"], PROJECT_ROOT)
+        (folder / "uv.lock.txt").write_text(listed, "utf-8")
+        return python(folder / "uv.lock.txt", "--require-hashes")
+
+    def node(of: Path) -> Answer:
+        return node_answer(run(["npm", "audit", "--json", "--package-lock-only"], of))
+
+    (folder / "known.txt").write_text(KNOWN_PYTHON, "utf-8")
+    (folder / "package.json").write_text(json.dumps({"dependencies": {"lodash": "4.17.15"}}), "utf-8")
+    (folder / "package-lock.json").write_text(json.dumps(KNOWN_NODE), "utf-8")
+    known = partial(python, folder / "known.txt", "--no-deps")
+    return [
+        judged("uv.lock", exported, known),
+        *(judged(_name(lock), partial(python, lock, "--require-hashes"), known) for lock in LOCKS),
+        judged("package-lock.json", partial(node, PROJECT_ROOT), partial(node, folder)),
+    ]
 
 
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    results = Audit(FOLDER, os.environ.get("UV", "uv")).results()
-    for each in results:
+    found = results(FOLDER, os.environ.get("UV", "uv"))
+    for each in found:
         sys.stdout.write(f"{each.what:32}{each.text}\n")
-    codes = {each.code for each in results}
+    codes = {each.code for each in found}
     return 1 if 1 in codes else max(codes)
 
 

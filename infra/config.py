@@ -1,21 +1,19 @@
 """Settings of a deployment: one validated object, read from CDK context."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeVar
 
-from infra.context import boolean, integer, listed, matching, nearest, one_of
+from infra.context import BOOLEAN, Form, integer, listed, matching, nearest, one_of
 
 T = TypeVar("T")
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
-LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
 RUN_FILES = "wandb"
 """Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself."""
 
 BY_EVENTS: Literal["eventbridge"] = "eventbridge"
 BY_QUEUE: Literal["queue"] = "queue"
-PROFILE_NOTIFICATIONS = (BY_EVENTS, BY_QUEUE)
 
 MOST_WRITER_ACCOUNTS = 40
 """As many as the policy of a bucket holds in its 20 KiB."""
@@ -25,23 +23,14 @@ _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
 _PATTERN = r"[A-Za-z0-9-]*\*[A-Za-z0-9*-]*"
 
 BUCKET_NAME = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-KEY_ARN = rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+"
 EMAIL = r"[^@\s,]+@[^@\s,]+\.[^@\s,]+"
 POLICY_ARN = rf"arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/[\w+=,.@/-]{{1,512}}"
-SUBNET_ID = r"subnet-[0-9a-f]{8,17}"
-SECURITY_GROUP_ID = r"sg-[0-9a-f]{8,17}"
-BUS_ARN = rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}"
 
-MLFLOW_ARN = rf"arn:{_PARTITION}:sagemaker:{_REGION}:\d{{12}}:mlflow-(tracking-server|app)/[A-Za-z0-9-]{{1,256}}"
+_MLFLOW_ARN = rf"arn:{_PARTITION}:sagemaker:{_REGION}:\d{{12}}:mlflow-(tracking-server|app)/[A-Za-z0-9-]{{1,256}}"
 _URL = r"https?://[A-Za-z0-9.-]{1,253}(:\d{1,5})?(/[\w./~-]{0,500})?"
 
-PROFILE_RETENTION_DAYS = (1, 3650)
-EVALUATOR_CONCURRENCY = (2, 1000)
-MEMORY_MB = (128, 10_240)
-STOPS_PER_HOUR = (0, 1000)
-
-_KEY = matching(KEY_ARN, "the ARN of a KMS key, not of an alias")
-_MEMORY = integer(*MEMORY_MB)
+_KEY = matching(rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias")
+_MEMORY = integer(128, 10_240)
 _EMAILS = listed(EMAIL, "addresses separated by commas")
 
 
@@ -53,9 +42,9 @@ class DeploymentConfigError(ValueError):
         super().__init__("context of TrainGuard: " + "; ".join(faults))
 
 
-def _set(default: T, read: Callable[[object], object]) -> T:
-    """Return a field with the reader of its value in the context."""
-    return field(default=default, metadata={"read": read})
+def _set(default: T, form: Form) -> T:
+    """Return a field with the form of its value in the context."""
+    return field(default=default, metadata={"form": form})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +134,10 @@ class DeploymentConfig:
             "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm",
         ),
     )
-    retain_data: bool = _set(True, boolean)
+    retain_data: bool = _set(True, BOOLEAN)
     profile_bucket: str | None = _set(None, matching(BUCKET_NAME, "the name of an existing S3 bucket"))
     profile_key_arn: str | None = _set(None, _KEY)
-    profile_notifications: Literal["eventbridge", "queue"] = _set("eventbridge", one_of(*PROFILE_NOTIFICATIONS))
+    profile_notifications: Literal["eventbridge", "queue"] = _set("eventbridge", one_of(BY_EVENTS, BY_QUEUE))
     writer_accounts: tuple[str, ...] = _set(
         (),
         listed(
@@ -157,10 +146,10 @@ class DeploymentConfig:
             most=MOST_WRITER_ACCOUNTS,
         ),
     )
-    profile_retention_days: int = _set(30, integer(*PROFILE_RETENTION_DAYS))
-    log_retention_days: int = _set(30, one_of(*LOG_RETENTION_DAYS))
+    profile_retention_days: int = _set(30, integer(1, 3650))
+    log_retention_days: int = _set(30, one_of(1, 3, 5, 7, 14, 30, 60, 90, 180, 365))
     max_write_units: int = _set(2000, integer(1, 40_000))
-    evaluator_concurrency: int = _set(20, integer(*EVALUATOR_CONCURRENCY))
+    evaluator_concurrency: int = _set(20, integer(2, 1000))
     reconcile_concurrency: int | None = _set(None, integer(1, 1000))
     evaluator_memory_mb: int = _set(1024, _MEMORY)
     scheduler_memory_mb: int = _set(512, _MEMORY)
@@ -173,7 +162,7 @@ class DeploymentConfig:
     alert_emails: tuple[str, ...] = _set((), _EMAILS)
     operations_emails: tuple[str, ...] = _set((), _EMAILS)
     stop_switch: Literal["enabled", "dry-run", "disabled"] = _set("enabled", one_of(*STOP_SWITCH_VALUES))
-    max_stops_per_hour: int = _set(5, integer(*STOPS_PER_HOUR))
+    max_stops_per_hour: int = _set(5, integer(0, 1000))
     stop_budget_table: str | None = _set(
         None,
         matching(
@@ -181,8 +170,8 @@ class DeploymentConfig:
             "the ARN of another stack's RuleState table",
         ),
     )
-    stop_batch_jobs: bool = _set(False, boolean)
-    stop_instances: bool = _set(False, boolean)
+    stop_batch_jobs: bool = _set(False, BOOLEAN)
+    stop_instances: bool = _set(False, BOOLEAN)
     evaluate: str | None = _set(
         None,
         matching(
@@ -193,15 +182,15 @@ class DeploymentConfig:
     evaluation_every_s: int | None = _set(None, integer(60, 300))
     rules_package: str | None = _set(None, matching(r"\S(.*\S)?", "the folder of a Python package"))
     prices: str | None = _set(None, matching(r"\S(.*\S)?", "the file of a price table"))
-    canary: bool = _set(True, boolean)
-    dashboard: bool = _set(False, boolean)
+    canary: bool = _set(True, BOOLEAN)
+    dashboard: bool = _set(False, BOOLEAN)
     tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
-    verdict_endpoint: bool = _set(False, boolean)
-    weekly_digest: bool = _set(False, boolean)
+    verdict_endpoint: bool = _set(False, BOOLEAN)
+    weekly_digest: bool = _set(False, BOOLEAN)
     live_sources: tuple[str, ...] = _set(
         (),
         listed(
-            rf"prometheus\+{_URL}|mlflow\+({_URL}|{MLFLOW_ARN})|logs(\+/[\w./#-]{{1,500}})?|wandb",
+            rf"prometheus\+{_URL}|mlflow\+({_URL}|{_MLFLOW_ARN})|logs(\+/[\w./#-]{{1,500}})?|wandb",
             "services such as prometheus+https://host:9090, mlflow+https://host, logs and wandb, separated by commas",
         ),
     )
@@ -216,16 +205,22 @@ class DeploymentConfig:
         None, matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy")
     )
     vpc_id: str | None = _set(None, matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"))
-    subnet_ids: tuple[str, ...] = _set((), listed(SUBNET_ID, "ids of subnets separated by commas"))
+    subnet_ids: tuple[str, ...] = _set((), listed(r"subnet-[0-9a-f]{8,17}", "ids of subnets separated by commas"))
     security_group_ids: tuple[str, ...] = _set(
-        (), listed(SECURITY_GROUP_ID, "ids of security groups separated by commas")
+        (), listed(r"sg-[0-9a-f]{8,17}", "ids of security groups separated by commas")
     )
     route_table_ids: tuple[str, ...] = _set(
         (), listed(r"rtb-[0-9a-f]{8,17}", "ids of route tables separated by commas")
     )
-    central_bus_arn: str | None = _set(None, matching(BUS_ARN, "the ARN of an EventBridge event bus"))
+    central_bus_arn: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}",
+            "the ARN of an EventBridge event bus",
+        ),
+    )
     architecture: Literal["arm64", "x86_64"] = _set("arm64", one_of("arm64", "x86_64"))
-    emulator: bool = _set(False, boolean)
+    emulator: bool = _set(False, BOOLEAN)
 
     @property
     def traced(self) -> bool:
@@ -252,6 +247,11 @@ class DeploymentConfig:
         return tuple(each.name for each in fields(cls))
 
     @classmethod
+    def form(cls, setting: str) -> Form:
+        found: Form = cls.__dataclass_fields__[setting].metadata["form"]
+        return found
+
+    @classmethod
     def from_context(cls, context: Mapping[str, object]) -> "DeploymentConfig":
         """Read the settings from all context values; raises DeploymentConfigError for all faults at once.
 
@@ -263,7 +263,7 @@ class DeploymentConfig:
             if (given := context.get(each.name)) is None:
                 continue
             try:
-                values[each.name] = each.metadata["read"](given)
+                values[each.name] = each.metadata["form"].read(given)
             except ValueError as error:
                 faults.append(f"{each.name} is {given!r}, expected {error}")
         meant = {name: nearest(name, cls.names()) for name in context}

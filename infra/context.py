@@ -1,8 +1,9 @@
-"""Readers of context values, from ``-c`` or ``cdk.json``; each raises ValueError with what would be right."""
+"""The forms of context values, from ``-c`` or ``cdk.json``."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -17,7 +18,22 @@ def of_command_line(pairs: Sequence[str], stored: Path) -> dict[str, object]:
     return {**context, **dict(pair.partition("=")[::2] for pair in pairs)}
 
 
-def boolean(value: object) -> bool:
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a value looks like; ``read`` returns it, or raises ValueError with what would be right.
+
+    ``pattern`` is of a whole text, or of each part of a list where ``is_list``; ``allowed`` are the only values, as
+    texts, ``limits`` the least and greatest number.
+    """
+
+    read: Callable[[object], object]
+    pattern: str | None = None
+    is_list: bool = False
+    allowed: tuple[str, ...] = ()
+    limits: tuple[int, int] | None = None
+
+
+def _boolean(value: object) -> bool:
     if value in (True, "true"):
         return True
     if value in (False, "false"):
@@ -25,18 +41,21 @@ def boolean(value: object) -> bool:
     raise ValueError("true or false")
 
 
-def integer(least: int, most: int) -> Callable[[object], int]:
+BOOLEAN = Form(_boolean, allowed=("true", "false"))
+
+
+def integer(least: int, most: int) -> Form:
     def read(value: object) -> int:
         text = str(value)
         if isinstance(value, bool) or not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
             raise ValueError(f"a whole number from {least} to {most}")
         return int(text)
 
-    return read
+    return Form(read, limits=(least, most))
 
 
-def one_of(*allowed: str | int) -> Callable[[object], str | int]:
-    """Return a reader of a few values; a number may be given as text."""
+def one_of(*allowed: str | int) -> Form:
+    """Return the form of a few values; a number may be given as text."""
 
     def read(value: object) -> str | int:
         for each in allowed:
@@ -44,11 +63,11 @@ def one_of(*allowed: str | int) -> Callable[[object], str | int]:
                 return each
         raise ValueError("one of " + ", ".join(map(str, allowed)))
 
-    return read
+    return Form(read, allowed=tuple(map(str, allowed)))
 
 
-def matching(pattern: str, wanted: str) -> Callable[[object], str]:
-    """Return a reader of text that matches the whole of ``pattern``; ``wanted`` says so in words."""
+def matching(pattern: str, wanted: str) -> Form:
+    """Return the form of a text that matches the whole of ``pattern``; ``wanted`` says so in words."""
     compiled = re.compile(pattern)
 
     def read(value: object) -> str:
@@ -56,11 +75,11 @@ def matching(pattern: str, wanted: str) -> Callable[[object], str]:
             raise ValueError(wanted)
         return value
 
-    return read
+    return Form(read, pattern)
 
 
-def listed(pattern: str, wanted: str, *, most: int | None = None) -> Callable[[object], tuple[str, ...]]:
-    """Return a reader of a list, or text with commas, of at most ``most`` different parts that match ``pattern``."""
+def listed(pattern: str, wanted: str, *, most: int | None = None) -> Form:
+    """Return the form of a list, or text with commas, of at most ``most`` different parts that match ``pattern``."""
     compiled = re.compile(pattern)
 
     def read(value: object) -> tuple[str, ...]:
@@ -72,7 +91,7 @@ def listed(pattern: str, wanted: str, *, most: int | None = None) -> Callable[[o
             raise ValueError(wanted)
         return found
 
-    return read
+    return Form(read, pattern, is_list=True)
 
 
 def nearest(given: str, names: tuple[str, ...]) -> str | None:

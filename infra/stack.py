@@ -5,16 +5,16 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
-from infra.constructs.canary import Canary
+from infra.constructs.canary import build_canary
 from infra.constructs.captures import Captures
 from infra.constructs.dashboard import Dashboard
 from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation
 from infra.constructs.forwarding import Forwarding
-from infra.constructs.function import FunctionPlatform
+from infra.constructs.function import Platform
 from infra.constructs.ingest import Ingest
 from infra.constructs.layer import RulesLayer
-from infra.constructs.lifecycle import Lifecycle
-from infra.constructs.live_sources import LiveSources
+from infra.constructs.lifecycle import build_lifecycle
+from infra.constructs.live_sources import build_live_sources
 from infra.constructs.monitoring import Monitoring, WatchedParts
 from infra.constructs.nag import acknowledge, findings_that_stand
 from infra.constructs.network import Network
@@ -23,8 +23,8 @@ from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
-from infra.constructs.verdict import VerdictEndpoint
-from infra.constructs.weekly_digest import WeeklyDigest
+from infra.constructs.verdict import build_verdict
+from infra.constructs.weekly_digest import build_weekly_digest
 from infra.constructs.writers import let_accounts_write
 from infra.overlay import Overlay
 from trainguard import __version__
@@ -49,96 +49,54 @@ class TrainGuardStack(Stack):
         layer = RulesLayer(
             self, "RulesLayer", overlay=overlay, rules_package=config.rules_package, prices=config.prices
         )
-        network = Network(self, "Network", config=config)
-        platform = FunctionPlatform(config=config, overlay=overlay, layer=layer, placement=network.placement)
-        storage = Storage(self, "Storage", config=config)
+        network, storage = Network(self, config), Storage(self, config)
         if storage.bucket:
             let_accounts_write(storage.bucket, config)
-        settings = Settings(self, "Settings", config=config)
-        ingest = Ingest(self, "Ingest", config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S)
-        undelivered = ingest.event_dead_letters
-        reports = Reports(self, "Reports", platform=platform, storage=storage)
-        actions = Actions(
-            self,
-            "Actions",
-            platform=platform,
+        platform = Platform(
+            config=config,
+            overlay=overlay,
+            layer=layer,
+            placement=network.placement,
             storage=storage,
-            undelivered=undelivered,
-            build_report=reports.build_report,
+            settings=Settings(self, config),
+            ingest=Ingest(self, config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S),
         )
-        captures = Captures(self, "Captures", platform=platform, storage=storage, task_queue=ingest.evaluation_queue)
-        live = None
-        if config.live_sources:
-            live = LiveSources(self, "LiveSources", platform=platform, storage=storage, ingest=ingest)
-        evaluation = Evaluation(
-            self,
-            "Evaluation",
-            platform=platform,
-            storage=storage,
-            ingest=ingest,
-            settings=settings,
-            machines={
-                "FIRE_STATE_MACHINE_ARN": actions.state_machine_arn,
-                "REPORT_STATE_MACHINE_ARN": reports.state_machine_arn,
-                "KERNELS_STATE_MACHINE_ARN": captures.state_machine_arn,
-            },
-            poll_source=live.function if live else None,
-        )
-        lifecycle = Lifecycle(
-            self,
-            "Lifecycle",
-            platform=platform,
-            storage=storage,
-            ingest=ingest,
-            settings=settings,
-            fire_machine_arn=actions.state_machine_arn,
-        )
-        canary = None
-        if config.canary:
-            canary = Canary(self, "Canary", platform=platform, storage=storage, undelivered=undelivered)
-        verdict = None
-        if config.verdict_endpoint:
-            verdict = VerdictEndpoint(self, "Verdict", platform=platform, storage=storage)
-            CfnOutput(self, "VerdictUrl", value=verdict.url)
-        digest = None
-        if config.weekly_digest:
-            digest = WeeklyDigest(
-                self, "WeeklyDigest", platform=platform, storage=storage, actions=actions, undelivered=undelivered
-            )
-        watched = WatchedParts(
-            storage=storage,
-            ingest=ingest,
-            evaluation=evaluation,
-            lifecycle=lifecycle,
-            actions=actions,
-            reports=reports,
-            captures=captures,
-            canary=canary,
-            verdict=verdict,
-            digest=digest,
-            live=live,
-        )
-        monitoring = Monitoring(self, "Monitoring", config=config, parts=watched)
+        reports = Reports(self, platform)
+        actions = Actions(self, platform, reports.build_report)
+        captures = Captures(self, platform)
+        live = build_live_sources(self, platform) if config.live_sources else None
+        machines = {
+            "FIRE_STATE_MACHINE_ARN": actions.state_machine_arn,
+            "REPORT_STATE_MACHINE_ARN": reports.state_machine_arn,
+            "KERNELS_STATE_MACHINE_ARN": captures.state_machine_arn,
+        }
+        evaluation = Evaluation(self, platform, machines=machines, poll_source=live)
+        lifecycle = build_lifecycle(self, platform, actions.state_machine_arn)
+        canary = build_canary(self, platform) if config.canary else None
+        verdict = build_verdict(self, platform) if config.verdict_endpoint else None
+        digest = build_weekly_digest(self, platform, actions.topics) if config.weekly_digest else None
+        others = (verdict, digest, live)
+        watched = WatchedParts(platform, evaluation, lifecycle, actions, reports, captures, canary, others)
+        monitoring = Monitoring(self, watched)
         if config.dashboard:
-            Dashboard(self, "Dashboard", config=config, parts=watched, alarms=monitoring.alarms)
-        Queries(self, "Queries", stack_name=config.stack_name, functions=watched.functions)
+            Dashboard(self, watched, monitoring.alarms)
+        Queries(self, watched)
         if config.central_bus_arn:
-            Forwarding(
-                self, "Forwarding", config=config, central_bus_arn=config.central_bus_arn, undelivered=undelivered
-            )
-        self._tell(watched, settings, monitoring)
+            Forwarding(self, platform, config.central_bus_arn)
+        self._tell(watched, monitoring)
         bound_roles(self, config)
         acknowledge(self, findings_that_stand(storage, config, watched.functions))
 
-    def _tell(self, parts: WatchedParts, settings: Settings, monitoring: Monitoring) -> None:
+    def _tell(self, parts: WatchedParts, monitoring: Monitoring) -> None:
+        storage, settings, ingest = parts.platform.storage, parts.platform.settings, parts.platform.ingest
         outputs = {
-            "ProfilerOutputUri": f"s3://{parts.storage.bucket_name}/",
-            "JobsTable": parts.storage.jobs.table_name,
-            "RuleStateTable": parts.storage.rule_state.table_name,
-            "NodeStateTable": parts.storage.node_state.table_name,
-            "DoorbellQueueUrl": parts.ingest.evaluation_queue.queue_url,
-            "DoorbellDeadLetterQueueUrl": parts.ingest.evaluation_dead_letters.queue_url,
-            "EventDeadLetterQueueUrl": parts.ingest.event_dead_letters.queue_url,
+            "ProfilerOutputUri": f"s3://{storage.bucket_name}/",
+            "JobsTable": storage.jobs.table_name,
+            "RuleStateTable": storage.rule_state.table_name,
+            "NodeStateTable": storage.node_state.table_name,
+            "DoorbellQueueUrl": ingest.evaluation_queue.queue_url,
+            "DoorbellDeadLetterQueueUrl": ingest.evaluation_dead_letters.queue_url,
+            "EventDeadLetterQueueUrl": ingest.event_dead_letters.queue_url,
             "FireStateMachineArn": parts.actions.state_machine_arn,
             "ReportStateMachineArn": parts.reports.state_machine_arn,
             "KernelsStateMachineArn": parts.captures.state_machine_arn,

@@ -15,8 +15,11 @@ LONGEST_FIRST = tuple(
 LAST = PurePosixPath("tests/unit")
 
 # No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.
-settings.register_profile("trainguard", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
-settings.load_profile("trainguard")
+settings.register_profile(
+    "short", max_examples=30, deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+)
+settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
+settings.load_profile("short")
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -8,6 +8,8 @@ from typing import Any
 
 from trainguard_collector.session import start
 
+__version__ = "1.0.0"
+
 __all__ = [
     "CollectionConfig",
     "DataloaderProfilingConfig",
@@ -27,33 +29,17 @@ __all__ = [
     "cProfileTimer",
     "start",
 ]
-__version__ = "1.0.0"
-
-_PROFILES = "trainguard_collector.recorder.profiles"
-_LAZY = {
-    "annotate": "trainguard_collector.annotations",
-    "annotation_begin": "trainguard_collector.annotations",
-    "annotation_end": "trainguard_collector.annotations",
-    "CollectionConfig": "trainguard_collector.recorder.tensors.saving",
-    "DataloaderProfilingConfig": _PROFILES,
-    "DetailedProfilingConfig": _PROFILES,
-    "FrameworkProfile": _PROFILES,
-    "HorovodProfilingConfig": _PROFILES,
-    "KernelProfile": _PROFILES,
-    "PythonProfiler": _PROFILES,
-    "PythonProfilingConfig": _PROFILES,
-    "Recorder": "trainguard_collector.recorder.recorder",
-    "SMDataParallelProfilingConfig": _PROFILES,
-    "StepRange": _PROFILES,
-    "TimeRange": _PROFILES,
-    "cProfileTimer": _PROFILES,
+_ELSEWHERE = {
+    "CollectionConfig": "recorder.tensors.saving",
+    "Recorder": "recorder.recorder",
+    **dict.fromkeys(("annotate", "annotation_begin", "annotation_end"), "annotations"),
 }
-"""`start` alone imports none of them."""
+"""Modules of names, else that of the profiles; `start` alone imports none of them."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LAZY[name]), name)
+    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'recorder.profiles')}"), name)

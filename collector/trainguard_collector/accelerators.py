@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 from trainguard_collector.amd import find_amd
-from trainguard_collector.gpu import Gpus
+from trainguard_collector.gpu import find_nvidia
 from trainguard_collector.metrics import Device, Sample
 from trainguard_collector.neuron import Neuron
 
@@ -128,11 +128,7 @@ class Accelerators:
         self.faults: dict[str, str] = {}
         # Its process is started by the main thread: it ends with the thread that has started it.
         self._neuron: Optional[Neuron] = Neuron.find(self.faults, interval_s)
-        self._gpus = Patient(self._find, self.faults, at)
-
-    def _find(self) -> list[Device]:
-        found = Gpus(faults=self.faults).devices
-        return found or find_amd(self.faults)
+        self._gpus = Patient(lambda: find_nvidia(self.faults) or find_amd(self.faults), self.faults, at)
 
     def __len__(self) -> int:
         return len(self._gpus) + (len(self._neuron) if self._neuron is not None else 0)

@@ -26,8 +26,7 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
             recorder.end_phase("evaluation")
             recorder.begin_step()
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            recorder.end_step()
+        on_step_end = _ends(recorder)
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             recorder.end_step()
@@ -52,7 +51,7 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
     return TrainGuardCallback()
 
 
-def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:  # noqa: C901 - a method an event
+def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:
     """Return a callback for ``Trainer(callbacks=[…])`` of Lightning, as `hugging_face`; raises ImportError."""
     name = "pytorch_lightning" if "pytorch_lightning" in sys.modules else "lightning.pytorch"
     base = import_module(name).Callback
@@ -65,8 +64,7 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
             recorder.time_forward(module, "training_step")
             recorder.time_checkpoints(trainer, "save_checkpoint")
 
-        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-            recorder.begin_step()
+        on_train_batch_start = _begins(recorder)
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
@@ -77,21 +75,12 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
         def on_validation_start(self, trainer: Any, module: Any) -> None:
             recorder.begin_phase("evaluation")
 
-        def on_validation_batch_start(self, trainer: Any, module: Any, *_: Any, **__: Any) -> None:
-            recorder.begin_step()
-
-        def on_validation_batch_end(self, trainer: Any, module: Any, *_: Any, **__: Any) -> None:
-            recorder.end_step()
+        on_validation_batch_start = _begins(recorder)
+        on_validation_batch_end = on_exception = on_train_end = _ends(recorder)
 
         def on_validation_end(self, trainer: Any, module: Any) -> None:
             recorder.end_step()
             recorder.end_phase("evaluation")
-
-        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
-            recorder.end_step()
-
-        def on_train_end(self, trainer: Any, module: Any) -> None:
-            recorder.end_step()
 
         def teardown(self, trainer: Any, module: Any, stage: str) -> None:
             recorder.forget_timed()
@@ -126,23 +115,21 @@ def keras(recorder: Recorder) -> Any:
         def on_test_begin(self, logs: Optional[Any] = None) -> None:
             recorder.begin_phase("evaluation")
 
-        def on_test_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
-            recorder.end_step()
+        on_test_batch_end = on_predict_batch_end = _ends(recorder)
 
         def on_test_end(self, logs: Optional[Any] = None) -> None:
             recorder.end_phase("evaluation")
 
-        def on_predict_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
-            recorder.end_step()
-
     return TrainGuardCallback()
 
 
-def _begins(recorder: Recorder, mode: str) -> Callable[..., None]:
-    def begin(*_: Any, **__: Any) -> None:
-        recorder.begin_step(mode)
+def _begins(recorder: Recorder, mode: Optional[str] = None) -> Callable[..., None]:
+    """Return a method that begins a step, whatever the framework gives it."""
+    return lambda *_, **__: recorder.begin_step(mode)
 
-    return begin
+
+def _ends(recorder: Recorder) -> Callable[..., None]:
+    return lambda *_, **__: recorder.end_step()
 
 
 def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]") -> None:

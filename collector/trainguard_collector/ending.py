@@ -44,7 +44,10 @@ def job_file(
         "resources": settings.resources or None,
     }
     own = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps({**_kept(settings.identity.job, existing), **own}).encode()
+    found = _read(existing)
+    is_ours = found.get("name") in (None, settings.identity.job)
+    kept = {name: value for name, value in found.items() if name != "ended_at"} if is_ours else {}
+    return json.dumps({**kept, **own}).encode()
 
 
 def current_job_file(place: Place, settings: Settings) -> Optional[bytes]:
@@ -61,14 +64,6 @@ def _read(existing: Optional[bytes]) -> "dict[str, Any]":
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _kept(job: str, existing: Optional[bytes]) -> "dict[str, Any]":
-    """Return the fields that the collector says nothing about: somebody else has written them."""
-    found = _read(existing)
-    if found.get("name") not in (None, job):
-        return {}
-    return {name: value for name, value in found.items() if name != "ended_at"}
 
 
 def status_object(settings: Settings, started_at: float, at: float, **more: Any) -> bytes:

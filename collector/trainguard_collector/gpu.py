@@ -16,7 +16,6 @@ from trainguard_collector.metrics import (
     NotMeasuredError,
     Rates,
     Read,
-    Sample,
     Values,
     reading,
 )
@@ -28,43 +27,41 @@ _MOST_CODES = 16
 _LOST = 15
 
 
-class Xids:
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml, self._handle = nvml, handle
-        self._events: Any = None
-        self._newest = 0
-        self._counts: Counter[int] = Counter()
+def xids(nvml: Any, handle: Any) -> Read:
+    """Return a reader of the newest XID, 0 before the first, and of how often each one came."""
+    counts: Counter[int] = Counter()
+    newest = 0
 
-    def read(self, _: float) -> Values:
-        """Yield the newest XID, 0 before the first, and how often each one came."""
-        nvml = self._nvml
-        if self._events is None:
-            self._events = self._register()
+    @cache
+    def events() -> Any:
+        made = nvml.nvmlEventSetCreate()
+        try:
+            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, made)
+        except Exception:
+            with suppress(Exception):
+                nvml.nvmlEventSetFree(made)
+            raise
+        return made
+
+    def read(_: float) -> Values:
+        nonlocal newest
+        registered = events()
         for _ in range(_MOST_EVENTS):
             try:
-                xid = int(nvml.nvmlEventSetWait_v2(self._events, 0).eventData)
+                xid = int(nvml.nvmlEventSetWait_v2(registered, 0).eventData)
             except nvml.NVMLError as fault:
                 # A set says so of any lost GPU; which one it is, its own metrics say.
                 if fault.value in (nvml.NVML_ERROR_TIMEOUT, _LOST):
                     break
                 raise
-            self._newest = xid
-            if xid in self._counts or len(self._counts) < _MOST_CODES:
-                self._counts[xid] += 1
-        yield "XID", "", float(self._newest)
-        for xid, count in self._counts.items():
+            newest = xid
+            if xid in counts or len(counts) < _MOST_CODES:
+                counts[xid] += 1
+        yield "XID", "", float(newest)
+        for xid, count in counts.items():
             yield f"XIDCount{xid}", "", float(count)
 
-    def _register(self) -> Any:
-        nvml = self._nvml
-        events = nvml.nvmlEventSetCreate()
-        try:
-            nvml.nvmlDeviceRegisterEvents(self._handle, nvml.nvmlEventTypeXidCriticalError, events)
-        except Exception:
-            with suppress(Exception):
-                nvml.nvmlEventSetFree(events)
-            raise
-        return events
+    return read
 
 
 _MEBI = 2.0**20
@@ -164,32 +161,27 @@ _NVLINK = (
 )
 
 
-class Gpus:
-    """All NVIDIA GPUs of the node; `faults` says which of them are lost, and which metrics they do not have."""
-
-    def __init__(self, library: Any = None, faults: Optional[dict[str, str]] = None) -> None:
-        self.faults = {} if faults is None else faults
-        self.devices: list[Device] = []
+def find_nvidia(faults: dict[str, str], library: Any = None) -> list[Device]:
+    """Return the NVIDIA GPUs of the node; `faults` gets which are lost, and which metrics they do not have."""
+    try:
+        nvml = library or importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        count = int(nvml.nvmlDeviceGetCount())
+    except Exception as fault:
+        faults["nvml"] = str(fault)[:200]
+        return []
+    devices = []
+    for number in range(count):
+        device = Device(f"gpu{number}", faults, judge)
         try:
-            nvml = library or importlib.import_module("pynvml")
-            nvml.nvmlInit()
-            count = int(nvml.nvmlDeviceGetCount())
+            _add_metrics(nvml, nvml.nvmlDeviceGetHandleByIndex(number), device)
         except Exception as fault:
-            self.faults["nvml"] = str(fault)[:200]
-            return
-        for number in range(count):
-            device = Device(f"gpu{number}", self.faults, judge)
-            try:
-                _add_metrics(nvml, nvml.nvmlDeviceGetHandleByIndex(number), device)
-            except Exception as fault:
-                if judge(fault) != LOST:
-                    self.faults[device.name] = f"no handle: {fault}"[:200]
-                    continue
-                device.lose(fault)
-            self.devices.append(device)
-
-    def read(self, at: float, *, with_slow: bool) -> list[Sample]:
-        return [sample for device in self.devices for sample in device.read(at, with_slow=with_slow)]
+            if judge(fault) != LOST:
+                faults[device.name] = f"no handle: {fault}"[:200]
+                continue
+            device.lose(fault)
+        devices.append(device)
+    return devices
 
 
 def judge(fault: Exception) -> str:
@@ -265,7 +257,7 @@ def _add_metrics(nvml: Any, handle: Any, device: Device) -> None:  # noqa: C901 
         ),
         RemappedRows=remapped_rows,
     )
-    device.always["XID"] = Xids(nvml, handle).read
+    device.always["XID"] = xids(nvml, handle)
     with suppress(Exception):
         for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) if in_parts else 0):
             with suppress(Exception):

@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import os
 import re
 import shutil
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Optional
 from urllib.parse import unquote
@@ -58,16 +58,16 @@ class Outgoing:
         if self._budget is not None:
             self._budget.forget()
         with self._lock:
-            shared: dict[str, list[Path]] = {}
-            for kind in (TIMELINE, TENSORS, PLAIN):
+            timelines: dict[str, list[Path]] = {}
+            for path in sorted(self._folder.glob(f"*{TIMELINE}")):
+                process = path.name.split(".")[1]
+                timelines.setdefault(process if process.endswith(SHARED) else path.name, []).append(path)
+            for process, together in timelines.items():
+                self._take(together, final, shared=process.endswith(SHARED))
+            for kind in (TENSORS, PLAIN):
                 for path in sorted(self._folder.glob(f"*{kind}")):
-                    process = path.name.split(".")[1]
-                    if kind == TIMELINE and process.endswith(SHARED):
-                        shared.setdefault(process, []).append(path)
-                    else:
-                        self._guarded(path, final)
-            for paths in shared.values():
-                self._take_together(paths, final)
+                    with self._noted(path):
+                        self._make_object(path)
             for path in self._folder.glob(f"*{DRAFT}"):
                 with suppress(OSError):
                     if time.time() - path.stat().st_mtime > _STALE_DRAFT_S:
@@ -89,59 +89,44 @@ class Outgoing:
                     path.unlink()
             self._folder.rmdir()
 
-    def _guarded(self, path: Path, final: bool) -> None:
-        """Make an object of a file; one that cannot be read is deleted, so that it holds up no other."""
-        kind = path.suffix
+    @contextmanager
+    def _noted(self, path: Path) -> Iterator[None]:
+        """Note what fails with a file; one that cannot be read is deleted, so that it holds up no other."""
         try:
-            if kind == TIMELINE:
-                self._take(path, final)
-            elif not self._has_room(path.stat().st_size):
-                self._drop(path)
-            elif kind == PLAIN:
-                _compress(path)
-            else:
-                encode_step(path)
-                self._note("training")
+            yield
         except FileNotFoundError:
-            return  # the writer made room
-        except OSError as fault:
-            self.faults[kind[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+            return  # its writer, or another sampler, made room
         except Exception as fault:
-            self.faults[kind[1:]] = f"{type(fault).__name__}: {fault}"[:300]
-            path.unlink(missing_ok=True)
+            self.faults[path.suffix[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+            if not isinstance(fault, OSError):
+                path.unlink(missing_ok=True)
 
-    def _take_together(self, paths: "list[Path]", final: bool) -> None:
-        """Take the timelines of several processes of one name as one object, each minute: workers come and go."""
-        try:
-            sizes = [path.stat().st_size for path in paths]
-            ages_s = [time.time() - _number(path.name.split(".")[0]) / 1e9 for path in paths]
-            if not final and max(ages_s) < ROTATE_S and sum(sizes) < ROTATE_BYTES:
+    def _make_object(self, path: Path) -> None:
+        if not self._has_room(path.stat().st_size):
+            self._drop(path)
+        elif path.suffix == PLAIN:
+            _compress(path)
+        else:
+            encode_step(path)
+            self._note("training")
+
+    def _take(self, paths: "list[Path]", final: bool, *, shared: bool) -> None:
+        """Take one timeline, or those of several processes of one name as one object: workers come and go."""
+        with self._noted(paths[0]):
+            if not (final or _is_due(paths, shared=shared)):
                 return
             by_origin: dict[int, list[tuple[Path, bytes]]] = {}
             for path in paths:
-                self._withdraw(path, by_origin)
+                with self._noted(path):
+                    process = _process_of(path)
+                    with path.open("rb") as file:
+                        if withdraw(file.fileno()):
+                            body = file.read()
+                            by_origin.setdefault(_origin_us(body) if shared else 0, []).append((path, body))
             for taken in by_origin.values():
-                process, together = _process_of(taken[0][0]), together_in_order([body for _, body in taken])
+                together = together_in_order([body for _, body in taken]) if shared else taken[0][1]
                 if self._put_timeline(process, together, [path for path, _ in taken]):
                     self._note("framework")
-        except FileNotFoundError:
-            return  # another sampler made room
-        except OSError as fault:
-            self.faults[TIMELINE[1:]] = f"{type(fault).__name__}: {fault}"[:300]
-
-    def _withdraw(self, path: Path, by_origin: "dict[int, list[tuple[Path, bytes]]]") -> None:
-        """Take one of several timelines; one that cannot be read is deleted, so that it holds up no other."""
-        try:
-            _process_of(path)
-            with path.open("rb") as file:
-                if withdraw(file.fileno()):
-                    body = file.read()
-                    by_origin.setdefault(_origin_us(body), []).append((path, body))
-        except OSError:
-            raise
-        except Exception as fault:
-            self.faults[TIMELINE[1:]] = f"{type(fault).__name__}: {fault}"[:300]
-            path.unlink(missing_ok=True)
 
     def _put_timeline(self, process: str, body: bytes, paths: "list[Path]") -> bool:
         """Make an object of lines and delete their files; False where there is no room."""
@@ -158,18 +143,6 @@ class Outgoing:
         for path in paths:
             path.unlink()
         return True
-
-    def _take(self, path: Path, final: bool) -> None:
-        began, _, pid = path.name[: -len(TIMELINE)].split(".")
-        process = _process_of(path)
-        due = final or time.time() - int(began) / 1e9 >= ROTATE_S or not _runs(_number(pid))
-        with path.open("rb") as file:
-            if not due and os.fstat(file.fileno()).st_size < ROTATE_BYTES:
-                return
-            if not withdraw(file.fileno()):
-                return
-            if self._put_timeline(process, file.read(), [path]):
-                self._note("framework")
 
     def _has_room(self, more: int) -> bool:
         return self._budget is None or self._budget.make_room(max(more, 0))
@@ -191,6 +164,14 @@ class Outgoing:
         draft = target.with_suffix(DRAFT)
         draft.write_bytes(body)
         draft.replace(target)
+
+
+def _is_due(paths: "list[Path]", *, shared: bool) -> bool:
+    """Whether timelines are a minute old or large together; one of a single process also when that has ended."""
+    began_s = min(_number(path.name.split(".")[0]) for path in paths) / 1e9
+    if time.time() - began_s >= ROTATE_S or sum(path.stat().st_size for path in paths) >= ROTATE_BYTES:
+        return True
+    return not shared and not _runs(_number(paths[0].name.split(".")[2]))
 
 
 def _compress(path: Path) -> None:

@@ -53,17 +53,15 @@ class Leftovers:
 
     def _send(self, folder: Path, about: "dict[str, str]", most: int) -> int:
         sent = 0
-        minutes = ready_minutes(folder)
         outgoing = Outgoing(folder.with_name(f"{folder.name}{_OBJECTS}"), about["job"], about["node"])
         is_written = outgoing.is_awaited(-1)
         if not is_written:
             outgoing.prepare(final=True)
         objects = [] if is_written else outgoing.ready()
-        if minutes or objects:
+        named = [(system_key(about["job"], about["node"], int(path.stem)), path) for path in ready_minutes(folder)]
+        if named or objects:
             place = self._open_place(about["output"])
-            for path in minutes[:most]:
-                sent += send_file(place, system_key(about["job"], about["node"], int(path.stem)), path)
-            for key, path in objects[: most - sent]:
+            for key, path in [*named, *objects][:most]:
                 sent += send_file(place, key, path)
         if not (is_written or ready_minutes(folder) or outgoing.ready()):
             outgoing.close()

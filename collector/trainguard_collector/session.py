@@ -29,7 +29,7 @@ from trainguard_collector.names import (
     with_torchrun,
 )
 from trainguard_collector.settings import Settings, read_settings
-from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, say, spawn
+from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, finish, spawn
 
 _noted = SimpleNamespace(is_watching=False, raised=None, code=0)
 """The newest call that was not caught: which exception it raised, and its code."""
@@ -105,11 +105,7 @@ class _Running:
         if os.getpid() != self.owner:
             return
         has_failed = getattr(sys, "last_value", None) is not None
-        say(self.sampler, f"exit {1 if has_failed else _noted.code}")
-        with suppress(subprocess.TimeoutExpired):
-            self.sampler.wait(_FINISH_S)
-            return
-        end(self.sampler)
+        finish(self.sampler, f"exit {1 if has_failed else _noted.code}", _FINISH_S)
 
 
 _running: "list[_Running]" = []

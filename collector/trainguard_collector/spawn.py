@@ -47,14 +47,16 @@ def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     return sampler
 
 
-def say(sampler: "subprocess.Popen[bytes]", word: str) -> None:
-    """Tell the sampler how the observed process ended; a sampler that is gone is none of the caller's troubles."""
-    try:
+def finish(sampler: "subprocess.Popen[bytes]", word: str, within_s: float) -> None:
+    """Tell the sampler how the observed process ended, and let it send what is left for so long."""
+    with suppress(OSError):  # a sampler that is gone is none of the caller's troubles
         if sampler.stdin is not None:
             sampler.stdin.write(f"{word}\n".encode())
             sampler.stdin.close()
-    except OSError:
-        pass
+    with suppress(subprocess.TimeoutExpired):
+        sampler.wait(within_s)
+        return
+    end(sampler)
 
 
 def end(sampler: "subprocess.Popen[bytes]") -> None:

@@ -12,7 +12,7 @@ from typing import Optional
 
 from trainguard_collector.parentage import end_with_parent
 from trainguard_collector.settings import Settings
-from trainguard_collector.spawn import end, say, spawn
+from trainguard_collector.spawn import finish, spawn
 
 _PASSED_ON = tuple(
     getattr(signal, name)
@@ -107,14 +107,8 @@ def _wait(
 
 
 def _finish(sampler: "Optional[subprocess.Popen[bytes]]", word: str, settings: Optional[Settings]) -> None:
-    if sampler is None or settings is None:
-        return
-    say(sampler, word)
-    until = time.monotonic() + settings.finish_s + 5.0
-    with suppress(subprocess.TimeoutExpired):
-        sampler.wait(max(until - time.monotonic(), 0.1))
-        return
-    end(sampler)
+    if sampler is not None and settings is not None:
+        finish(sampler, word, settings.finish_s + 5.0)
 
 
 def _end_by(number: int) -> None:

@@ -4,9 +4,25 @@ from collections.abc import Mapping
 
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
-from trainguard.report.verdict.job_verdict_document import JobVerdict
+from trainguard.report.job_verdict import JobVerdict
 
 DOCUMENTS: Mapping[str, Mapping[str, str]] = {
+    "analyze": {
+        "analyze": "schema_version source out reading defaults healthy evaluated fired verdict summary cost rules "
+        "unread files notes"
+    },
+    "report": {
+        "report": "schema_version job source made_from scope final healthy evaluated verdict fired comparison page "
+        "files notes",
+        "report --in-stack": "schema_version job execution report_uri console",
+    },
+    "replay": {
+        "replay": "schema_version job replay_of healthy verdict fired changed changes expires_at report_uri page files "
+        "notes"
+    },
+    "doctor": {
+        "doctor": "schema_version stack region account job bucket examined healthy counts findings",
+    },
     "jobs": {"jobs": "schema_version generated_at jobs more"},
     "status": {
         "status": "schema_version generated_at jobs",

@@ -14,10 +14,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site.reference import KERNELS_PAGE, PAGE, SETTINGS_PAGE, kernel_rules, reference, settings
+from docs.site.reference import KERNELS_PAGE, PAGE, RULES_PAGE, SETTINGS_PAGE, kernel_rules, reference, rules, settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
+DECISIONS = "docs/decisions"
 SOURCE = "source/"
 FIRST = {"README.md": "index.md"}
 
@@ -44,6 +45,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             seen |= linked
     files.append(File.generated(config, PAGE, content=reference()))
     files.append(File.generated(config, KERNELS_PAGE, content=kernel_rules()))
+    files.append(File.generated(config, RULES_PAGE, content=rules()))
     files.append(File.generated(config, SETTINGS_PAGE, content=settings()))
     return files
 
@@ -57,12 +59,22 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
         page.meta["search"] = {"exclude": True}
         return markdown
 
+    if path == f"{DECISIONS}/README.md":
+        markdown += f"\n{decisions()}"
+
     def bent(link: str) -> str:
         target = resolved(path, link)
         found = files.get_file_from_path(site_path(target))
         return link if found is None else posixpath.relpath(found.src_uri, posixpath.dirname(own) or ".")
 
     return with_links(markdown, bent)
+
+
+def decisions() -> str:
+    """Return a list of the decisions, which a code host shows as the folder's files."""
+    pages = sorted((ROOT / DECISIONS).glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
+    return "".join(f"* [{title}]({page.name})\n" for page, title in zip(pages, titles, strict=True))
 
 
 def site_path(path: str) -> str:

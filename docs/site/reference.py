@@ -1,4 +1,4 @@
-"""The references that are made of the code: the command line, rules over kernel traces, settings of a deployment.
+"""The references that are made of the code: the command line, rules with their parameters, settings of a deployment.
 
 The texts are those of the commands and options themselves, in their order. Nothing of a terminal is in them, neither
 width nor colour, so the page is the same wherever it is made.
@@ -8,17 +8,27 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from docs.site.documents import field_lines
 from infra.config import DeploymentConfig
+from trainguard.cli.commands.params.shown import parameters_result, rules_result
 from trainguard.cli.main import app
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.effective_parameters import SCAN_INTERVAL_US, value_text
 from trainguard.kernels.rules.registry import KERNEL_RULES
+from trainguard.rules.family_rules import bare
+from trainguard.rules.registry import SPECS
+from trainguard.rules.training.registry import TRAINING_RULES
+from trainguard.rules.training.step_words import StepText
 
 PAGE = "reference/cli.md"
 KERNELS_PAGE = "reference/kernels.md"
+RULES_PAGE = "reference/rules.md"
 SETTINGS_PAGE = "reference/settings.md"
 """Their places in the site's sources, in which no file of them lies."""
 
@@ -46,6 +56,56 @@ def kernel_rules() -> str:
     rows = [f"| `{rule.name}` | {_plain(rule.spec.fires_when)} |" for rule in KERNEL_RULES]
     head = "# Rules of kernel profiles\n\n[Kernel profiles](../kernels.md) says how their findings are ranked."
     return "\n".join([head, "", "| rule | fires when |", "|---|---|", *rows]) + "\n"
+
+
+def rules() -> str:
+    """Return the page of each rule's parameters, and of what a rule of training needs to be recorded."""
+    sections = [_parameters(name, f"rules/{name}.md", "") for name in SPECS]
+    for rule in TRAINING_RULES:
+        needs = rule.text.needs if isinstance(rule.text, StepText) else ""
+        sections.append(_parameters(rule.name, f"rules/training/{bare(rule.name)}.md", needs))
+    head = "# Reference of rules"
+    how = "`trainguard params RULE` shows them; [rules](../rules/README.md) says how they are set."
+    return "\n\n".join([head, how, _lines(), *sections]) + "\n"
+
+
+def _document(result: CommandResult) -> Any:
+    """Return what ``--json`` prints, as plain values."""
+    return msgspec.to_builtins(result.document)
+
+
+def _lines() -> str:
+    named = _document(rules_result(None))["rules"]
+    rows = [(each["rule"], each["looks_at"], each["fires_when"]) for each in named if each["family"] != "kernels"]
+    cells = [" | ".join((f"[{bare(rule)}](#{bare(rule).lower()})", *map(_cell, said))) for rule, *said in rows]
+    return "\n".join(["| rule | looks at | fires when |", "|---|---|---|", *(f"| {row} |" for row in cells)])
+
+
+def _parameters(rule: str, page: str, needs: str) -> str:
+    lines = [f"## {bare(rule)}", "", f"{_cell(needs)} [When it fires](../{page}).".strip(), ""]
+    rows = [
+        (
+            f"`{each['name']}`",
+            _default(each["documented"]),
+            *(_cell(each[key]) for key in ("unit", "accepts", "meaning")),
+        )
+        for each in _document(parameters_result(rule, None, None))["parameters"]
+        if each["name"] != SCAN_INTERVAL_US
+    ]
+    if rows:
+        lines += ["| parameter | default | unit | accepts | meaning |", "|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines).rstrip()
+
+
+def _default(value: str | float | bool | None) -> str:
+    if isinstance(value, bool | None):
+        return value_text(value)
+    return f"<code>{_cell(value)}</code>" if isinstance(value, str) else f"{value:.7g}"
+
+
+def _cell(text: str) -> str:
+    return _plain(text).replace("|", "&#124;").replace("*", "&#42;")
 
 
 def settings() -> str:

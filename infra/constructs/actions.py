@@ -1,8 +1,9 @@
 """The fire path: decide, stop where opted in, alert, and report; no branch waits for or fails another."""
 
+from functools import partial
+
 from aws_cdk import Stack, Tokenization
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
@@ -11,7 +12,7 @@ from infra.constructs import fire_machine
 from infra.constructs.canary import no_canary
 from infra.constructs.delivery import DeliveryLog
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import (
     allow,
     describe_training_jobs,
@@ -21,7 +22,6 @@ from infra.constructs.policy import (
     training_jobs,
 )
 from infra.constructs.state_machine import state_machine
-from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
 from trainguard.aws.dynamodb.sent_alerts import ALERTS
@@ -48,21 +48,16 @@ class Actions(Construct):
         Name of the operators' parameter, which the stack never writes: an update may write its own again.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        platform: FunctionPlatform,
-        storage: Storage,
-        undelivered: sqs.IQueue,
-        build_report: TrainGuardFunction,
-    ) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, platform: Platform, build_report: TrainGuardFunction) -> None:
+        super().__init__(scope, "Actions")
+        function = partial(TrainGuardFunction, self, platform=platform)
+        storage = platform.storage
         config, key, rows = platform.config, own_key(self, platform.config), storage.rule_state.table_arn
         self.alerts = sns.Topic(self, "Alerts", display_name="TrainGuard alerts", enforce_ssl=True, master_key=key)
         for address in config.alert_emails:
-            subscribe_address(self.alerts, address, undelivered=undelivered, filter_policy={"Kind": no_canary()})
+            subscribe_address(
+                self.alerts, address, undelivered=platform.undelivered, filter_policy={"Kind": no_canary()}
+            )
         self.delivery = DeliveryLog(self, "Delivery", platform=platform, topic=self.alerts)
         chat = sns.Topic(self, "Chat", display_name="TrainGuard chat", enforce_ssl=True, master_key=key)
         if key is None:
@@ -79,19 +74,13 @@ class Actions(Construct):
             allowed_pattern=f"^({'|'.join(STOP_SWITCH_VALUES)})$",
         )
         self.stop_switch_override = f"/{config.stack_name}/stop-switch-override"
-        decide_stop = self._build_decide_stop(platform, storage)
-        variables, write_rows = (
-            storage.variables("RULE_STATE_TABLE"),
-            allow("WriteRows", ["dynamodb:UpdateItem"], [rows]),
-        )
-        record_fire = TrainGuardFunction(
-            self, "record_fire", platform=platform, statements=[write_rows], environment=variables, timeout_s=30
-        )
+        decide_stop = self._build_decide_stop(platform)
+        variables = storage.variables("RULE_STATE_TABLE")
+        write_rows = allow("WriteRows", ["dynamodb:UpdateItem"], [rows])
+        record_fire = function("record_fire", statements=[write_rows], environment=variables, timeout_s=30)
         # It alone may stop; it reads a row to find a stop that was made.
-        stop_job = TrainGuardFunction(
-            self,
+        stop_job = function(
             "stop_job",
-            platform=platform,
             statements=[
                 write_rows,
                 allow("ReadRow", ["dynamodb:GetItem"], [rows]),
@@ -106,10 +95,8 @@ class Actions(Construct):
         # It handles the most foreign text: it may send alerts, and write into no rule's row.
         bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
         claims = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALERTS}}
-        self.send_alert = TrainGuardFunction(
-            self,
+        self.send_alert = function(
             "send_alert",
-            platform=platform,
             statements=[
                 allow("PublishAlerts", ["sns:Publish"], [*self.topics.values()]),
                 allow("EmitFindings", ["events:PutEvents"], [bus], {"StringEquals": {"events:source": EVENT_SOURCE}}),
@@ -129,7 +116,8 @@ class Actions(Construct):
             statements=[allow("PublishBareAlerts", ["sns:Publish"], [self.alerts.topic_arn])],
         ).attr_arn
 
-    def _build_decide_stop(self, platform: FunctionPlatform, storage: Storage) -> TrainGuardFunction:
+    def _build_decide_stop(self, platform: Platform) -> TrainGuardFunction:
+        storage = platform.storage
         config, shared = platform.config, platform.config.stop_budget_table
         override = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")

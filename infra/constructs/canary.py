@@ -3,16 +3,12 @@
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow
-from infra.constructs.storage import Storage
+from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
 from trainguard.stack.canary.run import LOOKED_AFTER_MINUTES
-
-CANARY_PREFIX = "trainguard-canary-"
-CANARY_KIND = "canary"
 
 PLANTED_HOUR_UTC = 6
 
@@ -24,44 +20,35 @@ def no_canary() -> sns.SubscriptionFilter:
     return sns.SubscriptionFilter.string_filter(denylist=[CANARY_KIND])
 
 
-class Canary(Construct):
-    """One function behind a schedule: it plants, and checks a quarter of an hour later.
+def build_canary(stack: Construct, platform: Platform) -> TrainGuardFunction:
+    """Build one function behind a schedule: it plants, and checks a quarter of an hour later.
 
     The schedule calls twice a day, although a canary is planted once a week: an alarm notices its silence. CloudWatch
     looks back for seven days at most, which is too short for a call a week.
     """
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        platform: FunctionPlatform,
-        storage: Storage,
-        undelivered: sqs.IQueue,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
-        rows = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": f"{CANARY_PREFIX}*"}}
-        objects = f"{storage.bucket_arn}/{CANARY_PREFIX}*"
-        self.function = TrainGuardFunction(
-            self,
-            "canary",
-            platform=platform,
-            statements=[
-                allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
-                allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
-                allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
-            ],
-            environment=storage.variables("RULE_STATE_TABLE", "PROFILE_BUCKET"),
-            timeout_s=60,
-            dead_letters=undelivered,
-        )
-        self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
-        self.function.call_by_rule(
-            "Daily",
-            "Calls TrainGuard's canary, which plants and looks on Mondays",
-            schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=f"0,{LOOKED_AFTER_MINUTES}"),
-            event={"step": "scheduled", "time": events.EventField.time},
-            most_age=_MOST_AGE,
-        )
+    storage = platform.storage
+    canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
+    rows = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": f"{CANARY_PREFIX}*"}}
+    objects = f"{storage.bucket_arn}/{CANARY_PREFIX}*"
+    canary = TrainGuardFunction(
+        Construct(stack, "Canary"),
+        "canary",
+        platform=platform,
+        statements=[
+            allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
+            allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
+            allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
+        ],
+        environment=storage.variables("RULE_STATE_TABLE", "PROFILE_BUCKET"),
+        timeout_s=60,
+        dead_letters=platform.undelivered,
+    )
+    canary.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+    canary.call_by_rule(
+        "Daily",
+        "Calls TrainGuard's canary, which plants and looks on Mondays",
+        schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=f"0,{LOOKED_AFTER_MINUTES}"),
+        event={"step": "scheduled", "time": events.EventField.time},
+        most_age=_MOST_AGE,
+    )
+    return canary

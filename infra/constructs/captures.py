@@ -1,13 +1,13 @@
 """Kernel profiles: captures of traces are judged by a state machine, when an evaluator asks for it."""
 
-from aws_cdk import aws_sqs as sqs
+from functools import partial
+
 from constructs import Construct
 
 from infra.constructs import kernels_machine
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, training_jobs
 from infra.constructs.state_machine import state_machine
-from infra.constructs.storage import Storage
 from trainguard.kernels.captures.keys import TRACE_READS
 
 REPORT = "*/rule-output/TrainGuardReport/"
@@ -22,31 +22,20 @@ SCRATCH_MIB = 10_240
 class Captures(Construct):
     """Three functions, and the state machine that judges captures with them."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        platform: FunctionPlatform,
-        storage: Storage,
-        task_queue: sqs.Queue,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        bucket = storage.bucket_arn
-        plan_capture = TrainGuardFunction(
-            self,
+    def __init__(self, scope: Construct, platform: Platform) -> None:
+        super().__init__(scope, "Captures")
+        function = partial(TrainGuardFunction, self, platform=platform)
+        bucket, queue = platform.storage.bucket_arn, platform.ingest.evaluation_queue
+        plan_capture = function(
             "plan_capture",
-            platform=platform,
             statements=[
                 allow("ListTraces", ["s3:ListBucket"], [bucket]),
                 allow("WriteLists", ["s3:PutObject"], [f"{bucket}/{RUNS}"]),
             ],
             timeout_s=300,
         )
-        digest_trace = TrainGuardFunction(
-            self,
+        digest_trace = function(
             "digest_trace",
-            platform=platform,
             statements=[
                 allow("ReadTraces", ["s3:GetObject"], [f"{bucket}/{traces}" for traces in TRACE_READS]),
                 allow("SayWhatIsGone", ["s3:ListBucket"], [bucket]),
@@ -57,19 +46,17 @@ class Captures(Construct):
             scratch_mib=SCRATCH_MIB,
         )
         work = [f"{bucket}/{RUNS}", f"{bucket}/{DIGESTS}"]
-        join_capture = TrainGuardFunction(
-            self,
+        join_capture = function(
             "join_capture",
-            platform=platform,
             statements=[
                 allow("ReadAndDeleteDigests", ["s3:GetObject", "s3:DeleteObject"], work),
                 allow("WriteCapture", ["s3:PutObject"], [f"{bucket}/{KERNELS}", f"{bucket}/{NEWEST}"]),
                 # Without a condition on prefixes, else S3 answers 403 to a missing digest.
                 allow("ListCaptures", ["s3:ListBucket"], [bucket]),
-                allow("SendTask", ["sqs:SendMessage"], [task_queue.queue_arn]),
+                allow("SendTask", ["sqs:SendMessage"], [queue.queue_arn]),
                 allow("DescribeJob", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
             ],
-            environment={"TASK_QUEUE_URL": task_queue.queue_url},
+            environment={"TASK_QUEUE_URL": queue.queue_url},
             timeout_s=900,
             memory_mib=platform.config.kernel_join_memory_mb,
         )

@@ -7,7 +7,6 @@ from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.config import DeploymentConfig
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
@@ -51,16 +50,8 @@ def _chart(
 class Dashboard(Construct):
     """The dashboard; its widgets stand in rows of one topic each."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        config: DeploymentConfig,
-        parts: WatchedParts,
-        alarms: list[cloudwatch.Alarm],
-    ) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, parts: WatchedParts, alarms: list[cloudwatch.Alarm]) -> None:
+        super().__init__(scope, "Dashboard")
         self._parts = parts
         cost = "What TrainGuard itself costs an hour (USD, estimated at list prices)"
         rows = [
@@ -78,7 +69,7 @@ class Dashboard(Construct):
         cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=f"{config.stack_name}-{Aws.REGION}",
+            dashboard_name=f"{parts.platform.config.stack_name}-{Aws.REGION}",
             widgets=[[states], *([chart(width=_COLUMNS // len(row)) for chart in row] for row in rows)],
         )
 
@@ -150,7 +141,7 @@ class Dashboard(Construct):
         ]
 
     def _queues(self) -> list[Chart]:
-        ingest = self._parts.ingest
+        ingest = self._parts.platform.ingest
         age = ingest.evaluation_queue.metric_approximate_age_of_oldest_message(
             period=PERIOD, statistic="Maximum", label="oldest (s)"
         )
@@ -201,7 +192,7 @@ class Dashboard(Construct):
     def _canary(self) -> list[Chart]:
         if self._parts.canary is None:
             return []
-        canary = self._parts.canary.function
+        canary = self._parts.canary
         latency = product_metric("CanaryLatencySeconds", canary, statistic="Maximum", label="until the alert (s)")
         ends = [product_metric(name, canary) for name in ("CanaryPassed", "CanaryFailed")]
         return [_chart("Canary", ends, [latency])]

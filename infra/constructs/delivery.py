@@ -9,7 +9,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.constructs.function import FunctionPlatform, log_group, role_with
+from infra.constructs.function import Platform, log_group, role_with
 from infra.constructs.policy import allow
 
 _LOGGED = (
@@ -24,7 +24,7 @@ _LOGGED = (
 class DeliveryLog(Construct):
     """The role by which SNS logs failed deliveries of a topic, and the log, under SNS's name for it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, topic: sns.Topic) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, platform: Platform, topic: sns.Topic) -> None:
         super().__init__(scope, construct_id)
         config = platform.config
         folder = f"sns/{Aws.REGION}/{Aws.ACCOUNT_ID}"

@@ -1,6 +1,7 @@
 """The functions that bring the rules' state up to date: at each message, and once a minute for each active job."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -10,11 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import overlay
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction
-from infra.constructs.ingest import Ingest
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs
-from infra.constructs.settings import Settings
-from infra.constructs.storage import ACTIVE_JOBS_INDEX, Storage
+from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.engine.installed import FAMILIES
 
 EVALUATOR_TIMEOUT_S = 60
@@ -32,20 +31,18 @@ class Evaluation(Construct):
     ``machines`` are ARNs by the functions' variables; ``poll_source`` polls sources of jobs where there are some.
     """
 
-    def __init__(  # noqa: PLR0913 - parts of the stack, by name
+    def __init__(
         self,
         scope: Construct,
-        construct_id: str,
+        platform: Platform,
         *,
-        platform: FunctionPlatform,
-        storage: Storage,
-        ingest: Ingest,
-        settings: Settings,
         machines: Mapping[str, str],
         poll_source: TrainGuardFunction | None,
     ) -> None:
-        super().__init__(scope, construct_id)
-        queue, kept = ingest.evaluation_queue, ingest.event_dead_letters
+        super().__init__(scope, "Evaluation")
+        function = partial(TrainGuardFunction, self, platform=platform)
+        storage, settings = platform.storage, platform.settings
+        queue, kept = platform.ingest.evaluation_queue, platform.undelivered
         fires, reports, kernels = (machines[f"{name}_STATE_MACHINE_ARN"] for name in ("FIRE", "REPORT", "KERNELS"))
         common = [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [storage.rule_state.table_arn]),
@@ -65,10 +62,8 @@ class Evaluation(Construct):
         objects = [f"{storage.bucket_arn}/{keys}" for family in FAMILIES for keys in family.reads]
         receive = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
         register = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
-        self.evaluate_objects = TrainGuardFunction(
-            self,
+        self.evaluate_objects = function(
             "evaluate_objects",
-            platform=platform,
             statements=[
                 allow("ReceiveDoorbells", receive, [queue.queue_arn]),
                 allow("ReadProfileObjects", ["s3:GetObject"], objects),
@@ -94,10 +89,8 @@ class Evaluation(Construct):
         summarise = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"]
         polling = [allow("PollSources", ["lambda:InvokeFunction"], [poll_source.arn])] if poll_source else []
         asked = {"POLL_SOURCE_FUNCTION": poll_source.function.function_name} if poll_source else {}
-        self.reconcile_job = TrainGuardFunction(
-            self,
+        self.reconcile_job = function(
             "reconcile_job",
-            platform=platform,
             statements=[
                 allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [storage.jobs.table_arn]),
                 allow("SummariseNodeState", summarise, [storage.node_state.table_arn]),
@@ -116,10 +109,8 @@ class Evaluation(Construct):
         self.reconcile_job.function.configure_async_invoke(
             max_event_age=_LEAST_EVENT_AGE, retry_attempts=0, on_failure=destinations.SqsDestination(known)
         )
-        self.scheduler = TrainGuardFunction(
-            self,
+        self.scheduler = function(
             "scheduler",
-            platform=platform,
             statements=[
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
                 allow("ReconcileJobs", ["lambda:InvokeFunction"], [self.reconcile_job.arn]),

@@ -24,36 +24,29 @@ DIED = r"%^\[ERROR\]\s|^[0-9]\S+\s\S+\sTask\stimed\sout\safter\s|^RequestId.\s\S
 """End of an invocation that raised, ran out of time or of memory. Each begins a line: no job's name or key can."""
 
 
-class Faults(Construct):
-    """Two filters on the log of each function, and one on the log of alerts that were not delivered.
+def fault_points(
+    stack: Construct, namespace: str, functions: Sequence[TrainGuardFunction], undelivered: logs.ILogGroup
+) -> cloudwatch.Metric:
+    """Return the points of all faults, summed over a quarter of an hour.
 
-    ``points`` of all faults are summed over a quarter of an hour.
+    Two filters are on the log of each function, and one on the log of alerts that were not delivered.
     """
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        namespace: str,
-        functions: Sequence[TrainGuardFunction],
-        undelivered: logs.ILogGroup,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        self.points = cloudwatch.Metric(namespace=namespace, metric_name=FAULTS, period=FAULTS_WITHIN, statistic="Sum")
-        for part in functions:
-            words = "".join(word.capitalize() for word in part.service_name.split("_"))
-            self._add(f"Marked{words}", part.log_group, logs.FilterPattern.literal(MARKED), f"$.{FAULT_FIELD}")
-            self._add(f"Died{words}", part.log_group, logs.FilterPattern.literal(DIED), str(AT_ONCE))
-        self._add("Undelivered", undelivered, logs.FilterPattern.all_events(), str(AT_ONCE))
-
-    def _add(self, construct_id: str, log: logs.ILogGroup, pattern: logs.IFilterPattern, points: str) -> None:
+    scope = Construct(stack, "Faults")
+    marked, died = logs.FilterPattern.literal(MARKED), logs.FilterPattern.literal(DIED)
+    filters: dict[str, tuple[logs.ILogGroup, logs.IFilterPattern, str]] = {}
+    for part in functions:
+        words = "".join(word.capitalize() for word in part.service_name.split("_"))
+        filters[f"Marked{words}"] = part.log_group, marked, f"$.{FAULT_FIELD}"
+        filters[f"Died{words}"] = part.log_group, died, str(AT_ONCE)
+    filters["Undelivered"] = undelivered, logs.FilterPattern.all_events(), str(AT_ONCE)
+    for name, (log, pattern, points) in filters.items():
         logs.MetricFilter(
-            self,
-            construct_id,
+            scope,
+            name,
             log_group=log,
             filter_pattern=pattern,
-            metric_namespace=self.points.namespace,
+            metric_namespace=namespace,
             metric_name=FAULTS,
             metric_value=points,
         )
+    return cloudwatch.Metric(namespace=namespace, metric_name=FAULTS, period=FAULTS_WITHIN, statistic="Sum")

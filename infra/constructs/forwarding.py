@@ -4,35 +4,24 @@ from aws_cdk import Aws
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.config import DeploymentConfig
-from infra.constructs.canary import CANARY_PREFIX
-from infra.constructs.function import role_with
+from infra.constructs.function import Platform, role_with
 from infra.constructs.policy import allow
-
-EVENT_SOURCE = "trainguard"
+from trainguard.aws.alert_channels import EVENT_SOURCE
+from trainguard.core.canary_name import CANARY_PREFIX
 
 
 class Forwarding(Construct):
     """The rule that sends findings of this account on to the bus ``central_bus_arn``."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        config: DeploymentConfig,
-        central_bus_arn: str,
-        undelivered: sqs.IQueue,
-    ) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, platform: Platform, central_bus_arn: str) -> None:
+        super().__init__(scope, "Forwarding")
         this_account = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
         role = role_with(
             self,
             "Role",
-            config=config,
+            config=platform.config,
             principal=iam.ServicePrincipal("events.amazonaws.com", conditions=this_account),
             statements=[allow("ForwardFindings", ["events:PutEvents"], [central_bus_arn])],
         )
@@ -47,5 +36,5 @@ class Forwarding(Construct):
                 account=[Aws.ACCOUNT_ID],
                 detail={"job": [{"anything-but": {"prefix": CANARY_PREFIX}}]},
             ),
-            targets=[targets.EventBus(bus, role=role.without_policy_updates(), dead_letter_queue=undelivered)],
+            targets=[targets.EventBus(bus, role=role.without_policy_updates(), dead_letter_queue=platform.undelivered)],
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_events as events
@@ -22,15 +22,30 @@ from infra.constructs.network import manage_network_interfaces
 from infra.constructs.policy import allow
 from infra.overlay import Overlay
 
+if TYPE_CHECKING:
+    from infra.constructs.ingest import Ingest
+    from infra.constructs.settings import Settings
+    from infra.constructs.storage import Storage
+
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionPlatform:
+class Platform:
+    """What all parts of the stack are made with."""
+
     config: DeploymentConfig
     overlay: Overlay
     layer: lambda_.ILayerVersion
-    placement: lambda_.CfnFunction.VpcConfigProperty | None = None
+    placement: lambda_.CfnFunction.VpcConfigProperty | None
+    storage: "Storage"
+    settings: "Settings"
+    ingest: "Ingest"
+
+    @property
+    def undelivered(self) -> sqs.IQueue:
+        """The queue of events and notices that did not reach their target, and of events whose function failed."""
+        return self.ingest.event_dead_letters
 
 
 def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
@@ -81,7 +96,7 @@ class TrainGuardFunction(Construct):
         scope: Construct,
         folder: str,
         *,
-        platform: FunctionPlatform,
+        platform: Platform,
         statements: Sequence[iam.PolicyStatement],
         timeout_s: int,
         memory_mib: int = 512,

@@ -40,10 +40,8 @@ class Ingest(Construct):
         Events and notices that did not reach their target, and events whose function failed.
     """
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, config: DeploymentConfig, storage: Storage, visibility_s: int
-    ) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, *, config: DeploymentConfig, storage: Storage, visibility_s: int) -> None:
+        super().__init__(scope, "Ingest")
         self._key = own_key(self, config)
         self.evaluation_dead_letters = self._build_dead_letters("DoorbellDeadLetters")
         self.event_dead_letters = self._build_dead_letters("EventDeadLetters")

@@ -1,5 +1,8 @@
 """Metrics as alarms and the dashboard name them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
@@ -11,40 +14,24 @@ PERIOD = Duration.minutes(5)
 BAD_ENDS = ("ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted")
 
 
-def product_metric(
-    name: str, part: TrainGuardFunction, *, statistic: str = "Sum", period: Duration = PERIOD, label: str | None = None
-) -> cloudwatch.Metric:
+def metric(namespace: str, name: str, dimensions: Mapping[str, str], **how: Any) -> cloudwatch.Metric:
+    """Return a metric, by default the sum of five minutes."""
+    values = {"period": PERIOD, "statistic": "Sum", **how}
+    return cloudwatch.Metric(namespace=namespace, metric_name=name, dimensions_map=dimensions, **values)
+
+
+def product_metric(name: str, part: TrainGuardFunction, **how: Any) -> cloudwatch.Metric:
     """Return a metric that the functions themselves emit; Powertools adds the dimension ``service``."""
-    return cloudwatch.Metric(
-        namespace=part.metrics_namespace,
-        metric_name=name,
-        dimensions_map={"service": part.service_name},
-        period=period,
-        statistic=statistic,
-        label=label,
-    )
+    return metric(part.metrics_namespace, name, {"service": part.service_name}, **how)
 
 
-def of_machine(
-    name: str, state_machine_arn: str, *, statistic: str = "Sum", period: Duration = PERIOD, label: str | None = None
-) -> cloudwatch.Metric:
-    return cloudwatch.Metric(
-        namespace="AWS/States",
-        metric_name=name,
-        dimensions_map={"StateMachineArn": state_machine_arn},
-        period=period,
-        statistic=statistic,
-        label=label,
-    )
+def of_machine(name: str, state_machine_arn: str, **how: Any) -> cloudwatch.Metric:
+    return metric("AWS/States", name, {"StateMachineArn": state_machine_arn}, **how)
 
 
-def of_table(
-    name: str, table_name: str, *, period: Duration = PERIOD, label: str | None = None, index: str | None = None
-) -> cloudwatch.Metric:
+def of_table(name: str, table_name: str, *, index: str | None = None, **how: Any) -> cloudwatch.Metric:
     named = {"TableName": table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
-    return cloudwatch.Metric(
-        namespace="AWS/DynamoDB", metric_name=name, dimensions_map=named, period=period, statistic="Sum", label=label
-    )
+    return metric("AWS/DynamoDB", name, named, **how)
 
 
 def depth(queue: sqs.Queue, *, label: str | None = None) -> cloudwatch.Metric:

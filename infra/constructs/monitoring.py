@@ -16,22 +16,15 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
-from infra.constructs.canary import Canary
 from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
 from infra.constructs.executions import FailedExecutions
-from infra.constructs.faults import Faults
-from infra.constructs.function import TrainGuardFunction
-from infra.constructs.ingest import Ingest
-from infra.constructs.lifecycle import Lifecycle
-from infra.constructs.live_sources import LiveSources
+from infra.constructs.faults import fault_points
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.measures import PERIOD, depth
 from infra.constructs.reports import Reports
-from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
-from infra.constructs.verdict import VerdictEndpoint
-from infra.constructs.weekly_digest import WeeklyDigest
 from trainguard.aws.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"
@@ -47,60 +40,57 @@ _CANARY_PERIODS = 5
 
 @dataclass(frozen=True, slots=True)
 class WatchedParts:
-    storage: Storage
-    ingest: Ingest
+    platform: Platform
     evaluation: Evaluation
-    lifecycle: Lifecycle
+    lifecycle: TrainGuardFunction
     actions: Actions
     reports: Reports
     captures: Captures
-    canary: Canary | None
-    verdict: VerdictEndpoint | None = None
-    digest: WeeklyDigest | None = None
-    live: LiveSources | None = None
+    canary: TrainGuardFunction | None
+    others: tuple[TrainGuardFunction | None, ...] = ()
 
     @property
     def functions(self) -> tuple[TrainGuardFunction, ...]:
-        optional = (self.canary, self.verdict, self.digest, self.live)
         return (
             self.evaluation.evaluate_objects,
             self.evaluation.scheduler,
             self.evaluation.reconcile_job,
-            self.lifecycle.job_lifecycle,
+            self.lifecycle,
             *self.actions.functions,
             *self.reports.functions,
             *self.captures.functions,
-            *(part.function for part in optional if part is not None),
+            *(part for part in (self.canary, *self.others) if part is not None),
         )
 
     @property
     def table_names(self) -> dict[str, str]:
-        tables = {"Jobs": self.storage.jobs, "RuleState": self.storage.rule_state, "NodeState": self.storage.node_state}
+        storage = self.platform.storage
+        tables = {"Jobs": storage.jobs, "RuleState": storage.rule_state, "NodeState": storage.node_state}
         return {title: table.table_name for title, table in tables.items()}
 
 
 class Monitoring(Construct):
     """The alarms, each of which notifies the operations topic when it goes into ALARM, and when it is OK again."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig, parts: WatchedParts) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, parts: WatchedParts) -> None:
+        super().__init__(scope, "Monitoring")
         self.alarms: list[cloudwatch.Alarm] = []
-        undelivered = parts.ingest.event_dead_letters
+        config, ingest, undelivered = parts.platform.config, parts.platform.ingest, parts.platform.undelivered
         self.operations = self._build_operations(config, undelivered)
         self._alarm(
             "DoorbellDeadLettersPresent",
             "Messages that no evaluator could handle: read them, repair, redrive",
-            depth(parts.ingest.evaluation_dead_letters),
+            depth(ingest.evaluation_dead_letters),
         )
         self._alarm(
             "EventDeadLettersPresent",
             "Events or notices that were not delivered, or whose function failed: read them and send them again",
-            depth(undelivered),
+            depth(ingest.event_dead_letters),
         )
         self._alarm(
             "DoorbellsWaitTooLong",
             f"The oldest message waits for more than {MESSAGE_AGE_LIMIT_S} s: verdicts are late",
-            parts.ingest.evaluation_queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
+            ingest.evaluation_queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
             threshold=MESSAGE_AGE_LIMIT_S,
         )
         self._alarm(
@@ -112,11 +102,14 @@ class Monitoring(Construct):
             evaluation_periods=2,
             missing=cloudwatch.TreatMissingData.BREACHING,
         )
+        evaluation = parts.evaluation
+        watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job, parts.lifecycle]
+        watched += [parts.canary] if parts.canary else []
         self._alarm(
             "FaultsFound",
             "Functions fail, a rule raises, verdicts are late, jobs are left out, or an alert was not delivered: the "
             "saved query Faults names them",
-            self._faults(config, parts),
+            fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group),
             threshold=AT_ONCE,
         )
         if parts.canary:
@@ -125,7 +118,7 @@ class Monitoring(Construct):
             self._alarm(
                 "CanaryDoesNotRun",
                 "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
-                parts.canary.function.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
+                parts.canary.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
                 comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
                 evaluation_periods=_CANARY_PERIODS,
                 missing=cloudwatch.TreatMissingData.MISSING,
@@ -161,15 +154,6 @@ class Monitoring(Construct):
         for address in config.operations_emails:
             subscribe_address(topic, address, undelivered=undelivered)
         return topic
-
-    def _faults(self, config: DeploymentConfig, parts: WatchedParts) -> cloudwatch.Metric:
-        evaluation = parts.evaluation
-        watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job]
-        watched.append(parts.lifecycle.job_lifecycle)
-        if parts.canary:
-            watched.append(parts.canary.function)
-        log = parts.actions.delivery.log_group
-        return Faults(self, "Faults", namespace=config.stack_name, functions=watched, undelivered=log).points
 
     def _alarm(
         self,

@@ -8,10 +8,10 @@ from aws_cdk import Acknowledgment, Stack, Validations
 
 from infra.config import RUN_FILES, DeploymentConfig
 from infra.constructs import captures, kernels_machine, report_machine
-from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.function import TrainGuardFunction
 from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, services_by_kind
 from infra.constructs.storage import Storage
+from trainguard.core.canary_name import CANARY_PREFIX
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.kernels.captures.keys import TRACE_READS

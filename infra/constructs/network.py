@@ -21,8 +21,8 @@ _HTTPS = 443
 class Network(Construct):
     """The stack's parts in a given VPC: a security group, gateway endpoints, or neither; else ``placement`` is None."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
+        super().__init__(scope, "Network")
         self.placement: lambda_.CfnFunction.VpcConfigProperty | None = None
         if config.subnet_ids:
             groups = config.security_group_ids or (self._build_security_group(config),)

@@ -10,7 +10,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from infra.bundling import PROJECT_ROOT
 from infra.constructs.measures import of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
-from infra.constructs.storage import ACTIVE_JOBS_INDEX
+from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 
 UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
 
@@ -58,7 +58,7 @@ def _used(parts: WatchedParts) -> Iterator[tuple[cloudwatch.IMetric, str]]:
         memory = Tokenization.stringify_number(part.memory_mib)
         yield part.function.metric_duration(period=_HOUR, statistic="Sum"), f"{memory} * {a_millisecond}"
         yield part.function.metric_invocations(period=_HOUR, statistic="Sum"), _decimal(prices["invocation"])
-    queue = parts.ingest.evaluation_queue
+    queue = parts.platform.ingest.evaluation_queue
     # A message is sent and deleted, and received with up to nine others.
     sent = 2.1 * prices["queue_request"] + prices["event"]
     yield queue.metric_number_of_messages_sent(period=_HOUR), _decimal(sent)

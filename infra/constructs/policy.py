@@ -7,10 +7,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.config import DeploymentConfig
-
-OPT_IN_TAG = "trainguard:stop-on-fire"
-OPT_IN_VALUE = "allowed"
-EXEMPT_TAG, JOB_TAG = "trainguard:stop-exempt", "trainguard:job"
+from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG
 
 
 def allow(
@@ -50,7 +47,7 @@ def stop_opted_in_training_jobs(scope: Construct) -> iam.PolicyStatement:
         "StopOptedInTrainingJobs",
         ["sagemaker:StopTrainingJob"],
         [training_jobs(scope)],
-        {"StringEquals": {f"aws:ResourceTag/{OPT_IN_TAG}": OPT_IN_VALUE}},
+        {"StringEquals": {f"aws:ResourceTag/{STOP_TAG}": STOP_ALLOWED}},
     )
 
 
@@ -63,7 +60,7 @@ def look_at_resources(kinds: Sequence[str]) -> list[iam.PolicyStatement]:
 def stop_opted_in_resources(scope: Construct, kinds: Sequence[str]) -> list[iam.PolicyStatement]:
     """Return the statements that let a role stop what carries the opt-in tag and is not exempt, and nothing else."""
     conditions = {
-        "StringEquals": {f"aws:ResourceTag/{OPT_IN_TAG}": OPT_IN_VALUE},
+        "StringEquals": {f"aws:ResourceTag/{STOP_TAG}": STOP_ALLOWED},
         "Null": {f"aws:ResourceTag/{EXEMPT_TAG}": "true", f"aws:ResourceTag/{JOB_TAG}": "false"},
     }
     stack = Stack.of(scope)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.constructs.function import TrainGuardFunction
+from infra.constructs.monitoring import WatchedParts
 
 FAILURES = """filter level in ["ERROR", "CRITICAL", "WARNING"]
 | stats count(*) as times, latest(@timestamp) as last, latest(reason) as why by job, service, message
@@ -51,12 +51,10 @@ QUERIES: Mapping[str, str] = {
 class Queries(Construct):
     """The queries, in a folder of the stack's name, over the logs of all functions."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, stack_name: str, functions: tuple[TrainGuardFunction, ...]
-    ) -> None:
-        super().__init__(scope, construct_id)
-        groups = [part.log_group.log_group_name for part in functions]
+    def __init__(self, scope: Construct, parts: WatchedParts) -> None:
+        super().__init__(scope, "Queries")
+        groups = [part.log_group.log_group_name for part in parts.functions]
         for name, text in QUERIES.items():
             words = "".join(word.capitalize() for word in name.replace("'", "").split())
-            query = f"{stack_name}/{name}"
+            query = f"{parts.platform.config.stack_name}/{name}"
             logs.CfnQueryDefinition(self, words, name=query, query_string=text, log_group_names=groups)

@@ -1,12 +1,13 @@
 """Reports: from state when a rule fires, and in full at a job's end or on request."""
 
+from functools import partial
+
 from constructs import Construct
 
 from infra.constructs import report_machine
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction
+from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.state_machine import state_machine
-from infra.constructs.storage import Storage
 from trainguard.engine.training.family import TRAINING_HEALTH
 
 _REPORTS = "*/rule-output/TrainGuardReport/"
@@ -19,17 +20,17 @@ _READ_BY_DIGESTS = ("*/profiler-output/*", *TRAINING_HEALTH.reads, _KEYS, _RUN_P
 class Reports(Construct):
     """Three functions, one of which the fire path calls too, and the state machine that makes full reports of them."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, platform: Platform) -> None:
+        super().__init__(scope, "Reports")
+        function = partial(TrainGuardFunction, self, platform=platform)
+        storage = platform.storage
         bucket, tables = storage.bucket_arn, storage.variables("JOBS_TABLE", "NODE_STATE_TABLE")
         read_job = [
             allow("ReadJob", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
             allow("ReadState", ["dynamodb:Query"], [storage.node_state.table_arn]),
         ]
-        plan_report = TrainGuardFunction(
-            self,
+        plan_report = function(
             "plan_report",
-            platform=platform,
             statements=[
                 *read_job,
                 allow("ListHours", ["s3:ListBucket"], [bucket]),
@@ -39,10 +40,8 @@ class Reports(Construct):
             timeout_s=300,
             memory_mib=platform.config.plan_report_memory_mb,
         )
-        digest_profile = TrainGuardFunction(
-            self,
+        digest_profile = function(
             "digest_profile",
-            platform=platform,
             statements=[
                 allow("ReadProfileObjects", ["s3:GetObject"], [f"{bucket}/{objects}" for objects in _READ_BY_DIGESTS]),
                 allow("ListProfileObjects", ["s3:ListBucket"], [bucket]),
@@ -51,10 +50,8 @@ class Reports(Construct):
             timeout_s=900,
             memory_mib=platform.config.report_memory_mb,
         )
-        self.build_report = TrainGuardFunction(
-            self,
+        self.build_report = function(
             "build_report",
-            platform=platform,
             statements=[
                 *read_job,
                 allow("WriteReport", ["s3:PutObject"], [f"{bucket}/{_REPORTS}*"]),

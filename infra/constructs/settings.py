@@ -14,8 +14,8 @@ from infra.constructs.policy import allow
 class Settings(Construct):
     """The stack's default settings for every job, and the path of those that a job may name in a tag."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
+        super().__init__(scope, "Settings")
         stack = config.stack_name
         self.path = f"/{stack}/settings/"
         self.default = ssm.StringParameter(

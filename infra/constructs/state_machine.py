@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra.constructs.function import FunctionPlatform, TrainGuardFunction, log_group, role_with
+from infra.constructs.function import Platform, TrainGuardFunction, log_group, role_with
 from infra.constructs.policy import allow
 from infra.constructs.states import State
 
@@ -38,7 +38,7 @@ def state_machine(  # noqa: PLR0913 - properties, by name
     scope: Construct,
     construct_id: str,
     *,
-    platform: FunctionPlatform,
+    platform: Platform,
     definition: State,
     functions: Sequence[TrainGuardFunction],
     statements: Sequence[iam.PolicyStatement],

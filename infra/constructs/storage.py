@@ -11,15 +11,14 @@ from constructs import Construct, IDependable
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
 from infra.constructs.function import removal_policy
-
-ACTIVE_JOBS_INDEX = "ActiveJobs"
+from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 
 
 class Storage(Construct):
     """Profile bucket and tables; ``bucket`` is None when the deployment uses an existing one."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
-        super().__init__(scope, construct_id)
+    def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
+        super().__init__(scope, "Storage")
         self.bucket = None if config.profile_bucket else self._build_bucket(config)
         self.bucket_name = self.bucket.bucket_name if self.bucket else str(config.profile_bucket)
         self.bucket_arn = f"arn:{Stack.of(self).partition}:s3:::{self.bucket_name}"

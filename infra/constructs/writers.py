@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from infra.config import DeploymentConfig
-from infra.constructs.canary import CANARY_PREFIX
+from trainguard.core.canary_name import CANARY_PREFIX
 from trainguard.engine.installed import FAMILIES
 
 WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.written), "*/job.json")

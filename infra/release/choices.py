@@ -1,7 +1,7 @@
 """What a parameter adds to the stack or leaves out of it, each with the condition by which the template decides."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from aws_cdk import Aws, Fn, Token
@@ -14,35 +14,29 @@ Make: TypeAlias = Callable[[DeploymentConfig], Template]
 """Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Parts of the stack under a condition; ``settings`` are the fields of `DeploymentConfig` that decide."""
-
-    condition: str
-    settings: tuple[str, ...]
-
-    def without(self, config: DeploymentConfig) -> DeploymentConfig:
-        none: dict[str, Any] = {
-            name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
-            for name in self.settings
-            for value in [getattr(config, name)]
-        }
-        return replace(config, **none)
+def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
+    """Return the configuration in which nothing is chosen by some settings."""
+    none: dict[str, Any] = {
+        name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
+        for name in settings
+        for value in [getattr(config, name)]
+    }
+    return replace(config, **none)
 
 
 OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
 TAKES_EVENTS = "TakesEvents"
 
-CHOICES = (
-    Choice("HasAlertEmail", ("alert_emails",)),
-    Choice("HasOperationsEmail", ("operations_emails",)),
-    Choice("HasCanary", ("canary",)),
-    Choice("HasDashboard", ("dashboard",)),
-    Choice("HasCentralBus", ("central_bus_arn",)),
-    Choice("HasBoundary", ("permissions_boundary",)),
-    Choice("IsInVpc", ("subnet_ids", "security_group_ids")),
-)
-"""Choices of which none changes what another one adds."""
+CHOICES = {
+    "HasAlertEmail": ("alert_emails",),
+    "HasOperationsEmail": ("operations_emails",),
+    "HasCanary": ("canary",),
+    "HasDashboard": ("dashboard",),
+    "HasCentralBus": ("central_bus_arn",),
+    "HasBoundary": ("permissions_boundary",),
+    "IsInVpc": ("subnet_ids", "security_group_ids"),
+}
+"""Conditions, and the settings that decide; none of them changes what another one adds."""
 
 _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
 
@@ -88,8 +82,8 @@ def template_with_choices(config: DeploymentConfig, make: Make) -> Template:
     full = with_references(config)
     whole = make(full)
     merged = _with_bucket_and_keys(full, whole, make)
-    for choice in CHOICES:
-        merged = merge(choice.condition, merged, whole, make(choice.without(full)))
+    for condition, settings in CHOICES.items():
+        merged = merge(condition, merged, whole, make(without(full, *settings)))
     return merged
 
 
@@ -121,8 +115,7 @@ def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -
 
     plain = make(existing)
     keyed = chosen(whole, make(with_key), plain)
-    without = Choice(OWN_KEY, ("kms_key_arn",)).without
-    unkeyed = chosen(*(make(without(config)) for config in (full, with_key, existing)))
+    unkeyed = chosen(*(make(without(config, "kms_key_arn")) for config in (full, with_key, existing)))
     # Only an existing bucket shows what the notifications change: the stack's own has the rules in any case.
     notified = make(replace(existing, profile_notifications=BY_QUEUE))
     return merge(TAKES_EVENTS, merge(OWN_KEY, keyed, keyed, unkeyed), plain, notified)

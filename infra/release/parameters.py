@@ -6,6 +6,7 @@ from typing import Any
 
 from infra import config as settings
 from infra.config import DeploymentConfig, DeploymentConfigError
+from infra.context import Form, matching, one_of
 
 ASSET_BUCKET, ASSET_PREFIX = "AssetBucket", "AssetPrefix"
 BY_BUCKET = "by-bucket"
@@ -17,56 +18,54 @@ class Parameter:
     """One parameter of the template.
 
     ``setting`` is the field of `DeploymentConfig` that it gives, None for where the assets lie; by default it has the
-    setting's name. ``label`` and ``says`` are a line of the console's form, and the description below it. ``pattern``
-    is of the whole text, or of each part where ``is_list``, with commas between: CloudFormation's rules and conditions
-    cannot say that a parameter of its type of lists is empty. ``allowed`` are the only values, ``limits`` the least and
-    greatest number. ``default`` is of a parameter without a setting; None makes it required.
+    setting's name and form. A list is a text with commas: CloudFormation's rules and conditions cannot say that a
+    parameter of its type of lists is empty. ``label`` and ``says`` are a line of the console's form, and the
+    description below it. ``default`` is of a parameter without a setting; None makes it required.
     """
 
     setting: str | None
     label: str
     says: str
     name: str = ""
-    pattern: str | None = None
-    is_list: bool = False
-    allowed: tuple[str, ...] = ()
-    limits: tuple[int, int] | None = None
+    own_form: Form | None = None
     default: str | None = None
 
     def __post_init__(self) -> None:
         if self.setting is not None and not self.name:
             object.__setattr__(self, "name", self.setting.title().replace("_", ""))
-        if isinstance(self._usual, bool):
-            object.__setattr__(self, "allowed", ("true", "false"))
 
     @property
-    def _usual(self) -> object:
-        return "" if self.setting is None else getattr(DeploymentConfig(), self.setting)
+    def form(self) -> Form:
+        return self.own_form or DeploymentConfig.form(str(self.setting))
 
     def accepts(self, value: str) -> bool:
-        if self.limits:
-            return value.isdigit() and self.limits[0] <= int(value) <= self.limits[1]
-        if self.allowed:
-            return value in self.allowed
-        return re.fullmatch(self._whole_pattern, value) is not None
+        form = self.form
+        if form.limits:
+            return value.isdigit() and form.limits[0] <= int(value) <= form.limits[1]
+        return value in form.allowed if form.allowed else re.fullmatch(self._whole_pattern, value) is not None
 
     def declaration(self, default: str | None) -> dict[str, Any]:
-        kind = "Number" if isinstance(self._usual, int) and not isinstance(self._usual, bool) else "String"
+        form, usual = self.form, self._usual
+        kind = "Number" if isinstance(usual, int) and not isinstance(usual, bool) else "String"
         declared: dict[str, Any] = {"Type": kind, "Description": self.says}
         if default is not None:
             declared["Default"] = default
-        if self.allowed:
-            declared["AllowedValues"] = list(self.allowed)
-        elif self.limits:
-            declared |= {"MinValue": self.limits[0], "MaxValue": self.limits[1]}
+        if form.allowed:
+            declared["AllowedValues"] = list(form.allowed)
+        elif form.limits:
+            declared |= {"MinValue": form.limits[0], "MaxValue": form.limits[1]}
         else:
             declared |= {"AllowedPattern": self._whole_pattern, "ConstraintDescription": self.says}
         return declared
 
     @property
+    def _usual(self) -> object:
+        return "" if self.setting is None else getattr(DeploymentConfig(), self.setting)
+
+    @property
     def _whole_pattern(self) -> str:
-        pattern = self.pattern or ".*"
-        pattern = f"{pattern}(,{pattern})*" if self.is_list else pattern
+        pattern = self.form.pattern or ".*"
+        pattern = f"{pattern}(,{pattern})*" if self.form.is_list else pattern
         return f"({pattern})?" if self._usual in (None, ()) else pattern
 
 
@@ -77,14 +76,14 @@ _GROUPED = {
             "Bucket",
             "Bucket, in the stack's Region, that holds the release's assets.",
             name=ASSET_BUCKET,
-            pattern=settings.BUCKET_NAME,
+            own_form=matching(settings.BUCKET_NAME, "the name of an S3 bucket"),
         ),
         Parameter(
             None,
             "Prefix",
             "Prefix of the assets in that bucket. It ends with a slash, or is empty.",
             name=ASSET_PREFIX,
-            pattern=r"([A-Za-z0-9!_.*'()-]+/)*",
+            own_form=matching(r"([A-Za-z0-9!_.*'()-]+/)*", "a prefix"),
             default="trainguard/",
         ),
     ),
@@ -93,31 +92,27 @@ _GROUPED = {
             "profile_bucket",
             "Existing bucket",
             "Existing bucket of profiles, with notifications on. Empty: the stack makes one.",
-            pattern=settings.BUCKET_NAME,
         ),
         Parameter(
             "profile_key_arn",
             "Key of the existing bucket",
             "ARN of the KMS key that encrypts the existing bucket. Empty: S3 or AWS manages that key.",
-            pattern=settings.KEY_ARN,
         ),
         Parameter(
             "profile_notifications",
             "Notifications of the existing bucket",
             "How the existing bucket announces objects: by events, or by S3 to the queue, for which S3 asks nothing.",
-            allowed=settings.PROFILE_NOTIFICATIONS,
         ),
         Parameter(
             "profile_retention_days",
             "Days to keep profiles",
             "Age in days at which profiles and reports in the stack's own bucket expire.",
-            limits=settings.PROFILE_RETENTION_DAYS,
         ),
         Parameter(
             "evaluate",
             "Jobs to evaluate",
             "Jobs that are evaluated. by-bucket: all with the stack's own bucket, tagged ones with an existing one.",
-            allowed=(BY_BUCKET, "all", "tagged", "off"),
+            own_form=one_of(BY_BUCKET, "all", "tagged", "off"),
         ),
     ),
     "Alerts": (
@@ -126,20 +121,19 @@ _GROUPED = {
             "Address for alerts",
             "Mail address that gets alerts about training jobs. Empty: none.",
             name="AlertEmail",
-            pattern=settings.EMAIL,
+            own_form=matching(settings.EMAIL, "an address"),
         ),
         Parameter(
             "operations_emails",
             "Address for alarms",
             "Mail address that gets alarms about TrainGuard itself. Empty: none.",
             name="OperationsEmail",
-            pattern=settings.EMAIL,
+            own_form=matching(settings.EMAIL, "an address"),
         ),
         Parameter(
             "central_bus_arn",
             "Central event bus",
             "ARN of the EventBridge bus that findings are forwarded to. Empty: none.",
-            pattern=settings.BUS_ARN,
         ),
     ),
     "Stops of training jobs": (
@@ -147,13 +141,11 @@ _GROUPED = {
             "stop_switch",
             "Stop switch",
             "Whether TrainGuard may stop training jobs that carry the tag trainguard:stop-on-fire.",
-            allowed=settings.STOP_SWITCH_VALUES,
         ),
         Parameter(
             "max_stops_per_hour",
             "Stops an hour",
             "How many training jobs may be stopped within an hour. 0 stops none.",
-            limits=settings.STOPS_PER_HOUR,
         ),
     ),
     "Parts and sizes": (
@@ -165,29 +157,21 @@ _GROUPED = {
             "Dashboard",
             "Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month.",
         ),
-        Parameter(
-            "log_retention_days",
-            "Days to keep logs",
-            "Age in days at which log events expire.",
-            allowed=tuple(map(str, settings.LOG_RETENTION_DAYS)),
-        ),
+        Parameter("log_retention_days", "Days to keep logs", "Age in days at which log events expire."),
         Parameter(
             "evaluator_concurrency",
             "Evaluators at once",
             "Evaluators that the queue invokes at once. 5 in a new account, which may run ten functions at once.",
-            limits=settings.EVALUATOR_CONCURRENCY,
         ),
         Parameter(
             "evaluator_memory_mb",
             "Memory of evaluators (MiB)",
             "Memory of evaluate_objects, in MiB. A new account allows 3,008.",
-            limits=settings.MEMORY_MB,
         ),
         Parameter(
             "report_memory_mb",
             "Memory of reports (MiB)",
             "Memory of digest_profile and build_report, in MiB. A new account allows 3,008.",
-            limits=settings.MEMORY_MB,
         ),
     ),
     "Keys, roles and network": (
@@ -195,27 +179,22 @@ _GROUPED = {
             "kms_key_arn",
             "Your own key",
             "ARN of the KMS key for the stack's bucket, tables, queues, topics and logs. Empty: keys of AWS.",
-            pattern=settings.KEY_ARN,
         ),
         Parameter(
             "permissions_boundary",
             "Permissions boundary",
             "ARN of the policy that bounds every role. Empty: none.",
-            pattern=settings.POLICY_ARN,
+            own_form=matching(settings.POLICY_ARN, "the ARN of an IAM policy"),
         ),
         Parameter(
             "subnet_ids",
             "Subnets",
             "Ids of the functions' subnets, separated by commas. Empty: the functions run outside any VPC.",
-            is_list=True,
-            pattern=settings.SUBNET_ID,
         ),
         Parameter(
             "security_group_ids",
             "Security groups",
             "Ids of the functions' security groups, separated by commas. They are needed with subnets.",
-            is_list=True,
-            pattern=settings.SECURITY_GROUP_ID,
         ),
     ),
 }
@@ -254,7 +233,7 @@ def form() -> dict[str, Any]:
 def _possible(parameter: Parameter, config: DeploymentConfig) -> Parameter:
     """Return a parameter with the values alone that the settings without one admit."""
     if parameter.setting == "profile_notifications" and settings.RUN_FILES in config.live_sources:
-        return replace(parameter, allowed=(settings.BY_EVENTS,))
+        return replace(parameter, own_form=one_of(settings.BY_EVENTS))
     return parameter
 
 
@@ -263,7 +242,7 @@ def _default(parameter: Parameter, config: DeploymentConfig) -> str | None:
         return parameter.default
     value = getattr(config, parameter.setting)
     if value is None:
-        return BY_BUCKET if BY_BUCKET in parameter.allowed else ""
+        return BY_BUCKET if BY_BUCKET in parameter.form.allowed else ""
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -272,7 +251,7 @@ def _default(parameter: Parameter, config: DeploymentConfig) -> str | None:
 def references() -> dict[str, dict[str, Any]]:
     """Return for each setting with a parameter the reference to its value: a list by its parts."""
     return {
-        each.setting: {"Fn::Split": [",", {"Ref": each.name}]} if each.is_list else {"Ref": each.name}
+        each.setting: {"Fn::Split": [",", {"Ref": each.name}]} if each.form.is_list else {"Ref": each.name}
         for each in PARAMETERS
         if each.setting
     }

@@ -1,6 +1,5 @@
 """Builds a job's report and writes it beside the profile: from state, or with the time lines of a run's parts."""
 
-import os
 import time
 from typing import Any
 
@@ -17,7 +16,7 @@ from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.calls import BuildCall
 
 logger = Logger()
-environment = load_environment(("jobs_table", "node_state_table"), os.environ, function="build_report")
+environment = load_environment(("jobs_table", "node_state_table"), function="build_report")
 clients = Clients()
 reports = StackReports(
     jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),

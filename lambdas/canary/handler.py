@@ -1,6 +1,5 @@
 """Writes the canary, and checks minutes later that it was found, alerted and reported."""
 
-import os
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from trainguard.stack.canary.run import Canary, CanaryCall
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(("rule_state_table", "profile_bucket"), os.environ, function="canary")
+environment = load_environment(("rule_state_table", "profile_bucket"), function="canary")
 clients = Clients()
 canary = Canary(
     bucket=environment.profile_bucket,

@@ -1,6 +1,5 @@
 """Decides whether a fire may stop its training job, and takes one of the hour's stops for it."""
 
-import os
 import time
 from typing import Any
 
@@ -31,7 +30,6 @@ environment = load_environment(
         "max_stops_per_hour",
         "stoppable_resources",
     ),
-    os.environ,
     function="decide_stop",
 )
 clients = Clients()

@@ -9,9 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.parts import DigestItem
-from trainguard.stack.report.run_digest import RunDigester
 
 RESERVE_MS = 60_000
 
@@ -22,10 +21,12 @@ objects = S3ProfileObjects(client=Clients().s3)
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the item as it stands now: ``more`` says whether something is left."""
-    item = msgspec.convert(event, DigestItem)
-    make = RunDigester if item.tensors else DayDigester
-    digester = make(objects=objects, has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS)
-    item = digester.digest(item, now=time.time())
+    item = digest_item(
+        objects,
+        msgspec.convert(event, DigestItem),
+        now=time.time(),
+        has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS,
+    )
     logger.info(
         "node and day digested",
         extra={"job": item.job, "node": item.node, "day": item.date, "parts": item.part, "more": item.more},

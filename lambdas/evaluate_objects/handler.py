@@ -1,6 +1,5 @@
 """Brings nodes up to date for a batch of messages."""
 
-import os
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -19,7 +18,7 @@ from trainguard.engine.messages.batch import BatchProcessor
 logger = Logger()
 metrics = Metrics()
 journal = LateVerdicts(PowertoolsJournal(logger=logger, metrics=metrics))
-environment = load_environment(EVALUATION, os.environ, function="evaluate_objects")
+environment = load_environment(EVALUATION, function="evaluate_objects")
 services = evaluation_services(environment, clients=Clients(), journal=journal)
 shared = FAMILIES.share(services.objects)
 

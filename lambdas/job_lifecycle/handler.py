@@ -1,6 +1,5 @@
 """Follows the state changes of training jobs."""
 
-import os
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -9,9 +8,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.wiring import lifecycle
+from trainguard.aws.wiring import job_registry
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.lifecycle import job_of
+from trainguard.engine.jobs.lifecycle import follow, job_of
 
 logger = Logger()
 metrics = Metrics()
@@ -26,10 +25,9 @@ environment = load_environment(
         "default_settings_parameter",
         "settings_path",
     ),
-    os.environ,
     function="job_lifecycle",
 )
-jobs = lifecycle(environment, clients=Clients(), journal=journal, families=FAMILIES)
+registry = job_registry(environment, clients=Clients(), journal=journal, families=FAMILIES)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -38,5 +36,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Bring the job's item up to date; a store that does not answer makes the event be delivered again."""
     del context
     name = job_of(event, journal)
-    record = None if name is None else jobs.follow(name)
+    record = None if name is None else follow(name, environment.profile_bucket, registry)
     return {"job": name, "followed": record is not None}

@@ -1,7 +1,7 @@
 """Joins the ranks of a capture: writes its verdict and its page, and has the evaluator take in the verdict."""
 
-import os
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,17 +10,17 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import load_environment
-from trainguard.aws.job_facts import SageMakerJobFacts
+from trainguard.aws.job_facts import job_facts
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
 from trainguard.stack.captures.plan import CaptureCall
 
 logger = Logger()
-environment = load_environment(("task_queue_url",), os.environ, function="join_capture")
+environment = load_environment(("task_queue_url",), function="join_capture")
 clients = Clients()
 tasks = SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url)
-joiner = CaptureJoiner(objects=S3ProfileObjects(client=clients.s3), facts=SageMakerJobFacts(client=clients.sagemaker))
+joiner = CaptureJoiner(objects=S3ProfileObjects(client=clients.s3), facts=partial(job_facts, clients.sagemaker))
 
 
 @logger.inject_lambda_context(clear_state=True)

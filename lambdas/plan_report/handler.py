@@ -1,6 +1,5 @@
 """Plans a job's full report: which nodes and days are to be read."""
 
-import os
 import time
 from typing import Any
 
@@ -19,7 +18,7 @@ from trainguard.stack.report.plan import ReportPlanner
 RESERVE_MS = 60_000
 
 logger = Logger()
-environment = load_environment(("jobs_table", "node_state_table"), os.environ, function="plan_report")
+environment = load_environment(("jobs_table", "node_state_table"), function="plan_report")
 clients = Clients()
 planner = ReportPlanner(
     jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),

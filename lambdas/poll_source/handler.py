@@ -16,7 +16,7 @@ from trainguard.stack.polling.poll import poll_of, written_object
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(("jobs_table", "live_sources"), os.environ, function="poll_source")
+environment = load_environment(("jobs_table", "live_sources"), function="poll_source")
 source, run_files = polls(environment, os.environ, clients=Clients(), journal=journal)
 
 

@@ -18,7 +18,7 @@ from trainguard.engine.reconcile import Reconciler
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(EVALUATION, os.environ, function="reconcile_job")
+environment = load_environment(EVALUATION, function="reconcile_job")
 services = evaluation_services(
     environment, clients=Clients(), journal=journal, poll_function=os.environ.get("POLL_SOURCE_FUNCTION", "")
 )

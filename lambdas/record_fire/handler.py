@@ -1,6 +1,5 @@
 """Writes into the rule's row that it fired, what was done about it, or where its report lies."""
 
-import os
 import time
 from typing import Any
 
@@ -14,7 +13,7 @@ from trainguard.aws.environment import load_environment
 from trainguard.stack.actions.fire_row import FireRecord, record
 
 logger = Logger()
-environment = load_environment(("rule_state_table",), os.environ, function="record_fire")
+environment = load_environment(("rule_state_table",), function="record_fire")
 rows = DynamoFireRows(client=Clients().dynamodb, table=environment.rule_state_table)
 
 

@@ -1,6 +1,5 @@
 """Has every active job evaluated once a minute."""
 
-import os
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -10,17 +9,17 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.environment import load_environment
 from trainguard.aws.function_limits import lambda_timing
-from trainguard.aws.lambda_invocations import LambdaReconcileRequests
+from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.engine.reconcile import Scheduler
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(("jobs_table", "reconcile_job_function"), os.environ, function="scheduler")
+environment = load_environment(("jobs_table", "reconcile_job_function"), function="scheduler")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-requests = LambdaReconcileRequests(client=clients.functions, function=environment.reconcile_job_function)
+requests = LambdaInvocations(client=clients.functions, function=environment.reconcile_job_function)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -1,6 +1,5 @@
 """Sends an alert: of a fire, of a later notification about it, or of a stop that is to come."""
 
-import os
 import time
 from typing import Any
 
@@ -19,9 +18,7 @@ LEASE_S = 45
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(
-    ("rule_state_table", "alert_topic_arn", "chat_topic_arn"), os.environ, function="send_alert"
-)
+environment = load_environment(("rule_state_table", "alert_topic_arn", "chat_topic_arn"), function="send_alert")
 clients = Clients()
 sender = AlertSender(
     channels=AlertChannels(

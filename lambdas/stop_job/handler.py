@@ -1,6 +1,5 @@
 """Stops a job where that was decided, and records the decision and what came of it in the rule's row."""
 
-import os
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ from trainguard.aws.stop_calls import AwsStopCalls
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()
-environment = load_environment(("rule_state_table",), os.environ, function="stop_job")
+environment = load_environment(("rule_state_table",), function="stop_job")
 clients = Clients()
 rows = DynamoFireRows(client=clients.dynamodb, table=environment.rule_state_table)
 calls = AwsStopCalls(clients)

@@ -1,6 +1,5 @@
 """Answers over HTTPS what a job does with what it is paid for; callers are admitted by IAM."""
 
-import os
 import time
 from http import HTTPStatus
 from typing import Any
@@ -15,13 +14,13 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.core.errors import TrainGuardError
-from trainguard.report.verdict.job_verdict import job_verdict
+from trainguard.report.job_verdict import job_verdict
 
 LONGEST_NAME = 1_024
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 logger = Logger()
-environment = load_environment(("jobs_table", "rule_state_table"), os.environ, function="verdict")
+environment = load_environment(("jobs_table", "rule_state_table"), function="verdict")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)

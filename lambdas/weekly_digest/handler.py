@@ -1,6 +1,5 @@
 """Sums up once a week what the jobs that ended in it wasted, and publishes that on the topics of alerts."""
 
-import os
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
-from trainguard.aws.sns_digest import SnsDigests
+from trainguard.aws.sns_digest import publish_digest
 from trainguard.report.fleet.fleet import read_fleet
 from trainguard.report.fleet.weekly_digest import fleet_of_week, last_week, weekly_digest
 from trainguard.stack.report.calls import WeeklyCall
@@ -19,13 +18,11 @@ from trainguard.stack.report.calls import WeeklyCall
 logger = Logger()
 environment = load_environment(
     ("jobs_table", "rule_state_table", "alert_topic_arn", "chat_topic_arn", "stack_name"),
-    os.environ,
     function="weekly_digest",
 )
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
-digests = SnsDigests(client=clients.sns, alerts=environment.alert_topic_arn, chat=environment.chat_topic_arn)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -38,6 +35,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     digest = weekly_digest(
         fleet, read_fleet(fleet, jobs, lambda job: rows.of_whole_job(job.job)), monday=monday, now=now
     )
-    digests.publish(digest)
+    publish_digest(digest, clients.sns, alerts=environment.alert_topic_arn, chats=environment.chat_topic_arn)
     logger.info("digest", extra={"week": digest.monday, "jobs": digest.ended.jobs, "lost": digest.ended.lost})
     return {"week": digest.monday, "jobs": digest.ended.jobs, "with_findings": digest.ended.with_findings}

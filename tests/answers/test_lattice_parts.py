@@ -64,7 +64,6 @@ from trainguard.rules.low_gpu_utilization.results import (
     judge_low_activity,
     pause_facts,
 )
-from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import FactSheet
@@ -82,7 +81,7 @@ Part = Callable[[], Iterator[Any]]
 
 def _active(view: NodeView, since: float) -> tuple[Fact, ...]:
     where = {"device": "gpu0", "start": since, "end": view.watermark_s}
-    return (of_node(view, "mean_sm_activity", 12.0, "%", series=SM_ACTIVITY, **where),)
+    return (view.fact("mean_sm_activity", 12.0, "%", series=SM_ACTIVITY, **where),)
 
 
 def _idleness() -> Iterator[Any]:

@@ -10,11 +10,12 @@ import pytest
 
 from tests.answers.recorded import compare, judged, plain_result
 from tests.property.test_rules_state import EAGER
-from tests.unit.rules.device_minutes import DevicesAt, Readings, replay_devices
-from tests.unit.rules.node_replay import NodeSeries
+from tests.unit.rules.device_minutes import DevicesAt, Readings, device_minutes
+from tests.unit.rules.node_replay import NodeSeries, replayed
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.registry import SYSTEM_RULES
+from trainguard.rules.rule_inputs import NodeMinute
 
 FOLDER = Path(__file__).with_name("nodes")
 NODES = 14
@@ -109,14 +110,20 @@ def random_readings(seed: int, node: NodeSeries) -> DevicesAt:
     return at
 
 
+@cache
+def random_minutes(seed: int, *, closed: bool) -> Sequence[NodeMinute]:
+    """Return the minutes of a random node, which all rules see."""
+    node = random_node(seed)
+    return list(device_minutes(node, random_readings(seed, node), closed=closed))
+
+
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
 def test_minutes_of_random_nodes_match_the_reviewed(
     rule: AnySystemRule,
 ) -> None:
     answers = {}
     for seed in range(NODES):
-        node = random_node(seed)
         parameters = EAGER.get(rule.name, rule.parameters_type()) if seed % 2 else rule.parameters_type()
-        seen = replay_devices(rule, parameters, node, random_readings(seed, node), closed=seed % 5 > 0)
+        seen = replayed(rule, parameters, random_minutes(seed, closed=seed % 5 > 0))
         answers[f"node {seed}"] = judged([plain_result(each) for each in seen.results])
     compare(answers, FOLDER / f"{rule.name}.json")

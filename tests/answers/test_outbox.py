@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.answers.recorded import compare, plain_fields
+from tests.support.memory import MemoryWorld
 from trainguard.core.finding import Episode, Progress
 from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -25,10 +26,9 @@ from trainguard.engine.outbox import (
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
+from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.testing.memory.world import MemoryWorld
 
 FOLDER = Path(__file__).with_name("outbox")
 RULE = "LowGPUUtilization"
@@ -74,7 +74,7 @@ VERDICTS: Mapping[str, Verdict] = {
     "without data": quiet(RULE, Status.WAITING_FOR_DATA),
     "warms up": Verdict(RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20)), FiringHistory()),
     "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
-    "fires on two of four": Verdict(RULE, said(Status.FIRED, advice="Do it."), held(), reach=Reach(2, 4)),
+    "fires on two of four": Verdict(RULE, said(Status.FIRED, advice="Do it."), held(), reach=(2, 4)),
     "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),
     "between two evaluations": Verdict(RULE, said(Status.OK, wasted_share=0.25), held()),
     "is over": Verdict(RULE, said(Status.OK, wasted_share=0.1, advice="Did it."), held(is_open=False)),
@@ -157,13 +157,7 @@ class Outbox:
         before, noted = set(self.world.executions.started), len(self.world.journal.entries)
         if self.record.version == 0:
             self.record = self.world.nodes.save(self.record)
-        self.record = drain(
-            self.record,
-            job=self.job,
-            executions=self.world.executions,
-            nodes=self.world.nodes,
-            journal=self.world.journal,
-        )
+        self.record = drain(self.record, self.job, self.world.services)
         started = {name: each for name, each in self.world.executions.started.items() if name not in before}
         return {**started, "counted": [f"{each.what}: {each.where}" for each in self.world.journal.entries[noted:]]}
 

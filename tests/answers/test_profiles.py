@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tests.answers.recorded import compare, digest, plain_facts
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, INTERVAL_S, JOB, SETTINGS, START, Shape, Upload, uploads
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
@@ -22,8 +24,6 @@ from trainguard.engine.streams.job_streams import JobMoment, JobState
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("profiles")
 JOBS, GROUP = 12, 2

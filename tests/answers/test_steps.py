@@ -11,6 +11,8 @@ import pytest
 
 from tests.answers.recorded import compare, digest, plain_facts
 from tests.families.training.runs import DEBUG, FAMILIES, SCALAR, run_files
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, JOB, START
 from tests.support.tensor_files import event, frame, simple_scalar
 from trainguard.core.layout import ProfileRoot
@@ -23,8 +25,6 @@ from trainguard.engine.training.keys import match_key
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 FOLDER = Path(__file__).with_name("steps")
 JOBS, GROUP = 60, 10
@@ -103,7 +103,8 @@ def _applied(each: Applied) -> list[Any]:
 
 
 def _item(record: NodeRecord) -> dict[str, Any]:
-    state = msgspec.to_builtins(state_of(record, ScalarState if record.key == SCALAR else DebugState))
+    stored: Any = state_of(record, ScalarState if record.key == SCALAR else DebugState)
+    state = {name: msgspec.to_builtins(getattr(stored, name)) for name in stored.__struct_fields__}
     item = {"cursors": record.cursors, "counters": record.counters, "pending": record.pending}
     return {**item, "watermark": record.watermark_s, "closed": record.closed, **state}
 

@@ -1,7 +1,7 @@
 """What verdicts of random jobs come to: histories of firing, the job's verdicts, findings, and what each claims."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "episodes": [_episode(each) for each in verdict.episodes],
         "earlier": verdict.earlier_episodes,
         "affected": verdict.affected_share,
-        "reach": [*asdict(verdict.over_nodes).values()],
+        "reach": [*verdict.reach],
         "liveness": verdict.liveness.value,
         "until": verdict.watermark_s,
         "worst_first": verdict.worst_first,
@@ -217,13 +217,13 @@ def _episode(episode: Episode) -> dict[str, Any]:
 
 
 def _finding(found: RankedFinding) -> dict[str, Any]:
-    verdict, reach = found.verdict, found.verdict.over_nodes
+    verdict = found.verdict
     said: dict[str, Any] = {
         "score": found.score,
         "ongoing": found.ongoing,
         "affected_share": verdict.affected_share,
         "worst": verdict.result.worst,
-        "nodes": (reach.affected, reach.nodes),
+        "nodes": verdict.reach,
         "explained_by": found.explained_by,
         "explained_share": found.explained_share,
         "reasons": found.reasons,

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from trainguard_collector.gpu import find_nvidia
+from trainguard_collector.metrics import Sample
+
 NOT_SUPPORTED, UNKNOWN, LOST, TIMEOUT, NO_PERMISSION, NO_FUNCTION = 3, 999, 15, 10, 4, 13
 
 
@@ -114,3 +117,14 @@ class Nvml:
         if not waiting:
             raise self.NVMLError(TIMEOUT)
         return SimpleNamespace(eventData=waiting.pop(0))
+
+
+class Gpus:
+    """The GPUs that a library finds, read one after another."""
+
+    def __init__(self, library: Nvml) -> None:
+        self.faults: dict[str, str] = {}
+        self._devices = find_nvidia(self.faults, library)
+
+    def read(self, at: float, *, with_slow: bool) -> list[Sample]:
+        return [sample for device in self._devices for sample in device.read(at, with_slow=with_slow)]

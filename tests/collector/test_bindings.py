@@ -15,13 +15,15 @@ from trainguard.formats.profile.system import read_system_object
 
 READ = """
 import json, time
-from trainguard_collector.gpu import Gpus
-gpus = Gpus()
+from trainguard_collector.gpu import find_nvidia
+faults = {}
+gpus = find_nvidia(faults)
 began = time.monotonic()
 for _ in range(3):
-    samples = gpus.read(time.monotonic() - began, with_slow=True)
+    at = time.monotonic() - began
+    samples = [sample for gpu in gpus for sample in gpu.read(at, with_slow=True)]
     time.sleep(0.2)
-print(json.dumps([{f"{s.name}/{s.dimension}": s.value for s in samples}, gpus.faults]))
+print(json.dumps([{f"{s.name}/{s.dimension}": s.value for s in samples}, faults]))
 """
 
 

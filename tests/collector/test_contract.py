@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collector.nvml_stub import Nvml
+from tests.collector.nvml_stub import Gpus, Nvml
 from trainguard.core.layout import EndKey, ProfileRoot, parse_job_file_key
 from trainguard.formats.profile.assemble import assemble, estimate_interval_s
 from trainguard.formats.profile.keys import SystemKey, parse_key
@@ -12,7 +12,6 @@ from trainguard.formats.profile.keys import system_key as engines_key
 from trainguard.formats.profile.system import read_system_object
 from trainguard.local.api import analyze
 from trainguard_collector import layout
-from trainguard_collector.gpu import Gpus
 from trainguard_collector.metrics import Sample, encode
 from trainguard_collector.names import job_name, node_name
 from trainguard_collector.settings import INTERVALS_MS

@@ -2,8 +2,7 @@
 
 import math
 
-from tests.collector.nvml_stub import LOST, NO_FUNCTION, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Nvml
-from trainguard_collector.gpu import Gpus
+from tests.collector.nvml_stub import LOST, NO_FUNCTION, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Gpus, Nvml
 from trainguard_collector.metrics import Sample
 
 UTILIZATION = "nvmlDeviceGetUtilizationRates"

@@ -9,6 +9,7 @@ import pytest
 
 from infra.constructs.fire_machine import definition
 from tests.infra.states_language import Ending, Execution
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import describe
 from trainguard.core.finding import Finding
 from trainguard.core.ports import TrainingJobDescription
@@ -20,7 +21,6 @@ from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase,
 from trainguard.stack.actions.stop import decide_stop
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_switch import StopSwitches
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 ENABLED = StopSwitches("enabled")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.support import memory as stop_budget
 from trainguard.engine import evaluate, outbox, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.messages import batch
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.stack.actions import stop, stop_rate_limit
-from trainguard.testing.memory import node_states as stop_budget
 from trainguard.testing.memory.node_states import MemoryNodeStates
 
 
@@ -93,7 +93,7 @@ MUTANTS = (
         outbox,
         "drain",
         "unsent = record.unsent",
-        "unsent = record.unsent; nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",
+        "unsent = record.unsent; services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",
         ("dies at", "crash"),
         (evaluate, summary),
     ),

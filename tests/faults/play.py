@@ -13,20 +13,20 @@ from unittest.mock import patch
 from tests.faults.jobs import BUCKET, FAMILIES, JOB, START, Written, describe, end_of, written
 from tests.faults.stops import FirePath
 from tests.faults.trial import OUTAGE_S, PORTS, Fault, Trial
+from tests.support import faults as ports
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import TrainGuardError
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, StreamKey
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.jobs.lifecycle import Lifecycle
+from trainguard.engine.jobs.lifecycle import follow
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
 from trainguard.state import codec as migrations
-from trainguard.testing.memory import faults as ports
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 VISIBILITY_S = 360.0
 RECEIVES = 5
@@ -249,14 +249,7 @@ class Play:
         scheduler_at_once(services=self.world.services, timing=self._timing, families=FAMILIES).run()
 
     def _follow(self) -> None:
-        services = self.world.services
-        Lifecycle(
-            nodes=services.nodes,
-            tasks=services.tasks,
-            bucket=BUCKET,
-            registry=JobRegistry.of(services, self._timing.now),
-            families=FAMILIES,
-        ).follow(JOB)
+        follow(JOB, BUCKET, JobRegistry.of(self.world.services, FAMILIES, self._timing.now))
 
     def _invoke(self, function: Callable[[], None]) -> bool:
         """Run a function with the faults that await this invocation; False when it died or raised."""

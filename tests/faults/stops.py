@@ -4,14 +4,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.faults.jobs import START
+from tests.support.memory import MemoryStopBudget, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JOB_NODE
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_switch import StopSwitches
-from trainguard.testing.memory.node_states import MemoryStopBudget
-from trainguard.testing.memory.world import MemoryWorld
 
 LIMIT = 1
 ENABLED = StopSwitches("enabled")

@@ -20,8 +20,6 @@ from trainguard.core.records import (
 on_each_world = settings(
     # Examples share the world of their test and keep apart by the job's name.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-    max_examples=25,
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

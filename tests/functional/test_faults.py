@@ -5,14 +5,12 @@ import threading
 import pytest
 
 from tests.functional.worlds import BUCKET
+from tests.support.faults import OPERATIONS, Crash, Fault, Faults
+from tests.support.memory import MemoryProfileObjects, MemoryStopBudget, MemoryWorld
 from trainguard.core.errors import PortUnavailableError, StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
-from trainguard.testing.memory.faults import OPERATIONS, Crash, Fault, Faults
-from trainguard.testing.memory.node_states import MemoryStopBudget
-from trainguard.testing.memory.services import MemoryProfileObjects
-from trainguard.testing.memory.world import MemoryWorld
 
 KEY = StreamKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))

@@ -8,12 +8,12 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.large_jobs import large_job
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, describe, uploads
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.reconcile import scheduler_at_once
-from trainguard.testing.memory.world import MemoryWorld
 
 FEW, MANY = 30, 120
 GROWTH_LIMIT = 1.1

@@ -9,6 +9,7 @@ from tests.functional.test_local_equals_evaluator import RECORDINGS, delivered, 
 from tests.support import small_job
 from tests.support.gpu_levels import means_of
 from tests.support.ledgers import one_node
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, Upload
 from tests.support.verdicts import fired, over
 from trainguard.core.records import JobRecord, RuleRow, Status
@@ -20,7 +21,6 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.local.engine import evaluation_rows
 from trainguard.pricing.cost import PaidTime
-from trainguard.testing.memory.world import MemoryWorld
 
 LOW = "LowGPUUtilization"
 EXPIRES_AT = 1_900_000_000

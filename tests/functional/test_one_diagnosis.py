@@ -13,16 +13,16 @@ from tests.functional.test_local_equals_evaluator import EACH_MINUTE
 from tests.support import small_job
 from tests.support.captures import HELD_UP, Live, capture
 from tests.support.late_events import told_by_event
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
-from trainguard.local.analysis import NoProgress, evaluated_profile, report_of
+from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.places import open_job
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.job.build import build_report
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.testing.memory.world import MemoryWorld
 
 STALLED = "training/StalledTrainingRule"
 SCALARS = "tensorboard-output/events.out.tfevents.1.host"
@@ -91,7 +91,7 @@ def analysed(uploads: Sequence[Upload], job: JobRecord, folder: Path, live: Live
         file.write_bytes(upload.body)
         os.utime(file, (upload.at, upload.at))
     plan = live.net.families.plan(job)
-    return evaluated_profile(open_job(str(folder / JOB)), job, plan, NoProgress(), timelines=False)
+    return evaluated_profile(open_job(str(folder / JOB)), job, plan, None, timelines=False)
 
 
 def of_findings(findings: Sequence[FindingEntry]) -> list[object]:

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from tests.support.run_folder import MemoryFiles
 from trainguard.cli.main import app
 from trainguard.report.html.training.sections import render_xgboost
-from trainguard.report.training.build import training_report
-from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.document import TrainingReport, training_report
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.report.training.xgboost_files import xgboost_files
 

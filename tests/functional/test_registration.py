@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from tests.functional.worlds import BUCKET, MemoryUnderTest, World
+from tests.support.faults import Crash, Fault
+from tests.support.memory import MemoryJournal
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import RuleConfiguration
@@ -19,8 +21,6 @@ from trainguard.rules.family_rules import bare
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.testing.memory.faults import Crash, Fault
-from trainguard.testing.memory.services import MemoryJournal
 
 NOW = 1_800_000_000.0
 RETENTION_S = 90 * 86_400
@@ -31,10 +31,13 @@ BAD = {f"trainguard:{PARAMETER}": "160"}
 def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
     return JobRegistry(
         jobs=world.jobs,
+        nodes=world.nodes,
+        tasks=world.tasks,
         training_jobs=world.training_jobs,
         settings=world.settings,
         executions=world.executions,
         journal=journal or MemoryJournal(),
+        families=FAMILIES,
         now=lambda: NOW,
     )
 

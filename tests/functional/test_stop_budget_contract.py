@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
+from tests.support.faults import Faults
+from tests.support.memory import MemoryStopBudget
 from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget
 from trainguard.core.errors import StateConflictError
 from trainguard.core.stores import StopBudget
 from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.node_states import MemoryStopBudget
 
 NOW = 1_795_248_000.0
 

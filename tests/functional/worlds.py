@@ -12,11 +12,12 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from tests.functional.offline import LAMBDA, RECONCILE_JOB, REGION
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from tests.support.memory import MemoryWorld
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.lambda_invocations import LambdaReconcileRequests, request_of
+from trainguard.aws.lambda_invocations import LambdaInvocations, request_of
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
@@ -37,7 +38,6 @@ from trainguard.core.ports import (
 from trainguard.core.records import JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.testing.memory.services import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
-from trainguard.testing.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -245,7 +245,7 @@ class MotoUnderTest:
         self.training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
         LAMBDA.clear()
-        self.reconcile_requests = LambdaReconcileRequests(client=clients.functions, function=RECONCILE_JOB)
+        self.reconcile_requests = LambdaInvocations(client=clients.functions, function=RECONCILE_JOB)
         self.settings = SsmSettingDocuments(
             client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
         )

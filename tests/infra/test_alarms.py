@@ -223,7 +223,9 @@ def test_runbook_has_no_other_sections() -> None:
     told = sorted([*WATCHED, *TOLD_WITHOUT_ALARM, *FAULTS])
     assert sorted(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == told
     _, _, listed = text.partition("\n### FaultsFound\n")
-    assert set(re.findall(r"`(\w+)` \|", listed.partition("\n### ")[0])) >= set(FAULT_POINTS)
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", listed.partition("\n### ")[0], re.MULTILINE)
+    points = {name: int(number) for number, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert points == dict(FAULT_POINTS)
 
 
 def test_deployment_without_canary_has_no_alarm_for_one(variants: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.audit import LOCKS, Answer, Audit, judged, node_answer, python_answer
+from infra.audit import LOCKS, Answer, judged, node_answer, python_answer, results
 from infra.bundling import PROJECT_ROOT
 
 OLD_FLAW = Answer(("jinja2 2.11.2: PYSEC-2021-66",), 1)
@@ -63,9 +63,9 @@ def test_failing_tool_still_gives_each_lock_file_a_result(tmp_path: Path) -> Non
             raise subprocess.TimeoutExpired(command, 600)
         return "a==1.0" if command[0] == "uv" else python("a", flawed="" if "known.txt" not in command[-1] else "a")
 
-    results = Audit(tmp_path, "uv", run).results()
-    assert [each.what for each in results][:: len(LOCKS) + 1] == ["uv.lock", "package-lock.json"]
-    assert [each.code for each in results] == [0] * (1 + len(LOCKS)) + [2]
+    found = results(tmp_path, "uv", run)
+    assert [each.what for each in found][:: len(LOCKS) + 1] == ["uv.lock", "package-lock.json"]
+    assert [each.code for each in found] == [0] * (1 + len(LOCKS)) + [2]
 
 
 def test_each_lock_file_of_the_repository_is_audited() -> None:

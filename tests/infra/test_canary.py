@@ -4,14 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
 from tests.infra.template import Template
-from trainguard.core import canary_name as name
 from trainguard.stack.canary.run import FRESH_S, LOOKED_AFTER_MINUTES, CanaryCall
-
-
-def test_canary_names_agree_between_stack_and_code() -> None:
-    assert (CANARY_PREFIX, CANARY_KIND) == (name.CANARY_PREFIX, name.CANARY_KIND)
 
 
 def test_schedule_leaves_the_step_to_the_function_with_its_time(

@@ -65,11 +65,8 @@ def test_broken_links_are_named(tmp_path: Path) -> None:
     assert broken_links(Path("page.md"), tmp_path) == ["missing.md", "other.md#no"]
 
 
-def test_index_lists_each_decision_under_its_number() -> None:
-    folder = ROOT / "docs" / "decisions"
-    index = (folder / "README.md").read_text(encoding="utf-8")
-    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
-    expected = [(str(int(page.name[:4])), page.name) for page in pages]
-    assert re.findall(r"^\| \[(\d+)\]\(([^)]+)\) \| \S", index, re.MULTILINE) == expected
+def test_decisions_begin_with_the_number_of_their_file() -> None:
+    pages = sorted(path for path in (ROOT / "docs" / "decisions").glob("*.md") if path.name != "README.md")
+    assert len(pages) > 40
     for page in pages:
         assert page.read_text(encoding="utf-8").startswith(f"# {int(page.name[:4])}. ")

@@ -82,17 +82,6 @@ def test_names_of_a_sdk_sample_exist_here(
             kind(**{str(word.arg): ast.literal_eval(word.value) for word in node.keywords})
 
 
-OF_THE_COLLECTOR = {"GPUHealth", "HungJob", "Straggler"}
-"""Rules that the managed service does not have."""
-
-
-def test_page_links_to_the_differences_of_all_twelve() -> None:
-    page = (DOCS / "migrating.md").read_text("utf-8")
-    links = re.findall(r"\[(\w+)\]\(rules/(\w+)\.md#differences-from-the-managed-rule\)", page)
-    assert links == [(rule, rule) for rule, _ in links]
-    assert {rule for rule, _ in links} == set(PARAMETERS_TYPES) - OF_THE_COLLECTOR
-
-
 def test_the_table_has_each_default_that_ships_otherwise() -> None:
     expected = []
     for rule, spec in SPECS.items():

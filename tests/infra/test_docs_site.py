@@ -70,6 +70,11 @@ def test_each_document_is_a_page_with_the_readme_first(pages: dict[str, _Page]) 
     assert "index.html" in pages
 
 
+def test_index_of_the_decisions_links_to_each(pages: dict[str, _Page]) -> None:
+    expected = {path.with_suffix(".html").name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    assert expected <= {link.partition("#")[0] for link in pages["decisions/index.html"].links}
+
+
 def test_site_links_lead_to_files_and_anchors(site: Path, pages: dict[str, _Page]) -> None:
     broken = []
     for name, page in pages.items():

@@ -15,7 +15,7 @@ from tests.support.kernel_traces import FP32_GEMM, TraceWriter, real_names, real
 from trainguard.cli.commands.kernels.schema import kernels_schema
 from trainguard.cli.main import app
 from trainguard.kernels.document import KernelProfiles, encode_profiles
-from trainguard.report.schema import encode_schema
+from trainguard.report.document import encode_schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas" / "kernels-1.json"
 

@@ -20,7 +20,7 @@ from tests.support.kernel_traces import (
 )
 from trainguard.kernels.entries import CriticalPathEntry
 from trainguard.kernels.intervals import union
-from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.metrics import RankMetrics
 
 
 def path(fill: Callable[[TraceWriter], None], lasts: float = 1_000) -> dict[str, float]:
@@ -156,7 +156,7 @@ def test_median_and_slowest_step_have_paths_with_kernels() -> None:
 
 @pytest.mark.parametrize("name", real_names())
 def test_path_parts_of_a_real_trace_add_up_within_gpu_time(name: str) -> None:
-    profile, metrics = real_profile(name), rank_metrics(real_trace(name))
+    profile, metrics = real_profile(name), RankMetrics.of(real_trace(name))
     paths = profile.critical_paths
     assert bool(paths) == bool(profile.busy_ns)
     steps = (

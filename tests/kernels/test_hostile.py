@@ -65,7 +65,7 @@ HEAD = st.fixed_dictionaries(
         "baseTimeNanoseconds": JSON,
     },
 )
-SLOW = settings(max_examples=100, deadline=None, suppress_health_check=[*HealthCheck])
+SLOW = settings(suppress_health_check=[*HealthCheck])
 
 
 def whole(trace: Trace) -> None:

@@ -2,7 +2,7 @@
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, judged, read
 from trainguard.kernels.entries import GpuIdleEntry
-from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.metrics import RankMetrics
 
 US = 1_000
 
@@ -70,7 +70,7 @@ def test_causes_are_apart_and_all_of_the_idle_time() -> None:
     for number in range(9):
         made.event("user_annotation", LOADER, number * 1_000 + 300, 150 * (number % 3))
         made.kernel(BF16_GEMM, number * 1_000 + 900, 200, launch=number * 1_000 + 400 * (number % 2))
-    metrics = rank_metrics(read(made.text()))
+    metrics = RankMetrics.of(read(made.text()))
     (gpu,) = metrics.gpus
     parts = gpu.waits_for_loader.total + gpu.waits_for_host.total + gpu.waits_for_other.total
     assert parts == gpu.idle.total == metrics.window.length - metrics.busy_ns

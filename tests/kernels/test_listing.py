@@ -24,8 +24,8 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted, listed, newest_first, read_document
-from trainguard.local import kernel_list
-from trainguard.local.kernel_list import Files, profiles_below
+from trainguard.local import traces
+from trainguard.local.traces import FilesBelow, profiles_below
 
 
 def run(*words: object) -> Result:
@@ -170,7 +170,7 @@ def test_conflicting_arguments_are_refused(words: tuple[str, ...]) -> None:
 
 
 def test_given_a_large_document_when_listed_then_it_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_list, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(traces, "MOST_BYTES", 1_000)
     assert "over 1,000 bytes" in next(each for each in found(folder) if each["place"] == "results")["why"]
 
 
@@ -258,6 +258,6 @@ def test_hundred_thousand_traces_are_listed_in_seconds() -> None:
     names = [f"{place}/{rank}.pt.trace.json" for place in range(100) for rank in range(1_000)]
     changed = dict.fromkeys([*names, "7/kernels.json"], 1.8e9)
     begun = time.perf_counter()
-    made = list(profiles_below(Files("s3://b/jobs/", changed, lambda _: io.BytesIO(document))))
+    made = list(profiles_below(FilesBelow("s3://b/jobs/", changed, lambda _: io.BytesIO(document))))
     assert time.perf_counter() - begun < 10.0
     assert (len(made), sum(each.traces for each in made)) == (100, 100_000)

@@ -212,7 +212,7 @@ def test_a_truncated_export_gives_a_part_or_one_error(part: float, file: Path) -
     assert rank_profile(trace).quality.damaged
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject, file: Path) -> None:
     if not file.exists():

@@ -20,10 +20,10 @@ from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.timeline.build import timeline_of
 from trainguard.render.numbers import nanos
-from trainguard.report.html.islands import LARGEST, pack_counts, pack_signed, pack_steps
 from trainguard.report.html.kernels.figures import duration_bins, joined
 from trainguard.report.html.kernels.island import OMITTED, PageNames
 from trainguard.report.html.kernels.page import MOST_BYTES, kernels_script, kernels_style, render_kernels
+from trainguard.report.html.timelines import LARGEST, pack_counts, pack_signed, pack_steps
 
 
 class Tags(HTMLParser):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kernel_traces import (
@@ -43,7 +43,7 @@ def test_every_layout_gives_the_same_trace(
     layout: Callable[[Any], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitter, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", min(batch, 4_096))
     made = writer()
     trace = read(layout(made.document()))
     assert len(trace.gpu) == len(trace.launches) == 40
@@ -55,7 +55,7 @@ def test_every_layout_gives_the_same_trace(
 
 def test_arguments_that_begin_as_events_do_are_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", 300)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", 300)
     made = writer()
     made.events = [
         {"name": event["name"], **event, "args": {"name": "inner", **event.get("args", {})}} for event in made.events
@@ -82,7 +82,7 @@ def test_events_that_begin_with_several_keys_are_told_apart(
     """Each damaged event is lost, and nothing beside it."""
     monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
     monkeypatch.setattr(splitter, "MOST_PENDING_BYTES", 3_000)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", 300)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", 300)
     text = metadata_first(40)
     lost = text.count(damage[0]) if damage[0] else 0
     trace = read(text.replace(*damage) if lost else text)
@@ -200,7 +200,6 @@ def test_a_repaired_last_event_costs_nothing_behind_it() -> None:
     assert (trace.tally["repaired_events"], trace.tally.get("cut_off")) == (1, None)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject) -> None:
     text = bytearray(writer(6).text())

@@ -15,7 +15,7 @@ import pytest
 from tests.support.kernel_traces import FOLDER, real_profile, real_trace
 from trainguard.kernels.columns import Ints, Kind, Rows, Trace
 from trainguard.kernels.intervals import Spans, intersection, merged, union
-from trainguard.kernels.metrics import RankMetrics, rank_metrics
+from trainguard.kernels.metrics import RankMetrics
 
 US = 1_000
 DETAILS = json.loads(lzma.decompress((FOLDER / "peers" / "details.json.xz").read_bytes()))["tb_plugin"]
@@ -47,7 +47,7 @@ def steps_by_operator(metrics: RankMetrics) -> tuple[Ints, Ints]:
 
 @pytest.mark.parametrize("peer", JOINED)
 def test_steps(peer: dict[str, Any]) -> None:
-    start, end = steps_by_operator(rank_metrics(real_trace(peer["trace"])))
+    start, end = steps_by_operator(RankMetrics.of(real_trace(peer["trace"])))
     assert (end - start) / US == pytest.approx(STEPS[peer["trace"]]["steps_total_us"], abs=0.5)
 
 
@@ -74,7 +74,7 @@ def named(trace: Trace, rows: Rows) -> Spans:
 def test_communication(peer: dict[str, Any]) -> None:
     """Its communication is what five annotations span, on host and GPU; all-to-all is none of them."""
     trace = real_trace(peer["trace"])
-    metrics = rank_metrics(trace)
+    metrics = RankMetrics.of(trace)
     start, end = steps_by_operator(metrics)
     computing = union(*(gpu.kernels for gpu in metrics.gpus))
     communicating = union(named(trace, trace.annotations), named(trace, trace.gpu_annotations))
@@ -146,7 +146,7 @@ ELIGIBLE = ("aten::cudnn_convolution", "aten::mm", "aten::addmm", "aten::bmm")
 def test_what_could_be_on_tensor_cores_is_theirs_without_helpers() -> None:
     """It counts all kernels of an operator, those that help a product, too; we count by kernel."""
     (peer,) = (each for each in DETAILS if each["trace"] == "resnet50_workers0")
-    metrics, profile = rank_metrics(real_trace("resnet50_workers0")), real_profile("resnet50_workers0")
+    metrics, profile = RankMetrics.of(real_trace("resnet50_workers0")), real_profile("resnet50_workers0")
     trace = metrics.trace
     lasted = trace.gpu.end - trace.gpu.start
     kernels = trace.gpu.kind <= Kind.COMMUNICATION

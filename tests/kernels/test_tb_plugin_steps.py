@@ -14,7 +14,7 @@ from tests.support.kernel_traces import real_profile, real_trace
 from trainguard.kernels.columns import Ints, Kind, Rows, Trace
 from trainguard.kernels.gpu_times import breakdown
 from trainguard.kernels.intervals import Spans, merged, union
-from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.metrics import RankMetrics
 
 OF_2021 = "resnet50_workers0"
 NOTHING = merged(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -49,7 +49,7 @@ def their_parts(trace: Trace) -> dict[str, Spans]:
 def their_steps(trace: Trace) -> tuple[Ints, Ints]:
     """Return the steps; on AMD they are those of the host and of the GPU's side, as `test_tb_plugin` says."""
     if trace.name != AMD:
-        return steps_by_operator(rank_metrics(trace))
+        return steps_by_operator(RankMetrics.of(trace))
     found = [
         (int(start), int(end))
         for rows in (trace.annotations, trace.gpu_annotations)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kernel_traces import BF16_GEMM, NCCL, TraceWriter, read, real_names, real_trace
@@ -152,7 +152,6 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(ROWS, st.integers(0, 4), st.sampled_from([1, 10]))
 def test_any_rows_give_a_bounded_ordered_complete_timeline(
     rows: list[tuple[int, int, int, str]], number: int, times: int

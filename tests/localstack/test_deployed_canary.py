@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from demo.live.stage import subscribe
-from infra.constructs.canary import CANARY_KIND
 from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.stack import PATIENCE_S
+from trainguard.core.canary_name import CANARY_KIND
 from trainguard.core.layout import ProfileRoot
 from trainguard.stack.canary.profile import RULE
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.localstack.emulator_kit import RUNTIME, invoke, receive, until, zipped
+from tests.localstack.emulator_kit import receive, until
 from tests.localstack.stack import EVENTS, PATIENCE_S, Job, Stack, batch, object_message
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
-
-if TYPE_CHECKING:
-    from emulator.launch import Emulator
 
 pytestmark = pytest.mark.localstack
 
@@ -368,36 +365,3 @@ def test_concurrent_evaluators_of_a_node_give_the_state_of_one(stack: Stack, ref
 
     assert job.verdicts() == reference.verdicts()
     assert len(job.fires(RULE)) == len([alert for alert in job.alerts(RULE) if alert["kind"] == "fire"]) == 1
-
-
-def test_function_imports_come_only_from_the_deployed_layer(stack: Stack, emulator: Emulator) -> None:
-    client = emulator.client("lambda")
-    deployed = client.get_function_configuration(FunctionName=stack.functions["evaluate_objects"])
-    source = (
-        "import sys, numpy, msgspec, aws_lambda_powertools, trainguard\n"
-        "def handler(event, context):\n"
-        "    modules = (numpy, msgspec, aws_lambda_powertools, trainguard)\n"
-        "    sizes = numpy.arange(6, dtype=numpy.float32).reshape(2, 3).sum(axis=1)\n"
-        "    return {'files': [m.__file__ for m in modules], 'sums': sizes.tolist(), 'version': numpy.__version__}\n"
-    )
-    client.create_function(
-        FunctionName="layer-probe",
-        Runtime=RUNTIME,
-        Role=deployed["Role"],
-        Handler="app.handler",
-        Code={"ZipFile": zipped({"app.py": source})},
-        Layers=[layer["Arn"] for layer in deployed["Layers"]],
-        Timeout=20,
-    )
-    until(
-        lambda: client.get_function_configuration(FunctionName="layer-probe")["State"] == "Active",
-        timeout_s=PATIENCE_S,
-        what="the probe function",
-    )
-
-    answer, error = invoke(emulator, "layer-probe", {})
-
-    assert error is None, answer
-    assert answer["sums"] == [3.0, 12.0]
-    assert not [file for file in answer["files"] if "site-packages" in file or ".venv" in file]
-    assert len({file.partition("/python/")[0] for file in answer["files"]}) == 1

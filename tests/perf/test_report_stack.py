@@ -15,6 +15,7 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.links import report_links
 from trainguard.core.ports import ListedObject
@@ -27,12 +28,11 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 from trainguard.formats.profile.system import Samples, Series
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import axis_for
 from trainguard.stack.report.build import StackReports
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
-from trainguard.testing.memory.world import MemoryWorld
 
 pytestmark = pytest.mark.perf
 
@@ -112,7 +112,7 @@ def test_digest_of_a_nodes_hour(tmp_path: Path) -> None:
     item = DigestItem(job="job", bucket=BUCKET, prefix="", run="run", node="algo-1", day=FROM, axis=axis)
     forget_peak()
     before, began = peak_bytes(), time.process_time()
-    done = DayDigester(objects=objects, has_time=lambda: True).digest(item, now=FROM)
+    done = digest_item(objects, item, now=FROM, has_time=lambda: True)
     took, peak = time.process_time() - began, peak_bytes()
     minute_s = took / 60
     show(

@@ -18,6 +18,7 @@ from demo.workload import Activity, Level, Stretch, Workload
 from tests.perf.test_bench import OneObject, show
 from tests.support.delivery import Network
 from tests.support.large_jobs import large_job
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, START, describe, uploads
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing
@@ -28,7 +29,6 @@ from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import SystemKey, system_key
-from trainguard.testing.memory.world import MemoryWorld
 
 pytestmark = pytest.mark.perf
 

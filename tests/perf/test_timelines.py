@@ -18,10 +18,9 @@ from demo.synthesis import minute_of_node
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.system import Samples, Series, read_system_object
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
-from trainguard.report.timeline.series import Band, TimeAxis, Timelines
+from trainguard.report.timeline.series import Band, TimeAxis, Timelines, axis_for
 
 pytestmark = pytest.mark.perf
 

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.faults import Crash, Fault
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import JobRecord, JobStatus
@@ -16,9 +18,7 @@ from trainguard.formats.runs.managed import system_files
 from trainguard.formats.runs.run import Outcome, ScalarsOfStep, SeriesName, Snapshot, SourceRun
 from trainguard.local.api import analyze
 from trainguard.stack.polling.delivery import MOST_EVENT_BYTES, PollStatus, read_status, status_key
-from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Answered, Asked, SourcePoll
-from trainguard.testing.memory.faults import Crash, Fault
-from trainguard.testing.memory.world import MemoryWorld
+from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Asked, SourcePoll
 
 AT = 1_800_000_000.0
 BUCKET = "profiles"
@@ -35,7 +35,7 @@ class Source:
     fault: Exception | None = None
     asked: list[tuple[float, float]] = field(default_factory=list)
 
-    def read(self, asked: Asked) -> Answered:
+    def read(self, asked: Asked) -> SourceRun:
         self.asked.append((asked.start, asked.end))
         if self.fault is not None:
             raise self.fault
@@ -46,7 +46,8 @@ class Source:
             node: [each for each in found if start <= each.at < end] for node, found in self.run.snapshots.items()
         }
         run.scalars = [row for row in self.run.scalars if start <= row.at < end]
-        return Answered(run, {name: count + 1 for name, count in {"loss": 0, **asked.counted}.items()})
+        asked.counted.update({name: count + 1 for name, count in {"loss": 0, **asked.counted}.items()})
+        return run
 
 
 def training(minutes: float = 60.0, *, node: str = "ip-10-0-0-1") -> SourceRun:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.core.layout import ProfileRoot
 from trainguard.stack.polling.run_files import MAX_FILE_BYTES, RunFiles, run_file_key
-from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_800_000_000.0
 BUCKET = "profiles"

@@ -12,15 +12,16 @@ from botocore.paginate import Paginator
 from tests.polling.test_poll import job
 from tests.support.cluster import AT, Cluster
 from tests.support.json_service import json_service
-from trainguard.aws.live_sources import MOST_PAGES, CloudWatchLogs, ServiceSources, permitted_services
+from tests.support.memory import MemoryWorld
+from trainguard.aws.live_sources import MOST_PAGES, ServiceSources, log_lines, permitted_services
 from trainguard.aws.source_services import tokens_by_host
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.formats.runs.named import named_source
+from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine
-from trainguard.stack.polling.poll import Answered, Asked
-from trainguard.testing.memory.world import MemoryWorld
+from trainguard.stack.polling.poll import Asked
 
 
 @dataclass
@@ -55,17 +56,21 @@ def services(listed: str, lines: Lines | None = None, tokens: Mapping[str, str] 
     )
     return ServiceSources(
         permitted_services(listed),
-        logs=lambda: lines or Lines(),
+        lines=(lines or Lines()).lines,
         training_jobs=world.training_jobs,
         headers=tokens_by_host(tokens or {}),
     )
 
 
-def read(sources: ServiceSources, text: str, *, outside: bool = False) -> Answered:
+def asked_for(text: str, *, outside: bool = False) -> Asked:
     source = named_source(text)
     assert source is not None
     record = job(arn=f"{OUTSIDE_ARN}bert") if outside else job()
-    return sources.read(Asked(record, source, AT, AT + 120.0, {}))
+    return Asked(record, source, AT, AT + 120.0, {})
+
+
+def read(sources: ServiceSources, text: str, *, outside: bool = False) -> SourceRun:
+    return sources.read(asked_for(text, outside=outside))
 
 
 def test_listed_prometheus_gives_samples_of_the_time_alone() -> None:
@@ -74,7 +79,7 @@ def test_listed_prometheus_gives_samples_of_the_time_alone() -> None:
     with json_service(cluster.answer) as (url, requests):
         host = urlsplit(url).hostname or ""
         sources = services(f"prometheus+{url}", tokens={host: "s3cret", "elsewhere": "other"})
-        run = read(sources, "prometheus pod=bert-0 step=30").run
+        run = read(sources, "prometheus pod=bert-0 step=30")
     assert [each.at for each in run.snapshots["ip-10-0-0-1"]] == [AT, AT + 30.0, AT + 60.0, AT + 90.0]
     assert {asked.headers["Authorization"] for asked in requests} == {"Bearer s3cret"}
 
@@ -96,25 +101,26 @@ def test_unlisted_service_is_refused(listed: str, text: str, why: str) -> None:
 
 def test_training_job_log_has_its_metrics_and_names_a_broken_one() -> None:
     lines = Lines()
-    answer = read(services("logs+/aws/sagemaker/TrainingJobs", lines), "logs")
+    asked = asked_for("logs")
+    answer = services("logs+/aws/sagemaker/TrainingJobs", lines).read(asked)
     assert lines.asked == [("/aws/sagemaker/TrainingJobs", "bert/")]
-    assert [(row.step, row.values) for row in answer.run.scalars] == [(0, {"own:loss": 0.0}), (1, {"own:loss": 61.0})]
-    assert answer.counted == {"own:loss": 2}
-    assert len(answer.run.bad) == 1
+    assert [(row.step, row.values) for row in answer.scalars] == [(0, {"own:loss": 0.0}), (1, {"own:loss": 61.0})]
+    assert asked.counted == {"own:loss": 2}
+    assert len(answer.bad) == 1
 
 
 def test_outside_job_log_has_scalars_in_common_forms() -> None:
     lines = Lines()
     answer = read(services("logs+/aws/batch/job", lines), "logs stream=train/default/", outside=True)
     assert lines.asked == [("/aws/batch/job", "train/default/")]
-    assert [row.values for row in answer.run.scalars] == [{"loss": 0.0}, {"loss": 61.0}]
+    assert [row.values for row in answer.scalars] == [{"loss": 0.0}, {"loss": 61.0}]
 
 
 def test_outside_job_log_is_read_by_its_own_expressions() -> None:
     own = r"logs stream=train/ metric=custom:loss:\s([0-9.]+) metric=broken:("
     answer = read(services("logs+/aws/batch/job", Lines()), own, outside=True)
-    assert [dict(row.values) for row in answer.run.scalars] == [{"custom": 0.0}, {"custom": 61.0}]
-    assert any("metric 'broken'" in why for why in answer.run.bad)
+    assert [dict(row.values) for row in answer.scalars] == [{"custom": 0.0}, {"custom": 61.0}]
+    assert any("metric 'broken'" in why for why in answer.bad)
 
 
 @dataclass
@@ -141,7 +147,7 @@ class Pages:
 
 def test_log_pages_give_all_lines_in_order() -> None:
     pages = Pages()
-    found = list(CloudWatchLogs(client=pages).lines("/a", "bert/", AT, AT + 60.0))
+    found = list(log_lines(pages, "/a", "bert/", AT, AT + 60.0))
     assert [text for _, text in found] == ["loss: 1", "loss: 2", "loss: 3"]
     assert pages.requests[0] == {
         "logGroupName": "/a",
@@ -154,10 +160,10 @@ def test_log_pages_give_all_lines_in_order() -> None:
 
 def test_given_a_log_that_never_ends_when_read_then_reading_does() -> None:
     with pytest.raises(ProfileSourceError, match=f"more than {MOST_PAGES} pages"):
-        list(CloudWatchLogs(client=Pages(count=10**6)).lines("/a", "bert/", AT, AT + 60.0))
+        list(log_lines(Pages(count=10**6), "/a", "bert/", AT, AT + 60.0))
 
 
 @pytest.mark.parametrize("code", ["ResourceNotFoundException", "AccessDeniedException"])
 def test_unreadable_log_group_is_named(code: str) -> None:
     with pytest.raises(ProfileSourceError, match=f"/a.*{code}"):
-        list(CloudWatchLogs(client=Pages(code=code)).lines("/a", "bert/", AT, AT + 60.0))
+        list(log_lines(Pages(code=code), "/a", "bert/", AT, AT + 60.0))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.functional.strategies import job_records, node_records, rule_rows
 from tests.support.fuzzing import damaged, search, short_and_long
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import uploads
 from trainguard.aws.dynamodb import jobs, node_states, rule_states
 from trainguard.aws.dynamodb.attributes import present
@@ -35,7 +36,6 @@ from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.keys import parse_key
 from trainguard.formats.profile.system import read_system_object
 from trainguard.state.codec import CODEC, compress, decode_state, decompress, encode_state
-from trainguard.testing.memory.world import MemoryWorld
 
 TIME = "2026-11-21T08:01:00Z"
 KEY = "job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json"

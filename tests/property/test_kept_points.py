@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kept_points import kept_points
@@ -36,7 +36,6 @@ UTILIZATION = st.lists(st.tuples(VALUE, st.integers(1, 9)), max_size=20).map(
 
 
 @given(UTILIZATION, st.lists(st.integers(0, 80), max_size=4))
-@settings(max_examples=300)
 def test_kept_points_of_any_cut_match_the_definition(values: Any, cuts: Any) -> None:
     state = SampleWindowState()
     edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
@@ -53,7 +53,6 @@ def files(draw: Any) -> Any:
 
 
 @given(files(), st.data())
-@settings(max_examples=300)
 def test_any_order_within_the_bound_applies_each_once_in_order(keys: Any, data: Any) -> None:
     delayed = sorted(keys, key=lambda pair: pair[0] + data.draw(st.floats(0, 119)))
     engine = PartitionOrder(FRAMEWORK_EXTENTS)
@@ -68,7 +67,6 @@ def test_any_order_within_the_bound_applies_each_once_in_order(keys: Any, data: 
 
 
 @given(files(), st.data())
-@settings(max_examples=1_000)
 def test_late_or_lost_messages_apply_each_once_in_order(keys: Any, data: Any) -> None:
     delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
     announced = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.grid_order import LATENESS_S, GridOrder
@@ -32,7 +32,6 @@ def deliveries(draw: Any) -> Any:
 
 
 @given(deliveries())
-@settings(max_examples=300)
 def test_any_order_within_the_bound_applies_ascending_and_once(case: Any) -> None:
     exists, order, repeats = case
     engine = GridOrder()

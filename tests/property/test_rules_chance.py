@@ -1,7 +1,7 @@
 from decimal import Decimal, localcontext
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainguard.rules.windows.rule import poisson_quantile
@@ -21,7 +21,6 @@ def direct_quantile(probability: float, expected: float) -> int:
         return count
 
 
-@settings(deadline=None)
 @given(probability=st.sampled_from([0.5, 0.9, 0.999, 0.999999]), expected=st.floats(0.0, 2_000.0))
 @example(probability=0.999, expected=0.2)
 @example(probability=0.999, expected=200.0)
@@ -34,7 +33,6 @@ def test_quantile_of_a_large_mean_equals_a_direct_sum(expected: float) -> None:
     assert poisson_quantile(0.999, expected) == direct_quantile(0.999, expected)
 
 
-@settings(deadline=None)
 @given(expected=st.floats(0.0, 1e6), more=st.floats(0.0, 1e3))
 def test_quantile_of_a_larger_mean_is_no_smaller(expected: float, more: float) -> None:
     assert poisson_quantile(0.999, expected) <= poisson_quantile(0.999, expected + more)

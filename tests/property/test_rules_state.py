@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rules.node_replay import NodeSeries, node_minutes, series
@@ -52,7 +52,6 @@ def node(first: list[tuple[int, float, float]], second: list[tuple[int, float, f
 
 
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
-@settings(max_examples=40, deadline=None)
 @given(first=phases, second=phases)
 def test_storing_the_state_every_minute_changes_nothing(
     rule: AnySystemRule, first: list[tuple[int, float, float]], second: list[tuple[int, float, float]]
@@ -75,7 +74,6 @@ def test_storing_the_state_every_minute_changes_nothing(
 process_steps = st.lists(st.lists(st.integers(1_000, 3_000_000), min_size=1, max_size=60), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(
     processes=st.lists(process_steps, min_size=1, max_size=4),
     mode=st.sampled_from(["Step:ModeKeys.TRAIN", "Step:ModeKeys.EVAL"]),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import Extents, PartitionOrder
@@ -73,7 +73,6 @@ def read_back(order: PartitionOrder, written: Sequence[Written]) -> PartitionOrd
 
 
 @given(jobs(), st.data())
-@settings(max_examples=500)
 def test_steps_of_any_late_or_lost_messages_apply_once_in_order(written: list[Written], data: st.DataObject) -> None:
     delay = st.one_of(st.just(0), st.integers(0, 19), st.integers(20, 400), st.none())
     announced = [(each.uploaded + late, each) for each in written if (late := data.draw(delay)) is not None]

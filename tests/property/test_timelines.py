@@ -154,9 +154,10 @@ def test_shown_means_lie_between_extremes_and_keep_all_samples(
                 assert low is mean is high is None
             else:
                 assert 0.0 <= low <= mean <= high <= 100.0
-    kept = sum(int(table.counts.sum()) for table in digest.tables.values())
+    kept = sum(int(table.counts.sum()) + table.refused for table in digest.tables.values())
     samples = sum(each.times.size for each in listed if isinstance(each, Samples))
-    assert kept + digest.outside == samples
+    steps = sum(batch.starts_us.size for each in listed if isinstance(each, FrameworkEvents) for batch in each.steps)
+    assert kept + digest.outside == samples + steps
 
 
 @given(

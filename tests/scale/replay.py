@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from demo.synthesis import minute_of_node
+from tests.support.memory import MemoryJournal, MemoryProfileObjects, MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing, TrainingJobDescription
 from trainguard.core.records import JobStatus
@@ -25,8 +26,6 @@ from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.messages.created_objects import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
-from trainguard.testing.memory.services import MemoryJournal, MemoryProfileObjects
-from trainguard.testing.memory.world import MemoryWorld
 
 BUCKET, JOB, START = "profiles", "replayed", 1_795_248_000
 ROOT = ProfileRoot("", JOB)

@@ -14,8 +14,7 @@ from trainguard.local.fleet import evaluated_job, find_jobs, judged_jobs
 from trainguard.local.places import open_job
 from trainguard.local.pool import WorkerPool
 from trainguard.local.settings import GivenSettings
-from trainguard.report.verdict.job_verdict import verdict_of
-from trainguard.report.verdict.job_verdict_document import JobVerdict
+from trainguard.report.job_verdict import JobVerdict, verdict_of
 
 AT = 1_800_000_000.0
 Values = Callable[[int], Mapping[str, float]]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tests.support.delivery import Network
+from tests.support.faults import Crash
 from tests.support.kernel_ranks import documents
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, START, Upload
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.layout import ProfileRoot
@@ -18,8 +20,6 @@ from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.captures.digest import digest_trace
 from trainguard.stack.captures.join import CaptureJoiner, notify_evaluator
 from trainguard.stack.captures.plan import CaptureCall, TraceItem, plan_capture
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 if TYPE_CHECKING:
     from trainguard.kernels.document import JobEntry

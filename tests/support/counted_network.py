@@ -11,10 +11,13 @@ import numpy as np
 from aws_lambda_powertools import Logger, Metrics
 
 from tests.support.delivery import Network
+from tests.support.faults import Faults
+from tests.support.memory import MemoryNodeStates, MemoryRuleStates, MemoryWorld
 from tests.support.small_job import START
 from trainguard.aws.dynamodb import node_states, rule_states
 from trainguard.aws.dynamodb.attributes import present
 from trainguard.aws.dynamodb.stored_form import stored_row
+from trainguard.aws.dynamodb.table import row_key
 from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
@@ -22,9 +25,6 @@ from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.messages.created_objects import Message
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import READ_BYTES, UNIT_BYTES, node_bytes
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.node_states import MemoryNodeStates, MemoryRuleStates
-from trainguard.testing.memory.world import MemoryWorld
 
 GPUS = 8
 SYSTEM = "system"
@@ -116,7 +116,7 @@ class WeighedRows(MemoryRuleStates):
         """Write rows."""
         for row in rows:
             columns = present(rule_states._columns(stored_row(row)))
-            self._counts.write(size_of({**rule_states._key(row.job, row.target), **columns}))
+            self._counts.write(size_of({**row_key(row.job, row.target), **columns}))
         super().publish(rows)
 
 

@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass, field
 
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, Upload, describe
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
@@ -15,8 +17,6 @@ from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.step_outlier.rule import StepOutlier
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 VISIBILITY_S = 360.0
 STREAMS: tuple[str, ...] = ("system", "framework")

@@ -16,6 +16,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, SETTINGS, Upload, describe, uploads
 from trainguard.aws.clients import Clients
 from trainguard.aws.s3_objects import S3ProfileObjects
@@ -30,7 +31,6 @@ from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import Evaluation, evaluate_profile, evaluation_rows
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
-from trainguard.testing.memory.world import MemoryWorld
 
 STACK: Final = "TrainGuard"
 REGION: Final = "eu-west-1"

@@ -26,7 +26,7 @@ from trainguard.state.idle_evidence import IdleTime
 from trainguard.state.sample_window import SampleWindowState
 
 if TYPE_CHECKING:
-    from trainguard.engine.streams.session import Stream
+    from trainguard.engine.streams.stream import AnyStream
 
 START = 1_795_248_000.0
 P3 = "ml.p3.2xlarge"
@@ -73,7 +73,7 @@ def judged_job(
     job = replace(job, rule_settings=settings or {})
     plan = FAMILIES.plan(job)
     records = {record.key: record for node in nodes for record in _records(node)}
-    of_nodes: dict[StreamKey, Stream] = {
+    of_nodes: dict[StreamKey, AnyStream] = {
         StreamKey(job.job, node.name, "system"): SystemStream(node.name, _system(node), plan) for node in nodes
     }
     for node in nodes:

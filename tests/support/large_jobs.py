@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
-from trainguard.testing.memory.world import MemoryWorld
 
 
 def large_job(

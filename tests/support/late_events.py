@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, Upload, uploads
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, RuleRow
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
-from trainguard.engine.jobs.lifecycle import Lifecycle
+from trainguard.engine.jobs.lifecycle import follow
 from trainguard.engine.reconcile import STALE_EVERY
-from trainguard.testing.memory.world import MemoryWorld
 
 END_MARK = uploads()[-1]
 
@@ -47,19 +47,12 @@ def settle(network: Network, minutes: int) -> None:
 
 def registry(network: Network) -> JobRegistry:
     """Return what registers jobs."""
-    return JobRegistry.of(network.world.services, lambda: network.now)
+    return JobRegistry.of(network.world.services, FAMILIES, lambda: network.now)
 
 
 def told_by_event(network: Network) -> JobRecord | None:
     """Let a state change event of the job arrive; return its item."""
-    world = network.world
-    return Lifecycle(
-        nodes=world.nodes,
-        tasks=world.tasks,
-        bucket=BUCKET,
-        registry=registry(network),
-        families=FAMILIES,
-    ).follow(JOB)
+    return follow(JOB, BUCKET, registry(network))
 
 
 def found_by_tick(network: Network) -> None:

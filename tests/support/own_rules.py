@@ -60,6 +60,11 @@ class OwnRule(SystemRule[OwnParameters, OwnState]):
     ) -> None:
         self._seeing, self._judging, self._clear, self._window = seeing, judging, clear, window
 
+    def named(self, name: str) -> "OwnRule":
+        """Return such a rule of another name."""
+        kind: type[OwnRule] = type(name, (OwnRule,), {"name": name})
+        return kind(self._seeing, self._judging, clear=self._clear, window=self._window)
+
     def clear_after_s(self, parameters: OwnParameters, interval_s: float) -> float:
         del parameters, interval_s
         return self._clear()  # type: ignore[no-any-return]  # on purpose, whatever a test gives

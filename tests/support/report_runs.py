@@ -9,18 +9,17 @@ import msgspec
 from infra.constructs.report_machine import definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.support.delivery import Network
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, describe, uploads
 from trainguard.core.errors import TrainGuardError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus
 from trainguard.stack.report.build import StackReports
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.keys import Listing
 from trainguard.stack.report.parts import DigestItem
 from trainguard.stack.report.plan import READING_S, ReportPlanner
-from trainguard.stack.report.run_digest import RunDigester
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report
@@ -73,11 +72,9 @@ class ReportRun:
         if item.node in self.lost:
             raise MemoryError(item.node)
         looks = iter(range(self.looks))
-        make = RunDigester if item.tensors else DayDigester
-        digester = make(objects=self.world.objects, has_time=lambda: next(looks, None) is not None)
-        return msgspec.to_builtins(
-            digester.digest(item, now=NOW + (READING_S + 1.0 if item.node in self.late else 0.0))
-        )
+        now = NOW + (READING_S + 1.0 if item.node in self.late else 0.0)
+        digested = digest_item(self.world.objects, item, now=now, has_time=lambda: next(looks, None) is not None)
+        return msgspec.to_builtins(digested)
 
     def build(self, event: dict[str, Any]) -> Any:
         """Do what `build_report` does for this machine."""

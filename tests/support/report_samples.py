@@ -22,10 +22,8 @@ from trainguard.report.timeline.series import (
     Timelines,
     Values,
 )
-from trainguard.report.training.build import training_report
-from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.document import FirstFire
-from trainguard.report.training.series import Series
+from trainguard.report.training.digest import Series, TrainingDigest
+from trainguard.report.training.document import FirstFire, training_report
 
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
 LONG = "n" * 10_000

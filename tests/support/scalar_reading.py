@@ -85,8 +85,7 @@ def _recorded(files: Files, file: ScalarFile, saved_at: float, reading: ScalarRe
     read: TrainerFile = (read_trainer_state if file.kind == "trainer_state" else read_metrics_csv)(file.name, body)
     if read.bad:
         reading.refuse(file.name, read.bad, read.why or "")
-    for row in read.rows:
-        yield Recording(row.step, saved_at, row.values, timed=False)
+    yield from read.rows.between(0, len(read.rows), saved_at)
 
 
 def _events(files: Files, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:

@@ -9,10 +9,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network, final_state
+from tests.support.memory import MemoryJobs, MemoryWorld
 from tests.support.small_job import MINUTES, SETTINGS, START, STEADY, Shape, Upload, describe, uploads
 from trainguard.core.records import JobRecord, JobStatus
-from trainguard.testing.memory.node_states import MemoryJobs
-from trainguard.testing.memory.world import MemoryWorld
 
 SHAPES = {
     "steady": STEADY,

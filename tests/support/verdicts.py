@@ -6,7 +6,7 @@ from tests.support.ledgers import HOUR_S
 from trainguard.core.finding import Episode
 from trainguard.core.records import Status
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
 
@@ -23,7 +23,7 @@ def fired(rule: str, *hours: Hours, nodes: tuple[int, int] = (1, 1), **said: Any
     """
     result = RuleResult(Status.FIRED, f"{rule} fired.", **{"kind": claiming_kind(rule), **said})
     history = FiringHistory(is_open=True, violations=3, judged=4, times_fired=1, fired_at=60.0)
-    return Verdict(rule, result, history, reach=Reach(*nodes), merged=held(*hours) or None)
+    return Verdict(rule, result, history, reach=nodes, merged=held(*hours) or None)
 
 
 def over(rule: str, *hours: Hours, **said: Any) -> Verdict:

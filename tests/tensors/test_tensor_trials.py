@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from tests.support.run_folder import FolderFiles
 from tests.support.tensor_trials import expected, trial_run, trial_steps, trials, write_trial
 from trainguard.core.layout import ProfileRoot
@@ -13,8 +15,6 @@ from trainguard.formats.tensors.debug.keys import run_files, run_prefix
 from trainguard.formats.tensors.debug.ledger import StepLedger
 from trainguard.formats.tensors.debug.run import complete_steps, find_run
 from trainguard.formats.tensors.step_view import Mode, is_numeric
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 
 @pytest.mark.parametrize("name", ["vanishing_gradient", "healthy", "exploding_tensor"])

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from act_on_verdict import main
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "act_on_verdict" / "act_on_verdict.py"
 IDLE = {"verdict": "idle", "certainty": "high", "active": True, "generated_at": 0.0}
@@ -28,14 +29,20 @@ def called(tmp_path: Path) -> Path:
     return calls
 
 
-def act(folder: Path, document: object, *words: str, refuses: int = 0) -> int:
-    environment = {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin", "REFUSES": str(refuses)}
+def written(document: object) -> str:
+    """Return a document as text, its time counted from now."""
     if isinstance(document, dict) and "generated_at" in document:
         made = datetime.now(UTC) + timedelta(seconds=document["generated_at"])
         document = {**document, "generated_at": made.isoformat()}
-    text = document if isinstance(document, str) else json.dumps(document)
-    call = [sys.executable, str(SCRIPT), *words]
-    return subprocess.run(call, input=text, text=True, env=environment, check=False, capture_output=True).returncode
+    return document if isinstance(document, str) else json.dumps(document)
+
+
+def act(folder: Path, document: object, *words: str, refuses: int = 0) -> int:
+    environment = {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin", "REFUSES": str(refuses)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return main(list(words), written(document))
 
 
 @pytest.mark.parametrize(
@@ -75,4 +82,11 @@ def test_job_that_is_not_idle_is_left_alone(document: object, called: Path) -> N
     assert act(called.parent, document, "slurm", "4711") == 0
     assert not called.exists()
     assert act(called.parent, IDLE, "slurm", "4711", "--dry-run") == 0
+    assert not called.exists()
+
+
+def test_script_reads_the_verdict_from_its_standard_input(called: Path) -> None:
+    call = [sys.executable, str(SCRIPT), "slurm", "4711", "--dry-run"]
+    done = subprocess.run(call, input=written(IDLE), text=True, check=False, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, "scancel --signal=TERM --full 4711\n")
     assert not called.exists()

@@ -1,5 +1,6 @@
-"""The pages' tables of parameters, defaults, severities and causes say what the code does."""
+"""The reference of parameters, and the pages' tables of defaults, severities and causes, say what the code does."""
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from docs.site.reference import rules
 from trainguard.core.finding import Severity
 from trainguard.engine.verdicts.losses import severity_of
 from trainguard.managed.parameters import RULES as COMPATIBLE_RULES
+from trainguard.rules.family_rules import bare
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, SPECS
+from trainguard.rules.training.registry import TRAINING_RULES
 
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES: dict[str, type[RuleParameters]] = {
@@ -20,6 +24,7 @@ TYPES: dict[str, type[RuleParameters]] = {
     PROFILER_REPORT: ReportParameters,
 }
 ACCEPTED_BY_ALL = "scan_interval_us"
+NONE = "none"
 UNKNOWN = "\N{EN DASH}"
 
 
@@ -53,18 +58,20 @@ def in_points(values: dict[str, Any]) -> dict[str, Any]:
     return values | {name: seconds if seconds == 10.0 else seconds * 2.0 for name, seconds in spans.items()}
 
 
-def on_page(rule: str) -> dict[str, str]:
-    """Return the defaults by parameter that a rule's page shows."""
-    rows = ((row[0].split(" ")[0].strip("`"), row[1].strip("`")) for row in table(f"rules/{rule}.md", "parameter"))
-    return {name: UNKNOWN if default == "None" else default for name, default in rows if not name.startswith("<")}
+def in_reference(rule: str) -> dict[str, list[str]]:
+    """Return the cells behind each parameter in a rule's section of the reference: default, unit, values, meaning."""
+    section = rules().partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    cells = [[html.unescape(re.sub("</?code>", "", cell.strip())) for cell in row] for row in rows]
+    return {name.strip("`"): said for name, *said in cells}
 
 
 @pytest.mark.parametrize("rule", TYPES)
-def test_parameters_on_a_rule_page_are_those_of_the_code(rule: str) -> None:
+def test_parameters_in_the_reference_are_those_of_the_code(rule: str) -> None:
     defaults = TYPES[rule]().in_force()
-    if rule != PROFILER_REPORT:
-        del defaults[ACCEPTED_BY_ALL]
-    assert on_page(rule) == {name: shown(value) for name, value in defaults.items()}
+    del defaults[ACCEPTED_BY_ALL]
+    listed = {name: said[0].replace(NONE, UNKNOWN) for name, said in in_reference(rule).items()}
+    assert listed == {name: shown(value) for name, value in defaults.items()}
 
 
 @pytest.mark.parametrize("rule", COMPATIBLE_RULES, ids=lambda rule: rule.name)
@@ -118,12 +125,12 @@ def test_every_link_of_the_pages_leads_to_a_file() -> None:
     assert broken == []
 
 
-def first_sentence(page: Path) -> str:
-    """Return what a rule's page says first."""
-    text = " ".join(page.read_text(encoding="utf-8").split("\n\n")[1].split())
-    return text.partition(". ")[0].removesuffix(".") + "."
+def test_the_page_of_all_rules_links_to_each() -> None:
+    page = (DOCS / "rules" / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\[(\w+)\]\(\1\.md\)", page)) == sorted(TYPES)
+    assert {path.stem for path in (DOCS / "rules").glob("*.md")} == {*TYPES, "README"}
 
 
-def test_the_page_of_all_rules_has_the_first_sentence_of_each() -> None:
-    said = {re.sub(r"\[(\w+)\].*", r"\1", row[0]): row[1] for row in table("rules/README.md", "rule")}
-    assert said == {rule: first_sentence(DOCS / "rules" / f"{rule}.md") for rule in TYPES}
+def test_the_reference_says_what_each_rule_finds() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#\w+\) \| \S.+ \| \S.+ \|$", rules(), re.MULTILINE)
+    assert rows == [*TYPES, *(bare(rule.name) for rule in TRAINING_RULES)]

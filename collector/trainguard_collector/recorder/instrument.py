@@ -1,14 +1,12 @@
 """Times what a script calls by hooks and replaced functions: forward, backward, optimizer, and saved checkpoints."""
 
 import functools
-import time
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
-from trainguard_collector.recorder.gpu_times import Mark
 from trainguard_collector.recorder.harmless import optimizers, replaced
-from trainguard_collector.recorder.steps import StepRecorder
-from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER, label_of
+from trainguard_collector.recorder.steps import Moment, StepRecorder
+from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER
 
 CHECKPOINT = "checkpoint"
 
@@ -29,16 +27,13 @@ def time_checkpoints(recorder: StepRecorder, owner: Any, names: Iterable[str]) -
     return [replaced(owner, name, around) for name in names if hasattr(owner, name)]
 
 
-_clock = time.monotonic_ns
-
-
 class Instrument:
     """The timing of one process; ``torch.autograd.backward`` is replaced until the recorder is closed."""
 
     def __init__(self, recorder: StepRecorder, torch: Any) -> None:
         self._recorder = recorder
         self._depth, self._step = 0, -1
-        self._open: dict[str, tuple[int, Optional[Mark]]] = {}
+        self._open: dict[str, Moment] = {}
         self._models: list[Any] = []
         hooks = optimizers()
         self._hooks = [
@@ -76,8 +71,7 @@ class Instrument:
     def _begin(self, name: str) -> None:
         try:
             if self._recorder.is_on:
-                at_ns = _clock()
-                self._open[name] = at_ns, self._recorder.mark_gpu(at_ns)
+                self._open[name] = self._recorder.moment()
         except Exception as fault:
             self._recorder.faults.add(name, fault)
 
@@ -85,10 +79,7 @@ class Instrument:
         try:
             began = self._open.pop(name, None)
             if began is not None and self._recorder.is_on:
-                ended_ns = _clock()
-                self._recorder.log.add((label_of(name), name, began[0], ended_ns, "", 0))
-                if began[1] is not None:
-                    self._recorder.span_on_gpu(name, began[1], self._recorder.mark_gpu(ended_ns))
+                self._recorder.add_phase(name, began)
         except Exception as fault:
             self._recorder.faults.add(name, fault)
 

@@ -4,7 +4,7 @@ import re
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional, TypeVar, Union
+from typing import Any, ClassVar, Optional, TypeVar, Union
 
 
 class PythonProfiler(Enum):
@@ -64,6 +64,7 @@ class TimeRange:
 Range = Union[StepRange, TimeRange]
 
 
+@dataclass
 class MetricsConfig:
     """What the configurations have in common: their range, by default that of the managed profiler.
 
@@ -71,24 +72,24 @@ class MetricsConfig:
     value is none of its kind.
     """
 
-    default_start_step = 0
-    default_num_steps = 1
+    default_start_step: ClassVar[int] = 0
+    default_num_steps: ClassVar[int] = 1
 
-    def __init__(
-        self,
-        start_step: Optional[int] = None,
-        num_steps: Optional[int] = None,
-        start_unix_time: Optional[int] = None,
-        duration: Optional[float] = None,
-        profile_default_steps: bool = False,
-    ) -> None:
-        by_steps, by_time = (start_step, num_steps) != (None, None), (start_unix_time, duration) != (None, None)
+    start_step: Optional[int] = None
+    num_steps: Optional[int] = None
+    start_unix_time: Optional[int] = None
+    duration: Optional[float] = None
+    profile_default_steps: bool = False
+
+    def __post_init__(self) -> None:
+        steps, times = (self.start_step, self.num_steps), (self.start_unix_time, self.duration)
+        by_steps, by_time = steps != (None, None), times != (None, None)
         if by_steps and by_time:
             raise ValueError(f"{type(self).__name__} has steps and times, expected either")
-        if profile_default_steps or not (by_steps or by_time):
+        if self.profile_default_steps or not (by_steps or by_time):
             self.range: Range = StepRange(self.default_start_step, self.default_num_steps)
         else:
-            self.range = StepRange(start_step, num_steps) if by_steps else TimeRange(start_unix_time, duration)
+            self.range = StepRange(*steps) if by_steps else TimeRange(*times)
 
 
 C = TypeVar("C", bound=MetricsConfig)
@@ -100,48 +101,38 @@ class DetailedProfilingConfig(MetricsConfig):
     default_start_step = 5
 
 
+@dataclass
 class DataloaderProfilingConfig(MetricsConfig):
     """Waits for the data loader: step 7 by default; ``metrics_regex`` chooses among the events."""
 
     default_start_step = 7
 
-    def __init__(
-        self,
-        start_step: Optional[int] = None,
-        num_steps: Optional[int] = None,
-        start_unix_time: Optional[int] = None,
-        duration: Optional[float] = None,
-        profile_default_steps: bool = False,
-        metrics_regex: str = ".*",
-    ) -> None:
-        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
+    metrics_regex: Any = ".*"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         try:
-            self.metrics_regex = re.compile(metrics_regex)
+            self.metrics_regex = re.compile(self.metrics_regex)
         except (re.error, TypeError) as fault:
-            raise ValueError(f"metrics_regex is {metrics_regex!r}, expected a regular expression") from fault
+            raise ValueError(f"metrics_regex is {self.metrics_regex!r}, expected a regular expression") from fault
 
 
+@dataclass
 class PythonProfilingConfig(MetricsConfig):
     """Functions of the training script: steps 9 to 11 by default."""
 
     default_start_step = 9
     default_num_steps = 3
 
-    def __init__(
-        self,
-        start_step: Optional[int] = None,
-        num_steps: Optional[int] = None,
-        start_unix_time: Optional[int] = None,
-        duration: Optional[float] = None,
-        profile_default_steps: bool = False,
-        python_profiler: PythonProfiler = PythonProfiler.CPROFILE,
-        cprofile_timer: cProfileTimer = cProfileTimer.TOTAL_TIME,
-    ) -> None:
-        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
-        if not isinstance(python_profiler, PythonProfiler) or not isinstance(cprofile_timer, cProfileTimer):
+    python_profiler: PythonProfiler = PythonProfiler.CPROFILE
+    cprofile_timer: cProfileTimer = cProfileTimer.TOTAL_TIME
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.python_profiler, PythonProfiler) or not isinstance(self.cprofile_timer, cProfileTimer):
             raise ValueError("PythonProfilingConfig takes a PythonProfiler and a cProfileTimer")
-        self.python_profiler = python_profiler
-        self.cprofile_timer = cProfileTimer.DEFAULT if profile_default_steps else cprofile_timer
+        if self.profile_default_steps:
+            self.cprofile_timer = cProfileTimer.DEFAULT
 
 
 class HorovodProfilingConfig(MetricsConfig):

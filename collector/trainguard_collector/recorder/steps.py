@@ -24,6 +24,9 @@ _STEP_LABELS = {mode: f"{STEP}.{mode}" for mode in MODES}
 _EVALUATIONS = frozenset({EVALUATION, "validation", "eval"})
 _clock = time.monotonic_ns
 
+Moment = tuple[int, Optional[Mark]]
+"""Nanoseconds of the monotonic clock, and an event of the GPU that was asked for then."""
+
 
 class StepNumbers:
     """Where the training is: ``step`` counts the steps of all modes, ``mode_step`` those of the mode."""
@@ -57,12 +60,11 @@ class StepContext:
 
 
 class PhaseContext:
-    __slots__ = ("_recorder", "began_ns", "mark", "mode_before", "name")
+    __slots__ = ("_recorder", "began", "mode_before", "name")
 
     def __init__(self, recorder: "StepRecorder", name: str) -> None:
         self._recorder, self.name = recorder, str(name)
-        self.began_ns = 0
-        self.mark: Optional[Mark] = None
+        self.began: Optional[Moment] = None
         self.mode_before: Optional[str] = None
 
     def __enter__(self) -> None:
@@ -73,26 +75,24 @@ class PhaseContext:
             if self.name in _EVALUATIONS:
                 self.mode_before, recorder.mode = recorder.mode, "EVAL"
             recorder.open_phases.append(self)
-            self.began_ns = _clock()
-            self.mark = recorder.mark_gpu(self.began_ns)
+            self.began = _clock(), None  # where the GPU takes no mark
+            self.began = recorder.moment()
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
     def __exit__(self, *_: object) -> None:
-        recorder, began_ns = self._recorder, self.began_ns
-        if not began_ns or not recorder.is_on:
+        recorder, began = self._recorder, self.began
+        if began is None or not recorder.is_on:
             return
         try:
-            ended_ns = _clock()
-            if self.mark is not None:
-                recorder.span_on_gpu(self.name, self.mark, recorder.mark_gpu(ended_ns))
+            ended_ns = recorder.add_phase(self.name, began)
             if self.mode_before is not None:
                 recorder.mode = self.mode_before
             if recorder.open_phases[-1] is self:
                 recorder.open_phases.pop()
             else:
                 recorder.open_phases.remove(self)
-            recorder.log.record((label_of(self.name), self.name, began_ns, ended_ns, "", 0))
+            recorder.log.flush_if_due(ended_ns)
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
@@ -281,14 +281,18 @@ class StepRecorder:
         """Whether workers of loaders record: they do not know steps, so not where a range of these is chosen."""
         return self.is_on and self.wants_waits and self.loader_config is None
 
-    def mark_gpu(self, at_ns: int) -> Optional[Mark]:
-        """Mark a time on the GPU; None where phases are not timed there."""
-        return None if self.gpu is None else self.gpu.mark(at_ns)
+    def moment(self) -> Moment:
+        """Return the time now, and its mark on the GPU where phases are timed there."""
+        at_ns = _clock()
+        return at_ns, None if self.gpu is None else self.gpu.mark(at_ns)
 
-    def span_on_gpu(self, name: str, first: Optional[Mark], last: Optional[Mark]) -> None:
-        """Take what lies between two marks as the GPU's time of a phase."""
-        if self.gpu is not None:
-            self.gpu.span(name, first, last)
+    def add_phase(self, name: str, began: Moment) -> int:
+        """Add what began then and ends now, on the GPU as well; return the end in nanoseconds."""
+        ended_ns = _clock()
+        if self.gpu is not None and began[1] is not None:
+            self.gpu.span(name, began[1], self.gpu.mark(ended_ns))
+        self.log.add((label_of(name), name, began[0], ended_ns, "", 0))
+        return ended_ns
 
     def _act(self, acts: "list[Any]", *arguments: Any) -> None:
         """Call what takes part in steps; what one of them raises is its own."""

@@ -1,7 +1,8 @@
 """The channels of alerts: a topic for mail, queues, functions and web hooks, one for chats, and the event bus."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,26 +34,16 @@ class AlertChannels:
     def send(self, channel: Channel, alert: Alert) -> None:
         if channel is Channel.BUS:
             self._put(alert)
-            return
-        with translated("SNS", "Publish"):
-            if channel is Channel.MAIL:
-                self.sns.publish(
-                    TopicArn=self.alerts,
-                    Subject=alert.subject,
-                    MessageStructure="json",
-                    Message=by_protocol(alert.text, _document(alert)),
-                    MessageAttributes=_attributes(alert),
-                )
-            else:
-                # Chats read the message as it is.
-                message = msgspec.json.encode(alert.chat).decode()
-                self.sns.publish(TopicArn=self.chat, Message=message, MessageAttributes=_attributes(alert))
+        elif channel is Channel.MAIL:
+            publish(self.sns, self.alerts, alert.document, alert.attributes, mail=(alert.subject, alert.text))
+        else:
+            publish(self.sns, self.chat, alert.chat, alert.attributes)
 
     def _put(self, alert: Alert) -> None:
         entry: PutEventsRequestEntryTypeDef = {
             "Source": EVENT_SOURCE,
             "DetailType": EVENT_TYPE,
-            "Detail": _document(alert),
+            "Detail": _json(alert.document),
         }
         with translated("EventBridge", "PutEvents"):
             answer = self.events.put_events(Entries=[entry])
@@ -61,15 +52,31 @@ class AlertChannels:
             raise PortUnavailableError("EventBridge", "PutEvents", f"{refused['ErrorCode']}: {refused['ErrorMessage']}")
 
 
-def _document(alert: Alert) -> str:
-    return msgspec.json.encode(alert.document).decode()
+def publish(
+    sns: "SNSClient",
+    topic: str,
+    document: Mapping[str, Any],
+    attributes: Mapping[str, str],
+    mail: tuple[str, str] | None = None,
+) -> None:
+    """Publish a document, which chats read as it is; with ``mail``, subject and text, people get these."""
+    named: dict[str, MessageAttributeValueTypeDef] = {
+        name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+    }
+    with translated("SNS", "Publish"):
+        if mail is None:
+            sns.publish(TopicArn=topic, Message=_json(document), MessageAttributes=named)
+            return
+        subject, text = mail
+        machines = dict.fromkeys(("sqs", "lambda", "http", "https"), _json(document))
+        sns.publish(
+            TopicArn=topic,
+            Subject=subject,
+            MessageStructure="json",
+            Message=_json({"default": text, "email": text, **machines}),
+            MessageAttributes=named,
+        )
 
 
-def by_protocol(text: str, document: str) -> str:
-    """Return a message of SNS: the text for people, the document for machines."""
-    machines = dict.fromkeys(("sqs", "lambda", "http", "https"), document)
-    return msgspec.json.encode({"default": text, "email": text, **machines}).decode()
-
-
-def _attributes(alert: Alert) -> "dict[str, MessageAttributeValueTypeDef]":
-    return {name: {"DataType": "String", "StringValue": value} for name, value in alert.attributes.items()}
+def _json(document: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(document).decode()

@@ -1,5 +1,6 @@
 """The environment of a function, as a value that is complete or does not exist."""
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, get_type_hints
 
@@ -52,7 +53,7 @@ EVALUATION = (
 """Variables of ``evaluate_objects`` and ``reconcile_job``, which work with the same stores."""
 
 
-def load_environment(names: tuple[str, ...], environ: Mapping[str, str], *, function: str) -> Environment:
+def load_environment(names: tuple[str, ...], environ: Mapping[str, str] = os.environ, *, function: str) -> Environment:
     """Read variables of ``function``; raises EnvironmentConfigError with all that are missing or empty."""
     expected = get_type_hints(Environment, include_extras=True)
     values: dict[str, str] = {}

@@ -21,28 +21,22 @@ _SECRET = re.compile(
 )
 
 
-class SageMakerJobFacts:
-    """Describes training jobs for their pages."""
-
-    def __init__(self, *, client: "SageMakerClient") -> None:
-        self._client = client
-
-    def __call__(self, job: str) -> JobEntry | None:
-        """Return SageMaker's description of a job, None for an unknown one; raises PortUnavailableError."""
-        with translated("SageMaker", "DescribeTrainingJob"):
-            described = unless(UNKNOWN_JOB, lambda: self._client.describe_training_job(TrainingJobName=job))
-        if described is None:
-            return None
-        resources = described.get("ResourceConfig", {})
-        given = described.get("HyperParameters", {})
-        return JobEntry(
-            arn=described["TrainingJobArn"],
-            status=described["TrainingJobStatus"],
-            instance_type=resources.get("InstanceType"),
-            instance_count=resources.get("InstanceCount"),
-            hyperparameters=_shown(given),
-            hyperparameters_left_out=max(len(given) - MOST_HYPERPARAMETERS, 0),
-        )
+def job_facts(client: "SageMakerClient", job: str) -> JobEntry | None:
+    """Return SageMaker's description of a job, None for an unknown one; raises PortUnavailableError."""
+    with translated("SageMaker", "DescribeTrainingJob"):
+        described = unless(UNKNOWN_JOB, lambda: client.describe_training_job(TrainingJobName=job))
+    if described is None:
+        return None
+    resources = described.get("ResourceConfig", {})
+    given = described.get("HyperParameters", {})
+    return JobEntry(
+        arn=described["TrainingJobArn"],
+        status=described["TrainingJobStatus"],
+        instance_type=resources.get("InstanceType"),
+        instance_count=resources.get("InstanceCount"),
+        hyperparameters=_shown(given),
+        hyperparameters_left_out=max(len(given) - MOST_HYPERPARAMETERS, 0),
+    )
 
 
 def _shown(given: "Mapping[str, str]") -> dict[str, str]:

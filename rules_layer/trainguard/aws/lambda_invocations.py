@@ -17,38 +17,31 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
 
-class LambdaSourcePolls:
-    """Invokes a function for a poll, and does not wait for it."""
+class LambdaInvocations:
+    """Invokes a function for a poll, or once for each request to reconcile, and waits for none of them."""
 
     def __init__(self, *, client: "LambdaClient", function: str) -> None:
         self._client = client
         self._function = function
 
     def ask(self, job: str, at: float) -> None:
-        payload = json.dumps({"job": job, "at": at}).encode()
-        with translated("Lambda", "Invoke"):
-            self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload)
-
-
-class LambdaReconcileRequests:
-    """Invokes a function once for each request, and waits for none of them."""
-
-    def __init__(self, *, client: "LambdaClient", function: str) -> None:
-        self._client = client
-        self._function = function
+        self._invoke(json.dumps({"job": job, "at": at}).encode())
 
     def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
         with ThreadPoolExecutor(MOST_INVOKED_AT_ONCE) as senders:
-            reasons = zip(requests, senders.map(self._ask, requests), strict=True)
+            reasons = zip(requests, senders.map(self._refusal, requests), strict=True)
             return {request.job: reason for request, reason in reasons if reason is not None}
 
-    def _ask(self, request: ReconcileRequest) -> str | None:
+    def _refusal(self, request: ReconcileRequest) -> str | None:
         try:
-            with translated("Lambda", "Invoke"):
-                self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload_of(request))
+            self._invoke(payload_of(request))
         except PortUnavailableError as error:
             return str(error)
         return None
+
+    def _invoke(self, payload: bytes) -> None:
+        with translated("Lambda", "Invoke"):
+            self._client.invoke(FunctionName=self._function, InvocationType="Event", Payload=payload)
 
 
 def payload_of(request: ReconcileRequest) -> bytes:

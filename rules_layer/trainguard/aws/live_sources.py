@@ -3,11 +3,11 @@
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -21,7 +21,7 @@ from trainguard.formats.runs.named import NamedSource
 from trainguard.formats.runs.prometheus import TimeRange, read_job
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
-from trainguard.stack.polling.poll import Answered, Asked
+from trainguard.stack.polling.poll import Asked
 
 LONGEST_S = 1.0
 
@@ -63,46 +63,32 @@ MOST_PAGES = 200
 """A page has up to 10,000 lines or 1 MB."""
 
 
-class CloudWatchLogs:
-    """Reads lines."""
-
-    def __init__(self, *, client: Any) -> None:
-        self._client = client
-
-    def lines(self, group: str, stream: str, start: float, end: float) -> Iterator[LogLine]:
-        """Yield lines of streams with a prefix, ``start`` included; raises ProfileSourceError, PortUnavailableError."""
-        request = {
-            "logGroupName": group,
-            "logStreamNamePrefix": stream,
-            "startTime": int(start * _MS),
-            "endTime": int(end * _MS) - 1,
-        }
-        with translated(_SERVICE, "FilterLogEvents"):
-            try:
-                for number, page in enumerate(self._client.get_paginator("filter_log_events").paginate(**request)):
-                    if number == MOST_PAGES:
-                        break
-                    for event in page.get("events", []):
-                        yield event["timestamp"] / _MS, event["message"]
-                else:
-                    return
-            except ClientError as fault:
-                if error_code(fault) in {"ResourceNotFoundException", "AccessDeniedException"}:
-                    raise ProfileSourceError(group, f"{error_code(fault)}: expected a readable log group") from fault
-                raise
-        raise ProfileSourceError(
-            group, f"more than {MOST_PAGES} pages of lines in {end - start:.0f} s, expected one job"
-        )
+Lines = Callable[[str, str, float, float], Iterable[LogLine]]
+"""Returns the lines of a group, of streams with a prefix, from a time on and before another one; epoch seconds."""
 
 
-TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
-
-
-class Logs(Protocol):
-    """Lines of log groups."""
-
-    def lines(self, group: str, stream: str, start: float, end: float) -> Iterable[LogLine]:
-        """Return lines of streams with the prefix ``stream``; raises as `LiveSources.read` does."""
+def log_lines(client: Any, group: str, stream: str, start: float, end: float) -> Iterator[LogLine]:
+    """Yield lines of a log group as `Lines` does; raises ProfileSourceError, PortUnavailableError."""
+    request = {
+        "logGroupName": group,
+        "logStreamNamePrefix": stream,
+        "startTime": int(start * _MS),
+        "endTime": int(end * _MS) - 1,
+    }
+    with translated(_SERVICE, "FilterLogEvents"):
+        try:
+            for number, page in enumerate(client.get_paginator("filter_log_events").paginate(**request)):
+                if number == MOST_PAGES:
+                    break
+                for event in page.get("events", []):
+                    yield event["timestamp"] / _MS, event["message"]
+            else:
+                return
+        except ClientError as fault:
+            if error_code(fault) in {"ResourceNotFoundException", "AccessDeniedException"}:
+                raise ProfileSourceError(group, f"{error_code(fault)}: expected a readable log group") from fault
+            raise
+    raise ProfileSourceError(group, f"more than {MOST_PAGES} pages of lines in {end - start:.0f} s, expected one job")
 
 
 def permitted_services(text: str) -> tuple[tuple[str, str], ...]:
@@ -116,17 +102,14 @@ class ServiceSources:
     """Reads a job's source from its service, if the operator permits it; ``headers`` are tokens by host."""
 
     permitted: Sequence[tuple[str, str]]
-    logs: Callable[[], Logs]
+    lines: Lines
     training_jobs: TrainingJobs
     headers: Headers = no_headers
     _definitions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
-    def read(self, asked: Asked) -> Answered:
-        server = self._server(asked.source)
-        if asked.source.kind == "logs":
-            return self._logs(asked, server)
-        run = self._prometheus(asked, server) if asked.source.kind == "prometheus" else self._mlflow(asked, server)
-        return Answered(run, asked.counted)
+    def read(self, asked: Asked) -> SourceRun:
+        readers = {"logs": self._logs, "prometheus": self._prometheus}
+        return readers.get(asked.source.kind, self._mlflow)(asked, self._server(asked.source))
 
     def _server(self, source: NamedSource) -> str:
         listed = [server for kind, server in self.permitted if kind == source.kind]
@@ -149,18 +132,18 @@ class ServiceSources:
         shown = "" if server.startswith("arn:") else server
         return read_server_run(mlflow_api(server, server, self.headers), shown, asked.source.run)
 
-    def _logs(self, asked: Asked, group: str) -> Answered:
+    def _logs(self, asked: Asked, group: str) -> SourceRun:
         job = asked.job
         definitions, faults = definitions_of((*asked.source.metrics, *self._defined(job)))
-        reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
+        reader = ScalarLines(definitions, asked.counted, GuardedSearch())
         run = SourceRun(job.job, _SERVICE)
         stream = asked.source.stream or f"{job.root.job}/"
-        run.scalars = reader.read(self.logs().lines(group, stream, asked.start, asked.end))
+        run.scalars = reader.read(self.lines(group, stream, asked.start, asked.end))
         for why, count in reader.bad.items():
             run.refuse(why, count)
         for fault in faults:
             run.refuse(fault)
-        return Answered(run, reader.counted)
+        return run
 
     def _defined(self, job: JobRecord) -> tuple[tuple[str, str], ...]:
         if job.is_outside:
@@ -173,7 +156,3 @@ class ServiceSources:
 
 def _shown(listed: Sequence[str]) -> str:
     return ", ".join(listed) or "none of the kind"
-
-
-def tokens_of(document: Mapping[str, object]) -> Mapping[str, str]:
-    return {host: token for host, token in document.items() if isinstance(token, str)}

@@ -1,6 +1,7 @@
 """Wires the function that polls the sources of jobs."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 
@@ -8,7 +9,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.environment import Environment
-from trainguard.aws.live_sources import CloudWatchLogs, ServiceSources, permitted_services, tokens_of
+from trainguard.aws.live_sources import ServiceSources, log_lines, permitted_services
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.source_services import Headers, no_headers, tokens_by_host
@@ -27,7 +28,7 @@ def polls(
     objects = S3ProfileObjects(client=clients.s3)
     sources = ServiceSources(
         permitted_services(environment.live_sources),
-        logs=lambda: CloudWatchLogs(client=clients.logs),
+        lines=lambda *asked: log_lines(clients.logs, *asked),
         training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
         headers=_headers(clients, environ.get(TOKENS_SECRET, "")),
     )
@@ -39,16 +40,17 @@ def _headers(clients: Clients, secret: str) -> Headers:
     """Return the tokens of a secret, a JSON object by host; it is read when a host is first asked."""
     if not secret:
         return no_headers
-    read: list[Headers] = []
+
+    @cache
+    def tokens() -> Mapping[str, object]:
+        with translated("Secrets Manager", "GetSecretValue"):
+            text = clients.secrets.get_secret_value(SecretId=secret)["SecretString"]
+        try:
+            return msgspec.json.decode(text, type=dict[str, object])
+        except msgspec.DecodeError as fault:
+            raise ProfileSourceError(secret, "is no JSON object of tokens by host") from fault
 
     def headers(host: str) -> Mapping[str, str]:
-        if not read:
-            with translated("Secrets Manager", "GetSecretValue"):
-                text = clients.secrets.get_secret_value(SecretId=secret)["SecretString"]
-            try:
-                read.append(tokens_by_host(tokens_of(msgspec.json.decode(text, type=dict[str, object]))))
-            except msgspec.DecodeError as fault:
-                raise ProfileSourceError(secret, "is no JSON object of tokens by host") from fault
-        return read[0](host)
+        return tokens_by_host({name: token for name, token in tokens().items() if isinstance(token, str)})(host)
 
     return headers

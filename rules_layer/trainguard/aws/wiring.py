@@ -7,7 +7,7 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import Environment
-from trainguard.aws.lambda_invocations import LambdaSourcePolls
+from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
@@ -16,7 +16,6 @@ from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.core.ports import Journal, Services, SettingDocuments
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.jobs.lifecycle import Lifecycle
 
 
 def evaluation_services(
@@ -41,28 +40,23 @@ def evaluation_services(
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
         settings=_settings(environment, clients),
-        polls=LambdaSourcePolls(client=clients.functions, function=poll_function) if poll_function else None,
+        polls=LambdaInvocations(client=clients.functions, function=poll_function) if poll_function else None,
     )
 
 
-def lifecycle(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> Lifecycle:
-    jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-    training_jobs = SageMakerTrainingJobs(client=lambda: clients.sagemaker)
-    return Lifecycle(
+def job_registry(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> JobRegistry:
+    return JobRegistry(
+        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        bucket=environment.profile_bucket,
-        registry=JobRegistry(
-            jobs=jobs,
-            training_jobs=training_jobs,
-            settings=_settings(environment, clients),
-            executions=StepFunctionsExecutions(
-                client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
-            ),
-            journal=journal,
-            now=time.time,
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
+        settings=_settings(environment, clients),
+        executions=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
         ),
+        journal=journal,
         families=families,
+        now=time.time,
     )
 
 

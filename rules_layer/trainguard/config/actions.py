@@ -19,7 +19,6 @@ class Action:
         self.parameters = dict(parameters)
 
     def to_json(self) -> dict[str, object]:
-        """Return the action as the managed rule reads it."""
         return {"name": self.name, "parameters": self.parameters}
 
     def __iter__(self) -> Iterator["Action"]:
@@ -72,7 +71,6 @@ Actions = Action | ActionList
 
 
 def action_json(actions: Actions) -> str:
-    """Return the actions as the rule parameter ``action_json`` has them."""
     named = [action.to_json() for action in actions]
     return json.dumps(named[0] if isinstance(actions, Action) else named)
 

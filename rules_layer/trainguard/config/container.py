@@ -33,7 +33,6 @@ class ConfiguredRule:
     rule_parameters: Mapping[str, Value] = field(default_factory=dict)
 
     def request(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return the rule configuration, without what is not set; ``texts`` are its parameters."""
         optional = {
             "InstanceType": self.instance_type,
             "VolumeSizeInGB": self.volume_size_in_gb,

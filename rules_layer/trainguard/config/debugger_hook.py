@@ -44,13 +44,11 @@ class CollectionConfig:
             _check(f"{where} {name}", parameter, text)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same name and the same parameters."""
         if not isinstance(other, CollectionConfig):
             return NotImplemented
         return (self.name, self.parameters) == (other.name, other.parameters)
 
     def __hash__(self) -> int:
-        """Return a hash of name and parameters."""
         return hash((self.name, tuple(sorted(self.parameters.items()))))
 
     def __repr__(self) -> str:

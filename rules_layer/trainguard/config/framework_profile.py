@@ -45,7 +45,6 @@ class MetricsConfig:
         self.range = found or TimeRange(None, None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration under the names of the profiling parameters."""
         return self.range.to_json()
 
     def to_json_string(self) -> str:
@@ -84,7 +83,6 @@ class DataloaderProfilingConfig(MetricsConfig):
         self.metrics_regex = metrics_regex
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration under the names of the profiling parameters."""
         return super().to_json() | {"MetricsRegex": self.metrics_regex}
 
 
@@ -115,7 +113,6 @@ class PythonProfilingConfig(MetricsConfig):
         self.cprofile_timer = None if python_profiler is PythonProfiler.PYINSTRUMENT else timer
 
     def to_json(self) -> dict[str, Any]:
-        """Return the configuration under the names of the profiling parameters."""
         named = super().to_json() | {"ProfilerName": self.python_profiler.value}
         return named if self.cprofile_timer is None else named | {"cProfileTimer": self.cprofile_timer.value}
 

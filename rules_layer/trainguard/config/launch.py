@@ -70,7 +70,8 @@ def tags(
         key, value = f"{NAMESPACE}{setting}", to_tag(text)
         if named.setdefault(key, value) != value:
             raise LaunchConfigError("tags", setting, text, f"the same as before, {named[key]!r}")
-    if chosen := list(dict.fromkeys(_tensor_rules(rules))):
+    configs = [config for rule in rules if isinstance(config := _config_of(rule), TensorRuleConfig)]
+    if chosen := list(dict.fromkeys(config.rule_name for config in configs)):
         named[f"{NAMESPACE}{TRAINING_RULES}"] = ALL if len(chosen) == len(TENSOR_CONFIGS) else " ".join(chosen)
     stopping = [rule.config.rule_name for rule in rules if isinstance(rule, Rule) and rule.config and rule.stops]
     if named.get(f"{NAMESPACE}{STALL_STOPS}", "").lower() == "true" and STALLED not in stopping:
@@ -191,11 +192,6 @@ def _check_once(rules: Iterable[AnyRule]) -> None:
                     "trainguard analyze --params once the job has ended"
                 )
                 raise LaunchConfigError("tags", config.rule_name, f"{earlier[0]} and {called}", expected)
-
-
-def _tensor_rules(rules: Iterable[AnyRule]) -> list[str]:
-    configs = [_config_of(rule) for rule in rules]
-    return [config.rule_name for config in configs if isinstance(config, TensorRuleConfig)]
 
 
 def _hook(hook: object, rules: Iterable[AnyRule]) -> DebuggerHookConfig | Literal[False] | None:

@@ -10,19 +10,16 @@ _LATEST_UNIX_TIME = 253_402_300_799
 
 
 def check_whole_number(where: str, field: str, value: object, least: int) -> None:
-    """Raise LaunchConfigError unless ``value`` is an int of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise LaunchConfigError(where, field, value, f"a whole number from {least}")
 
 
 def check_positive(where: str, field: str, value: object) -> None:
-    """Raise LaunchConfigError unless ``value`` is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise LaunchConfigError(where, field, value, "a number above 0")
 
 
 def check_flag(where: str, field: str, value: object) -> None:
-    """Raise LaunchConfigError unless ``value`` is True or False."""
     if not isinstance(value, bool):
         raise LaunchConfigError(where, field, value, "True or False")
 
@@ -57,7 +54,6 @@ class StepRange:
             check_whole_number("StepRange", "num_steps", self.num_steps, 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the range under the names of the profiling parameters."""
         return {"StartStep": self.start_step or 0, "NumSteps": 1 if self.num_steps is None else self.num_steps}
 
 
@@ -78,7 +74,6 @@ class TimeRange:
             check_positive("TimeRange", "duration", self.duration)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is set of the range under the names of the profiling parameters."""
         named = {"StartTimeInSecSinceEpoch": self.start_unix_time, "Duration": self.duration}
         return {name: value for name, value in named.items() if value is not None}
 

@@ -35,27 +35,11 @@ _COLLECTIONS: Mapping[str, tuple[CollectionConfig, ...]] = {
 
 
 class TensorRuleConfig:
-    """Settings of one rule over tensors.
+    """Settings of one rule over tensors: ``parameters`` are given by their names on the rule's page.
 
-    Parameters
-    ----------
-    **parameters
-        By their names on the rule's page.
-
-    Attributes
-    ----------
-    rule_name : str
-    rule_parameters : dict
-        What was given, and ``rule_to_invoke``.
-    settings : mapping of str to str
-        What was given, as ``<Rule>_<parameter>``: what tags say.
-    collections : tuple of CollectionConfig
-        What the rule has saved by default.
-
-    Raises
-    ------
-    RuleConfigError
-        When the rule has no such parameter, or the value is not allowed.
+    ``settings`` are what was given, as ``<Rule>_<parameter>``: what tags say; ``rule_parameters`` the same with
+    ``rule_to_invoke``, as the managed service has them. ``collections`` is what the rule has saved by default. Raises
+    RuleConfigError when the rule has no such parameter, or the value is not allowed.
     """
 
     def __init__(self, **parameters: Value) -> None:

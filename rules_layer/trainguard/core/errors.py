@@ -51,7 +51,6 @@ class RuleLoadError(RuleConfigError):
         self.args = (f"{rule}: {field} is {value!r:.500}, expected {expected}",)
 
     def given_by(self, source: str | None) -> "RuleLoadError":
-        """Return the error as it is: no setting is at fault."""
         del source
         return self
 

@@ -9,6 +9,15 @@ import msgspec
 
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
+from trainguard.core.units import (
+    counted,
+    listed,
+    show_duration,
+    show_number,
+    show_percent,
+    show_percentage_points,
+    show_step,
+)
 
 
 class Status(StrEnum):
@@ -24,7 +33,6 @@ class Status(StrEnum):
 
     @property
     def place(self) -> int:
-        """Place in a list for people: 0 comes first."""
         return _STATUS_PLACES[self]
 
 
@@ -75,7 +83,7 @@ UNTIMED = "untimed_steps"
 """A fact of a finding on steps that do not say when they were saved: its time is unknown."""
 
 MOST_NAMES = 16
-NAMED_GPUS = 2
+NAMED_GPUS, NAMED_NODES = 2, 4
 LONGEST_NAME = 120
 _MINUTE = len("2026-01-31T12:00")
 _DAY = len("2026-01-31")
@@ -135,6 +143,44 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: float | None = msgspec.field(default=None, name="to")
     threshold: float | None = None
 
+    @property
+    def limit(self) -> "Fact":
+        """The threshold as a fact of the same unit; 0 where there is none."""
+        return msgspec.structs.replace(self, value=self.threshold or 0.0)
+
+    @property
+    def rest(self) -> "Fact":
+        """What a percentage leaves, as a fact."""
+        return msgspec.structs.replace(self, value=100.0 - float(self.value))
+
+    @property
+    def as_step(self) -> str:
+        """The value, seconds, as the length of a training step."""
+        return show_step(1e6 * float(self.value))
+
+    @property
+    def when(self) -> str:
+        """From when to when it is of, by the clock."""
+        return clock(self.start, self.end)
+
+    @property
+    def span(self) -> str:
+        """How long that is."""
+        return show_duration((self.end or 0.0) - (self.start or 0.0))
+
+    def __format__(self, noun: str) -> str:
+        """Say the value by its unit, or with a noun how many of them it is."""
+        if isinstance(self.value, str):
+            return self.value
+        if noun:
+            return counted(round(self.value), noun)
+        show = {"s": show_duration, "%": show_percent, "time": clock}.get(self.unit)
+        if self.unit == "share":
+            return show_percent(100.0 * self.value)
+        if self.unit.startswith("points"):
+            return show_percentage_points(self.value)
+        return (show or show_number)(self.value)
+
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a rule's patience is: ``seen`` of ``needed``, ``streak`` in a row; window times are epoch seconds."""
@@ -190,7 +236,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Say when and where it was, for example ``2026-01-31 12:00 to 13:10 UTC on algo-1, gpu3``."""
-        node = [f"on {named(self.nodes)}"] if self.nodes else []
+        node = [f"on {listed(self.nodes, NAMED_NODES)}"] if self.nodes else []
         where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
 
@@ -239,7 +285,6 @@ class Episode:
 
     @property
     def node(self) -> str | None:
-        """The node; None of several, and of the job as a whole."""
         return self.nodes[0] if len(self.nodes) == 1 else None
 
     @property
@@ -288,12 +333,10 @@ class Finding:
 
     @property
     def held(self) -> tuple[Episode, ...]:
-        """The episodes that have times."""
         return () if any(fact.name == UNTIMED for fact in self.facts) else self.episodes
 
     @property
     def where(self) -> str:
-        """The node; ``*`` for the job as a whole."""
         return WHOLE_JOB if self.node is None else self.node
 
 
@@ -345,14 +388,8 @@ def clock(start: float | None, end: float | None = None) -> str:
     return clock_times(iso_time(start or 0.0), iso_time((start if end is None else end) or 0.0))
 
 
-def named(names: Sequence[str], limit: int = 4) -> str:
-    """Join names; of many, the first and how many more there are."""
-    shown = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
-    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
-
-
 def _gpus(names: Sequence[str]) -> str:
-    return named(names) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
+    return listed(names, NAMED_NODES) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:

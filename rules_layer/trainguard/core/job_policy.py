@@ -65,11 +65,9 @@ class AlertPolicy(msgspec.Struct, frozen=True, kw_only=True):
     quiet_hours: tuple[QuietHours, ...] = ()
 
     def is_staged(self, rule: str) -> bool:
-        """Whether the rule's findings are recorded and nothing else."""
         return _named(rule, self.staged)
 
     def is_muted(self, rule: str) -> bool:
-        """Whether the rule's findings send no alert."""
         return _named(rule, self.muted)
 
 

@@ -113,7 +113,6 @@ def check_key(key: str) -> None:
 
 
 def root_of(match: re.Match[str]) -> ProfileRoot:
-    """Return the root that a match of a pattern with JOB_ROOT names."""
     return ProfileRoot(match["prefix"], match["job"])
 
 

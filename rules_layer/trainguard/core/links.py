@@ -28,7 +28,6 @@ class ReportLinks:
 
 
 def report_links(*, job: str, arn: str, bucket: str, prefix: str) -> ReportLinks:
-    """Return where the report of a job lies."""
     folder = ProfileRoot.of_job(prefix, job).report
     place = f"s3://{bucket}/{folder}"
     return ReportLinks(place + REPORT_JSON, place + REPORT_PAGE, _console(arn, bucket, folder + REPORT_PAGE))
@@ -40,7 +39,6 @@ def kernel_page_link(*, job: str, arn: str, bucket: str, prefix: str) -> str | N
 
 
 def open_command(job: str) -> str:
-    """Return the command that opens a report without the console."""
     return f"trainguard open {job}"
 
 
@@ -83,12 +81,10 @@ def is_plain_link(link: str) -> bool:
 
 
 def plain_links(links: Mapping[str, str]) -> dict[str, str]:
-    """Return the links that may be shown, of known tools."""
     return {tool: links[tool] for tool in TOOLS if tool in links and is_plain_link(links[tool])}
 
 
 def mlflow_run_of(links: Mapping[str, str]) -> str | None:
-    """Return the id of the job's MLflow run from its link."""
     found = _RUN_OF_LINK.fullmatch(links.get(MLFLOW, ""))
     return None if found is None else found[1]
 

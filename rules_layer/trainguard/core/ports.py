@@ -1,8 +1,8 @@
-"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin."""
+"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin of those that judge."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Annotated, Protocol
 
 import msgspec
@@ -43,15 +43,15 @@ class TrainingJobDescription:
     job: str
     arn: str
     status: JobStatus
-    secondary_status: str | None
-    instance_type: str | None
-    instance_count: int | None
-    created_at: float | None
-    started_at: float | None
-    ended_at: float | None
-    profiling_interval_ms: int | None
-    framework_profiling: bool
-    tags: Mapping[str, str]
+    secondary_status: str | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    created_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    profiling_interval_ms: int | None = None
+    framework_profiling: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
     profile_uri: str | None = None
     profiler_rules: tuple[RuleConfiguration, ...] = ()
     debugger_rules: tuple[RuleConfiguration, ...] = ()
@@ -89,19 +89,11 @@ def check_range(start: int, length: int) -> None:
         raise ValueError(f"range of {length} bytes from {start}, expected at least 1 byte from 0 on")
 
 
-class ByteStream(Protocol):
+class ByteStream(AbstractContextManager["ByteStream"], Protocol):
     """An object's bytes, read from the front; a context manager that gives its connection back."""
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes; empty at the end. Raises PortUnavailableError as `get` does."""
-
-    def __enter__(self) -> "ByteStream":
-        """Return the stream."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Give the connection back."""
 
 
 class Files(Protocol):

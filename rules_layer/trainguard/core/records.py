@@ -55,7 +55,6 @@ class StreamKey:
 
     @property
     def family(self) -> str:
-        """The family that reads the stream."""
         return FIRST_FAMILY if self.stream in _BARE_STREAMS else self.stream.partition("/")[0]
 
     @property
@@ -64,7 +63,6 @@ class StreamKey:
 
     @classmethod
     def own(cls, job: str) -> "StreamKey":
-        """Return the key of the job's own item."""
         return cls(job, JOB_NODE, JOB_STREAM)
 
     @classmethod
@@ -182,7 +180,6 @@ class RuleRow:
 
     @property
     def patience(self) -> str | None:
-        """How far the rule's patience is, for example ``240/1000``."""
         return None if self.progress is None else self.progress.words
 
     @property
@@ -195,7 +192,6 @@ class RuleRow:
 
     @property
     def target(self) -> str:
-        """Sort key of the item: the rule's name, of a node ``<rule>#algo-3``."""
         return self.rule if self.node is None else f"{self.rule}#{self.node}"
 
     @property
@@ -354,7 +350,6 @@ _AT = "firedAt"
 
 
 def entry_fields(entry: OutboxEntry) -> dict[str, object]:
-    """Return an entry's fields as an execution's input has them."""
     columns = {name: getattr(entry, field) for name, field in _FIELDS.items()}
     own = {"kind": entry.kind.value, "alertId": entry.alert_id, _AT: iso_time(entry.enqueued_at)}
     return columns | own | flat(entry.finding)

@@ -55,7 +55,6 @@ def one_line(text: str, longest: int | None = None) -> str:
 
 
 def terminal_json(document: str) -> str:
-    """Return a JSON document with control and direction characters escaped."""
     for each in set(document) - {"\n"}:
         if unicodedata.category(each) in UNSEEN:
             # json writes DEL as it is.
@@ -85,7 +84,6 @@ def chat_escaped(text: str) -> str:
 
 
 def plain_document(document: Mapping[str, Any], longest: int) -> dict[str, Any]:
-    """Return a JSON document with each text as `one_line` gives it; names stay."""
     return {name: _plain(value, longest) for name, value in document.items()}
 
 

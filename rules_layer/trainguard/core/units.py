@@ -40,7 +40,6 @@ def faults_counted(amount: int, name: str) -> str:
 
 
 def counted(amount: int, what: str) -> str:
-    """For example ``1 GPU``, ``1,024 GPUs``."""
     return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"
 
 
@@ -54,7 +53,6 @@ def show_duration(seconds: float) -> str:
 
 
 def show_step(duration_us: float) -> str:
-    """Length of a training step, to four digits: ``412.3 ms``, ``1.204 s``."""
     if duration_us < 1e6:
         return f"{duration_us / 1e3:.4g} ms"
     return f"{duration_us / 1e6:.4g} s" if duration_us < 1e10 else f"{duration_us / 1e6:,.0f} s"

@@ -11,7 +11,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.jobs.job_registry import check_stream
-from trainguard.engine.outbox import RowContext, drain, enqueue, rule_row
+from trainguard.engine.outbox import drain, enqueue, rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import (
@@ -19,13 +19,12 @@ from trainguard.engine.streams.session import (
     Announced,
     Applied,
     Session,
-    Stream,
     expiry,
     item_of,
     opened,
 )
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, final
-from trainguard.pricing.cost import PaidTime
 
 AnySession = Session[Any]
 
@@ -58,7 +57,7 @@ class NodeEvaluator:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
         self._services = services
-        self._nodes, self._executions, self._journal = services.nodes, services.executions, services.journal
+        self._nodes, self._journal = services.nodes, services.journal
         self._timing = timing
 
     def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
@@ -75,13 +74,17 @@ class NodeEvaluator:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
         check_stream(job, record, self._services.jobs)
-        record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        record = drain(record, job, self._services)
         closing = work.close or job.closing
         family = self._families.of(work.key)
         objects, shared = self._services.objects, self._shared.get(family.name)
         source = ObjectSource(objects, job.bucket, job.root, family.object_cap_bytes, shared, self._place_of)
         session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
-        if not closing and self._may_wait(session, work, job):
+        is_first_delivery = not (closing or work.repeated or work.modified_before is not None)
+        every_s, in_turn = job.evaluation_every_s, job.is_evaluated_in_turn
+        if is_first_delivery and session.defers(
+            work.messages, every_s=every_s, now=self._timing.now(), in_turn=in_turn
+        ):
             return True
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
@@ -90,14 +93,6 @@ class NodeEvaluator:
             self._settle(session, fires, job=job, plan=plan, closed=closing and exhausted, repeated=work.repeated)
             if exhausted or not self._timing.has_time():
                 return exhausted
-
-    def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
-        """Whether the work is first deliveries alone that the session may drop."""
-        if work.repeated or work.modified_before is not None:
-            return False
-        return session.defers(
-            work.messages, every_s=job.evaluation_every_s, now=self._timing.now(), in_turn=job.is_evaluated_in_turn
-        )
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
         description = self._services.training_jobs.describe(name)
@@ -136,7 +131,7 @@ class NodeEvaluator:
             self._services.jobs.set_fast_polling(job.job, polled_fast=True)
         for name, payload in session.requests:
             self._services.captures.start(name, payload)
-        session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        session.record = drain(record, job, self._services)
         self._report(before, record, closed=closed)
         for fault in session.stream.raised:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
@@ -153,21 +148,9 @@ class NodeEvaluator:
                 self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 
     def _publish(
-        self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
+        self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
-        paid_time = PaidTime(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
-        context = RowContext(
-            job=job.job,
-            node=record.key.node,
-            plan=plan,
-            watermark_s=last.state.watermark_s,
-            counters=record.counters,
-            last_fault=last.state.last_fault,
-            expires_at=record.expires_at,
-            paid_time=paid_time,
-            generation=job.generation,
-            ledger=lambda: last.ledger(paid_time),
-        )
+        context = unit_context(job, plan, record, last, record.expires_at)
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)
         if closed:

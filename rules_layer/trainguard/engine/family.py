@@ -12,7 +12,8 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
-from trainguard.engine.streams.session import Session, Stream, state_of
+from trainguard.engine.streams.session import Session, state_of
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.pricing.table import PriceTable
 from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import AnyRule, RuleParameters
@@ -85,6 +86,7 @@ class Family(ABC):
     object_cap_bytes: ClassVar[int]
     reads: ClassVar[tuple[str, ...]]
     report: ClassVar[str]
+    streams_type: ClassVar[type[FamilyStreams]]
     settings_types: ClassVar[Mapping[str, type[RuleParameters]]] = MappingProxyType({})
 
     @property
@@ -106,16 +108,17 @@ class Family(ABC):
         """Return the session that applies a stream's objects in order; raises StateCodecError."""
 
     @abstractmethod
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         """Return a stream from its item, to be judged; raises StateCodecError."""
 
-    @abstractmethod
-    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]) -> FamilyStreams:
-        """Return the family's streams of a job."""
+    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, AnyStream]) -> Any:
+        """Return the family's streams of a job, of its ``streams_type``."""
+        return self.streams_type(records, streams)
 
-    @abstractmethod
     def unit_rules(self, stream: str) -> Sequence[str]:
-        """Return the names of the rules that have rows of their own for each unit of a stream."""
+        """Return the names of the rules that have rows of their own for each unit of a stream: all, unless few are."""
+        del stream
+        return [rule.name for rule in self.rules]
 
     def chosen(self, job: JobRecord) -> Sequence[AnyRule]:
         """Return those of the family's rules that run on a job: all, where the choice is not its owner's."""
@@ -242,8 +245,8 @@ def _matches(wildcard: str, key: str) -> bool:
     return len(key) - len(parts[-1]) >= at and key.endswith(parts[-1])
 
 
-def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:
-    def opened(key: StreamKey) -> Stream:
+def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, AnyStream]:
+    def opened(key: StreamKey) -> AnyStream:
         stream = family.open_stream(records[key], plan)
         if records[key].closed:
             stream.finish()

@@ -27,7 +27,7 @@ import msgspec
 from trainguard.core.finding import Finding, Severity, severity_rank
 from trainguard.core.job_policy import LAST_EPISODE
 from trainguard.core.links import report_links
-from trainguard.core.ports import Executions, Journal
+from trainguard.core.ports import Services
 from trainguard.core.records import (
     JOB_NODE,
     AlertKind,
@@ -38,17 +38,17 @@ from trainguard.core.records import (
     Status,
     entry_fields,
 )
-from trainguard.core.stores import NodeStates
 from trainguard.core.text import LONGEST_SENTENCE, one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import faults_counted
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.findings import finding_of
-from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict, merged_episodes, shown_status
+from trainguard.engine.verdicts.verdict import Fire, Verdict, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -94,11 +94,10 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
     paid_time = PaidTime(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
     episodes, _ = merged_episodes({record.key.node: fire.verdict})
-    verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
+    verdict = replace(fire.verdict, reach=(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
     # A node's stream does not know the price of its instance.
-    hourly = None if paid_time.instance_type is None else paid_time.table.hourly(paid_time.instance_type)
-    ledger = None if fire.ledger is None else replace(fire.ledger, hourly=hourly)
+    ledger = None if fire.ledger is None else replace(fire.ledger, hourly=paid_time.hourly)
     found = finding_of(verdict, paid_time, node, ledger=ledger).finding
     return with_ledger(found, fire.ledger)
 
@@ -109,19 +108,18 @@ def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
     return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
 
 
-def drain(
-    record: NodeRecord, *, job: JobRecord, executions: Executions, nodes: NodeStates, journal: Journal
-) -> NodeRecord:
+def drain(record: NodeRecord, job: JobRecord, services: Services) -> NodeRecord:
     """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
     unsent = record.unsent
     if not unsent:
         return record
     for entry in unsent:
-        started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
+        started = services.executions.start(execution_name(entry, job.job), fire_payload(entry, job))
         what = "fires" if entry.kind is AlertKind.FIRE else "news"
         counted = f"{what}_started" if started else f"{what}_already_started"
-        journal.count(counted, job=job.job, node=entry.finding.where, rule=entry.finding.rule, kind=entry.kind.value)
-    nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
+        finding = entry.finding
+        services.journal.count(counted, job=job.job, node=finding.where, rule=finding.rule, kind=entry.kind.value)
+    services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
     sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
     return replace(record, outbox={**record.outbox, **sent})
 
@@ -267,6 +265,26 @@ class RowContext:
     paid_time: PaidTime
     generation: int = 0
     ledger: Callable[[], Ledger | None] = lambda: None
+
+
+def unit_context(
+    job: JobRecord, plan: RulePlan, record: NodeRecord, stream: AnyStream, expires_at: int | None
+) -> RowContext:
+    """Return the common parts of the rows of a unit's stream."""
+    watermark_s = stream.state.watermark_s
+    paid_time = PaidTime(job.instance_type, job.started_at, watermark_s, 1, plan.prices)
+    return RowContext(
+        job=job.job,
+        node=record.key.node,
+        plan=plan,
+        watermark_s=watermark_s,
+        counters=record.counters,
+        last_fault=stream.state.last_fault,
+        expires_at=expires_at,
+        paid_time=paid_time,
+        generation=job.generation,
+        ledger=lambda: stream.ledger(paid_time),
+    )
 
 
 def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:

@@ -15,6 +15,7 @@ from trainguard.core.errors import PortUnavailableError, StateDamagedError
 from trainguard.core.ports import Journal, NodeTask, ReconcileRequest, ReconcileRequests, Services, Timing
 from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 from trainguard.core.stores import Jobs
+from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
@@ -22,7 +23,7 @@ from trainguard.engine.jobs.job_registry import JobRegistry, recount
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
-from trainguard.engine.summary import Summariser, Summary, missing_streams
+from trainguard.engine.summary import Summariser, missing_streams
 
 SCHEDULE_S = 60.0
 
@@ -126,16 +127,17 @@ class Reconciler:
 
     def attempt(self, request: ReconcileRequest) -> ReconcileOutcome:
         """Reconcile a job; a failure says why, and the next scheduler run repeats it."""
+        timing = replace(self._timing, now=lambda: request.at)
         try:
             with _no_collections():
-                return ReconcileOutcome(self.reconcile(request))
+                return ReconcileOutcome(_Reconciliation(request, self._services, timing, self._families).make())
         except Exception as error:
             return ReconcileOutcome(failed=f"{type(error).__name__}: {error}")
 
-    def reconcile(self, request: ReconcileRequest) -> int:
-        """Reconcile a job; return how many tasks were sent. A job that is not active has none."""
-        timing = replace(self._timing, now=lambda: request.at)
-        return _Reconciliation(request, self._services, timing, self._families).make()
+    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
+        """Reconcile every job in this process; return, by job, why one failed."""
+        outcomes = {request.job: self.attempt(request) for request in requests}
+        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
 
 
 class _Reconciliation:
@@ -145,7 +147,7 @@ class _Reconciliation:
         self._services = services
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registry = JobRegistry.of(services, timing.now)
+        self._registry = JobRegistry.of(services, families, timing.now)
         self._ended: JobRecord | None = None
         """The job as described when a rule was about to fire, where that says that it has ended."""
 
@@ -159,22 +161,25 @@ class _Reconciliation:
             return 0
         self._poll(job)
         try:
-            summary = self._summariser.summarise(job, lambda: self._described(job))
+            assessment, finished = self._summariser.summarise(job, lambda: self._described(job))
         except StateDamagedError as fault:
             self._services.tasks.send([self._rebuild(job, fault)])
             raise
-        recount(job, summary.streams, self._services.jobs)
-        self._touch(job, summary.streams.watermark_s)
-        if summary.finished:
+        streams = assessment.case.streams
+        recount(job, streams, self._services.jobs)
+        watermark_s = streams.watermark_s
+        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
+            self._services.jobs.touch(job.job, watermark_s)
+        if finished:
             return 0
-        for rule, episode in summary.assessment.ended.items():
+        for rule, episode in assessment.ended.items():
             self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
-        polled_fast = self._is_polled_fast(job, summary)
+        polled_fast = self._is_polled_fast(job, assessment)
         if polled_fast != job.polled_fast:
             self._services.jobs.set_fast_polling(job.job, polled_fast=polled_fast)
-        tasks = self._wake(job, summary.streams)
+        tasks = self._wake(job, streams)
         self._services.tasks.send(tasks)
-        return len(tasks) + self._reconcile(job, summary.streams)
+        return len(tasks) + self._reconcile(job, streams)
 
     def _described(self, job: JobRecord) -> JobRecord:
         """Return the job as it is described now: it may have ended without an event that says so."""
@@ -206,14 +211,10 @@ class _Reconciliation:
         except PortUnavailableError as fault:
             self._services.journal.count("sources_not_polled", job=job.job, reason=str(fault))
 
-    def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
-        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
-            self._services.jobs.touch(job.job, watermark_s)
-
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for silent nodes: to close, or to apply what waits."""
         if job.closing and missing_streams(job, streams, self._families):
-            self._begin_close(job)
+            begin_close(job, self._registry)
         silent = [
             key
             for key, record in streams.records.items()
@@ -239,16 +240,16 @@ class _Reconciliation:
         is_open = not streams.records[key].closed
         return key.stream == "system" and is_open and self._silent_for(streams, key) < LONG_SILENT_S
 
-    def _is_polled_fast(self, job: JobRecord, summary: Summary) -> bool:
+    def _is_polled_fast(self, job: JobRecord, assessment: Assessment) -> bool:
         """Whether to evaluate the job each minute: something is near a change, waits, or falls silent."""
-        streams = summary.streams
+        streams = assessment.case.streams
         if job.closing or job.evaluation_every_s <= SCHEDULE_S or job.policy.source:
             return True
         if streams.records and min(self._silent_for(streams, key) for key in streams.records) >= LONG_SILENT_S:
             return False
         others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
         waits = any(record.pending for record in streams.records.values())
-        return others or waits or summary.assessment.near_threshold or self._falls_silent(job, streams)
+        return others or waits or assessment.near_threshold or self._falls_silent(job, streams)
 
     def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
         if not streams.records:
@@ -271,7 +272,7 @@ class _Reconciliation:
         profile belongs elsewhere.
         """
         if self._ended is not None:
-            self._begin_close(self._ended)
+            begin_close(self._ended, self._registry)
             return 1
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.job_item.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
@@ -283,28 +284,22 @@ class _Reconciliation:
         root = job.root
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
         if is_anothers(job, description):
-            self._begin_close(job)
+            begin_close(job, self._registry)
             return 1
         known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
         has_ended = described.status.is_final and described.policy.evaluated
-        if has_ended or (outside and (silence >= ABANDONED_S or self._is_left(job, silence))):
-            self._begin_close(described if has_ended else replace(described, left_at=self._now))
+        is_over = has_ended or (outside and silence >= ABANDONED_S)
+        if not is_over and outside and silence >= DESCRIBE_AFTER_S:
+            # Each node that a collector watched has ended or died: none is left to end the job.
+            is_over = are_all_silent(self._services.objects, job.bucket, root, self._now)
+        if is_over:
+            begin_close(described if has_ended else replace(described, left_at=self._now), self._registry)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
         return 0
-
-    def _is_left(self, job: JobRecord, silence: float) -> bool:
-        """Whether each node that a collector watched has ended or died, so that none is left to end the job."""
-        if silence < DESCRIBE_AFTER_S:
-            return False
-        return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
-
-    def _begin_close(self, job: JobRecord) -> None:
-        services = self._services
-        begin_close(job, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=self._now)
 
 
 @contextmanager
@@ -325,19 +320,7 @@ def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
     return SILENT_S + (job.evaluation_every_s - SCHEDULE_S if may_wait else 0.0)
 
 
-class ReconcileAtOnce:
-    """Reconciles each job when it is asked for, in this process; one that fails is not taken."""
-
-    def __init__(self, care: Reconciler) -> None:
-        self._care = care
-
-    def send(self, requests: Sequence[ReconcileRequest]) -> Mapping[str, str]:
-        """Reconcile every job; return, by job, why one failed."""
-        outcomes = {request.job: self._care.attempt(request) for request in requests}
-        return {job: outcome.failed for job, outcome in outcomes.items() if outcome.failed is not None}
-
-
 def scheduler_at_once(*, services: Services, timing: Timing, families: Families) -> Scheduler:
     """Return a scheduler that evaluates every active job itself, one after the other."""
-    care = Reconciler(services=services, timing=timing, families=families)
-    return Scheduler(jobs=services.jobs, requests=ReconcileAtOnce(care), timing=timing, journal=services.journal)
+    requests = Reconciler(services=services, timing=timing, families=families)
+    return Scheduler(jobs=services.jobs, requests=requests, timing=timing, journal=services.journal)

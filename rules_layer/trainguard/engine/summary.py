@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import MOST_END_REPORTS
@@ -33,15 +33,6 @@ _TUNED_EVERY_S = 300.0
 """A tuning job's entry that does not change is written this often, so that it stays known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A job as it was summarised, with its items, and whether it was finished."""
-
-    streams: JobStreams
-    assessment: Assessment
-    finished: bool
-
-
 class Summariser:
     """Summarises jobs."""
 
@@ -50,8 +41,10 @@ class Summariser:
         self._services = services
         self._timing = timing
 
-    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> Summary:
+    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> tuple[Assessment, bool]:
         """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
+
+        Return how the job stands, and whether it was finished.
 
         ``described`` is asked before a rule over the whole job fires: the fault may be the job's end, of which no event
         came. Raises StateConflictError when other writers of ``*#job`` were first four times.
@@ -63,13 +56,13 @@ class Summariser:
                 self._timing.pause(attempt)
         return self._attempt(job, described)
 
-    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> Summary:
+    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> tuple[Assessment, bool]:
         plan = replace(self._families.plan(job), detailed=False)
         records = items_of(job, self._services.nodes)
         now = self._timing.now()
         streams = self._watched(job, plan, records, now)
         for record in streams.records.values():
-            self._drain(record, job)
+            drain(record, job, self._services)
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams, now=now)
         if assessment.fires and described is not None and (known := described()) != job:
@@ -77,18 +70,7 @@ class Summariser:
             assessment = assess(known, plan, streams, now=now)
         case = assessment.case
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
-        context = RowContext(
-            job=job.job,
-            node=None,
-            plan=plan,
-            watermark_s=streams.watermark_s,
-            counters={**streams.counters, **left_out(job)},
-            last_fault=streams.last_fault,
-            expires_at=expiry(streams.watermark_s, now) if finished else None,
-            paid_time=case.paid_time,
-            generation=job.generation,
-            ledger=lambda: case.ledger,
-        )
+        context = job_context(case, expiry(streams.watermark_s, now) if finished else None)
         due = due_rows(context, case, assessment.follow_ups, now=now, finished=finished)
         tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
         tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
@@ -103,7 +85,7 @@ class Summariser:
             self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, report, context.expires_at)
-        return Summary(streams, assessment, finished)
+        return assessment, finished
 
     def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
         streams = self._families.open(job.job, plan, records)
@@ -119,16 +101,7 @@ class Summariser:
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.job_item.state or record.unsent:
             record = self._services.nodes.save(record)
-        self._drain(record, job)
-
-    def _drain(self, record: NodeRecord, job: JobRecord) -> None:
-        drain(
-            record,
-            job=job,
-            executions=self._services.executions,
-            nodes=self._services.nodes,
-            journal=self._services.journal,
-        )
+        drain(record, job, self._services)
 
     def _report_due(self, job: JobRecord, streams: JobStreams) -> str | None:
         """Return the name of a report of what was applied, new for later data; None beyond the job's last one."""
@@ -147,6 +120,23 @@ class Summariser:
             name = name_of_execution(f"report-{report}-{job.job}")
             self._services.reports.start(name, {"kind": "end", "job": job.job})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def job_context(case: Case, expires_at: int | None) -> RowContext:
+    """Return the common parts of a whole job's rows."""
+    job, streams = case.job, case.streams
+    return RowContext(
+        job=job.job,
+        node=None,
+        plan=case.plan,
+        watermark_s=streams.watermark_s,
+        counters={**streams.counters, **left_out(job)},
+        last_fault=streams.last_fault,
+        expires_at=expires_at,
+        paid_time=case.paid_time,
+        generation=job.generation,
+        ledger=lambda: case.ledger,
+    )
 
 
 def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = None) -> list[RuleRow]:

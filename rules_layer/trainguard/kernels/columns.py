@@ -1,9 +1,9 @@
 """A trace as columns: one row an event, times in whole nanoseconds, names as numbers; hostile ones end in an error."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,9 +115,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.start)
-
-    def where(self, mask: Bools) -> Self:
-        return type(self)(**{each.name: getattr(self, each.name)[mask] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

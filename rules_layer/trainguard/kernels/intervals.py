@@ -1,10 +1,14 @@
 """Stretches of time as sorted, disjoint pairs of whole nanoseconds."""
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from trainguard.kernels.columns import Ints
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +103,24 @@ def difference(one: Spans, other: Spans) -> Spans:
 
 def gaps(spans: Spans, start: int, end: int) -> Spans:
     return difference(merged(np.array([start]), np.array([end])), spans)
+
+
+def windows_of(found: Iterable[tuple[T, Hashable, float]], length: float) -> list[list[T]]:
+    """Return things with their writers and times, which rise, in windows, oldest first.
+
+    Each joins the first window that began at most ``length`` before it and is behind its writer's last one; where there
+    is none, it begins another.
+    """
+    windows: list[list[T]] = []
+    begins: list[float] = []
+    last: dict[Hashable, int] = {}
+    first = 0
+    for each, writer, at in found:
+        while first < len(windows) and begins[first] < at - length:
+            first += 1
+        place = last[writer] = max(first, last.get(writer, -1) + 1)
+        if place == len(windows):
+            windows.append([])
+            begins.append(at)
+        windows[place].append(each)
+    return windows

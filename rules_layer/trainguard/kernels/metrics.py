@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Delays:
     short_calls: Bools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RankMetrics:
     """A rank's metrics for rules and document; every stretch is clipped to the window.
 
@@ -129,55 +130,55 @@ class RankMetrics:
     def host_busy(self) -> Spans:
         return union(self._calls(), self._operators())
 
-    def within(self, window: Window) -> "RankMetrics":
-        return _metrics(self.trace, window, (self.operator, self.operator_id))
+    @classmethod
+    def of(cls, trace: Trace) -> Self:
+        """Return the metrics of a trace in the window of its steps; zeros without rows for them."""
+        window = find_window(trace)
+        return cls._in(trace, window, find_operators(trace, window.launch))
+
+    def within(self, window: Window) -> Self:
+        return self._in(self.trace, window, (self.operator, self.operator_id))
+
+    @classmethod
+    def _in(cls, trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Self:
+        rows = trace.gpu
+        in_window = (rows.end > window.start) & (rows.start < window.end)
+        waiting = _waiting_calls(trace, window)
+        sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
+        loader = _named(trace, _LOADERS, window)
+        loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
+        gpus = gpu_times(trace, window, in_window, loading)
+        reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
+        return cls(
+            trace=trace,
+            window=window,
+            in_window=in_window,
+            busy=gpus[0].busy if len(gpus) == 1 else union(*(gpu.busy for gpu in gpus)),
+            gpus=gpus,
+            compute_ns=mean_ns(gpus, lambda gpu: gpu.compute.total),
+            memory_ns=mean_ns(gpus, lambda gpu: gpu.memory.total),
+            overlap_ns=mean_ns(gpus, lambda gpu: gpu.overlap_ns),
+            exposed_communication_ns=mean_ns(gpus, lambda gpu: gpu.exposed_communication_ns),
+            exposed_memory_ns=mean_ns(gpus, lambda gpu: gpu.exposed_memory_ns),
+            loader_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_loader.total),
+            host_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_host.total),
+            delays=_delays(trace, window, in_window),
+            streams=streams_of(trace, window, in_window),
+            waiting_calls=waiting,
+            host_sync=sync,
+            sync_reach=reach,
+            sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
+            loader=loader,
+            loading=loading,
+            operator=launched_by[0],
+            operator_id=launched_by[1],
+        )
 
     def _calls(self) -> Spans:
         return _spans(self.trace.launches, self.window)
 
     def _operators(self) -> Spans:
         return _spans(self.trace.operators, self.window)
-
-
-def rank_metrics(trace: Trace) -> RankMetrics:
-    """Return the metrics of a trace in the window of its steps; zeros without rows for them."""
-    window = find_window(trace)
-    return _metrics(trace, window, find_operators(trace, window.launch))
-
-
-def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> RankMetrics:
-    rows = trace.gpu
-    in_window = (rows.end > window.start) & (rows.start < window.end)
-    waiting = _waiting_calls(trace, window)
-    sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
-    loader = _named(trace, _LOADERS, window)
-    loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
-    gpus = gpu_times(trace, window, in_window, loading)
-    reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
-    return RankMetrics(
-        trace=trace,
-        window=window,
-        in_window=in_window,
-        busy=gpus[0].busy if len(gpus) == 1 else union(*(gpu.busy for gpu in gpus)),
-        gpus=gpus,
-        compute_ns=mean_ns(gpus, lambda gpu: gpu.compute.total),
-        memory_ns=mean_ns(gpus, lambda gpu: gpu.memory.total),
-        overlap_ns=mean_ns(gpus, lambda gpu: gpu.overlap_ns),
-        exposed_communication_ns=mean_ns(gpus, lambda gpu: gpu.exposed_communication_ns),
-        exposed_memory_ns=mean_ns(gpus, lambda gpu: gpu.exposed_memory_ns),
-        loader_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_loader.total),
-        host_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_host.total),
-        delays=_delays(trace, window, in_window),
-        streams=streams_of(trace, window, in_window),
-        waiting_calls=waiting,
-        host_sync=sync,
-        sync_reach=reach,
-        sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
-        loader=loader,
-        loading=loading,
-        operator=launched_by[0],
-        operator_id=launched_by[1],
-    )
 
 
 def _spans(rows: Rows, window: Window) -> Spans:

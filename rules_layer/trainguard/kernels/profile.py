@@ -5,11 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.annotations import annotations_of
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
-from trainguard.kernels.durations import durations, exact_sum
 from trainguard.kernels.entries import (
     ActivityEntry,
     DeviceEntry,
@@ -19,13 +17,21 @@ from trainguard.kernels.entries import (
 )
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, merged
-from trainguard.kernels.metrics import RankMetrics, rank_metrics
+from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.operators import operators_of, peaks_entry
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.window import Window
-from trainguard.kernels.work import collective_steps_of, collectives_of, kernel_lines, memory_operations, weighted
+from trainguard.kernels.work import (
+    annotations_of,
+    collective_steps_of,
+    collectives_of,
+    durations,
+    exact_sum,
+    memory_operations,
+    weighted,
+)
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200
@@ -38,49 +44,48 @@ _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
 
 
 def rank_profile(trace: Trace) -> RankProfile:
-    metrics = rank_metrics(trace)
-    judged = Judged(metrics, kernel_lines(metrics))
+    judged = Judged.of(trace)
     kernels, rest = judged.kernels[:MOST_KERNELS], judged.kernels[MOST_KERNELS:]
-    begins = metrics.window.start + trace.base_ns
-    synchronization_ns, source = _synchronization(metrics)
-    edges = _edges(metrics.window)
-    utilization = [round(float(share), 4) for share in busy_shares(metrics.gpus, edges)] if len(edges) else []
-    steps, host_busy = _steps(metrics), metrics.host_busy()
+    begins = judged.window.start + trace.base_ns
+    synchronization_ns, source = _synchronization(judged)
+    edges = _edges(judged.window)
+    utilization = [round(float(share), 4) for share in busy_shares(judged.gpus, edges)] if len(edges) else []
+    steps, host_busy = _steps(judged), judged.host_busy()
     host_times = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
     gpu_times = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
-    annotations, collectives = annotations_of(trace, metrics.window), collectives_of(metrics)
-    operators, operators_left_out = operators_of(metrics, judged.kernels, MOST_OPERATORS)
+    annotations, collectives = annotations_of(trace, judged.window), collectives_of(judged)
+    operators, operators_left_out = operators_of(judged, judged.kernels, MOST_OPERATORS)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
         world_size=trace.world_size,
         gpus=[gpu.name for gpu in trace.gpus],
         start_unix_ns=begins if begins >= EPOCH_LEAST_NS else None,
-        window_ns=metrics.window.length,
-        busy_ns=metrics.busy_ns,
-        compute_ns=metrics.compute_ns,
-        communication_ns=metrics.communication_ns,
-        overlap_ns=metrics.overlap_ns,
-        exposed_communication_ns=metrics.exposed_communication_ns,
-        memory_ns=metrics.memory_ns,
-        exposed_memory_ns=metrics.exposed_memory_ns,
-        launch_delay_ns=_distribution(metrics.delays.after_call),
-        launch_to_start_ns=_distribution(metrics.delays.after_start),
+        window_ns=judged.window.length,
+        busy_ns=judged.busy_ns,
+        compute_ns=judged.compute_ns,
+        communication_ns=judged.communication_ns,
+        overlap_ns=judged.overlap_ns,
+        exposed_communication_ns=judged.exposed_communication_ns,
+        memory_ns=judged.memory_ns,
+        exposed_memory_ns=judged.exposed_memory_ns,
+        launch_delay_ns=_distribution(judged.delays.after_call),
+        launch_to_start_ns=_distribution(judged.delays.after_start),
         synchronization_ns=synchronization_ns,
         synchronization_source=source,
-        idle=metrics.idle,
+        idle=judged.idle,
         gpu_idle=GpuIdleEntry(
-            loader_ns=metrics.loader_idle_ns,
-            host_ns=metrics.host_idle_ns,
-            other_ns=metrics.window.length - metrics.busy_ns - metrics.loader_idle_ns - metrics.host_idle_ns,
+            loader_ns=judged.loader_idle_ns,
+            host_ns=judged.host_idle_ns,
+            other_ns=judged.window.length - judged.busy_ns - judged.loader_idle_ns - judged.host_idle_ns,
         ),
         precision=judged.by_precision(),
         tensor_core_ns=judged.tensor_core_ns,
         eligible_ns=judged.eligible_ns,
         utilization=utilization,
         active_share=round(sum(part > 0 for part in utilization) / len(utilization), 4) if utilization else None,
-        temporal=_temporal(metrics),
-        activity=_activity(metrics),
+        temporal=_temporal(judged),
+        activity=_activity(judged),
         steps=steps[:MOST_STEPS],
         steps_left_out=max(len(steps) - MOST_STEPS, 0),
         step_times=None if host_times is None or gpu_times is None else StepTimes(host=host_times, gpu=gpu_times),
@@ -89,20 +94,20 @@ def rank_profile(trace: Trace) -> RankProfile:
         kernels_left_out_ns=sum(line.total_ns for line in rest),
         kernels_left_out_count=sum(line.count for line in rest),
         communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
-        launches=_launches(metrics),
-        memory_operations=memory_operations(metrics),
+        launches=_launches(judged),
+        memory_operations=memory_operations(judged),
         annotations=annotations[:MOST_ANNOTATIONS],
         annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
         collectives=collectives[:MOST_COLLECTIVES],
         collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
-        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
-        devices=_devices(metrics),
-        streams=_streams(metrics),
-        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
+        collective_steps=collective_steps_of(judged, MOST_COMPARED, MOST_COMPARED_STEPS),
+        devices=_devices(judged),
+        streams=_streams(judged),
+        streams_left_out=max(len(judged.streams) - MOST_STREAMS, 0),
         operators=operators,
         operators_left_out=operators_left_out,
         peaks=peaks_entry(trace.gpus),
-        critical_paths=critical_paths(metrics),
+        critical_paths=critical_paths(judged),
         host_busy_ns=host_busy.total,
         host_utilization=_shares(host_busy, edges),
         findings=findings_of(judged),
@@ -110,8 +115,8 @@ def rank_profile(trace: Trace) -> RankProfile:
             missing=[fault.words for fault in missing(judged)],
             damaged=[fault.words for fault in damaged(trace.tally)],
             counts=trace.tally,
-            steps_lost=metrics.window.steps_lost,
-            is_whole=metrics.window.is_whole,
+            steps_lost=judged.window.steps_lost,
+            is_whole=judged.window.is_whole,
         ),
         counters=trace.counters,
         framework=trace.framework.value,

@@ -26,7 +26,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fires on a capture: the numbers are those of the rank where the most can be won.
 
     severity: The severest of the ranks on which it fires with normal confidence; of all where there is none.
-    kind: Of `trainguard.kernels.rules.text.Saying`.
+    kind: Of `trainguard.kernels.rules.rule.Saying`.
     facts: What the finding of that rank rests on.
     sure, unsure: On how many ranks it fires with normal, and with low confidence.
     ranks: The first ones that have it.

@@ -13,6 +13,7 @@ import numpy as np
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile, TransferEntry
 from trainguard.kernels.entries import CollectiveStepsEntry
+from trainguard.kernels.intervals import windows_of
 from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000
@@ -25,28 +26,10 @@ def compared_places(ranks: Sequence[RankProfile]) -> list[int]:
     named = [place for place in whole if ranks[place].rank is not None]
     if len({ranks[place].rank for place in named}) == len(named):
         return whole
-    chosen = max(_windows(ranks, named), key=len)
+    named.sort(key=lambda each: (ranks[each].start_unix_ns or 0, ranks[each].trace))
+    starts = [(place, ranks[place].rank, ranks[place].start_unix_ns or 0) for place in named]
+    chosen = max(windows_of(starts, WINDOW_NS), key=len)
     return sorted({*chosen, *(place for place in whole if ranks[place].rank is None)})
-
-
-def _windows(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[list[int]]:
-    """Return the windows in order of time: a trace joins the first open one that is behind its rank's last."""
-    windows: list[list[int]] = []
-    last: dict[int, int] = {}
-    for place in sorted(places, key=lambda each: (_start(ranks[each]), ranks[each].trace)):
-        rank, start = ranks[place].rank or 0, _start(ranks[place])
-        number = last.get(rank, -1) + 1
-        while number < len(windows) and _start(ranks[windows[number][0]]) < start - WINDOW_NS:
-            number += 1
-        if number == len(windows):
-            windows.append([])
-        windows[number].append(place)
-        last[rank] = number
-    return windows
-
-
-def _start(rank: RankProfile) -> int:
-    return rank.start_unix_ns or 0
 
 
 NAMES = 50

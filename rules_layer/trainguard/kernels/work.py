@@ -1,15 +1,74 @@
-"""The GPU's work in a rank's window by name: kernels, operations on memory, collectives."""
+"""The GPU's work in a rank's window by name: kernels, operations on memory, collectives, annotations; and durations."""
 
+import math
 import re
 
 import numpy as np
 from msgspec.structs import asdict
 
-from trainguard.kernels.columns import Bools, Floats, Ints, Kind
-from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.entries import Collective, CollectiveEntry, CollectiveStepsEntry, KernelEntry, MemoryEntry
+from trainguard.core.text import one_line
+from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Rows, Trace
+from trainguard.kernels.document import AnnotationEntry
+from trainguard.kernels.entries import (
+    Collective,
+    CollectiveEntry,
+    CollectiveStepsEntry,
+    Durations,
+    Histogram,
+    KernelEntry,
+    MemoryEntry,
+)
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.window import Window
+
+MOST_BINS = 50
+_EXACT = 1 << 62
+
+
+def exact_sum(values: Ints) -> int:
+    """Return the sum of numbers that are not negative, beyond 64 bits, too."""
+    if len(values) and int(values.max()) * len(values) >= _EXACT:
+        return sum(values.tolist())
+    return int(values.sum())
+
+
+def durations(values: Ints) -> Durations | None:
+    if not len(values):
+        return None
+    total = exact_sum(values)
+    median, p95, p99 = np.percentile(values, (50, 95, 99))
+    return Durations(
+        count=len(values),
+        total_ns=total,
+        mean_ns=round(total / len(values)),
+        min_ns=int(values.min()),
+        median_ns=round(float(median)),
+        p95_ns=round(float(p95)),
+        p99_ns=round(float(p99)),
+        max_ns=int(values.max()),
+        histogram=histogram(values),
+    )
+
+
+def histogram(values: Ints) -> Histogram:
+    """Return the histogram of at least one duration; bins are whole nanoseconds wide."""
+    least, spread = int(values.min()), int(values.max() - values.min())
+    width = max(-(-spread // _bins(values, spread)), 1)
+    count = max(-(-spread // width), 1)
+    place = np.minimum((values - least) // width, count - 1)
+    return Histogram(
+        edges_ns=[least + width * each for each in range(count + 1)],
+        counts=np.bincount(place, minlength=count).tolist(),
+    )
+
+
+def _bins(values: Ints, spread: int) -> int:
+    low, high = np.percentile(values, (25, 75))
+    count = len(values)
+    wanted = spread * math.cbrt(count) / (2 * float(high - low)) if high > low else math.log2(count) + 1
+    return min(max(math.ceil(wanted), 1), MOST_BINS)
+
 
 _MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
 """A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy."""
@@ -250,3 +309,82 @@ def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> Co
         if rate is not None and what.group_size
         else None,
     )
+
+
+MOST_VISITS = 200_000_000
+"""Rows that are looked at to project annotations on the GPU; what is left then has no projection."""
+
+_NUMBERED = re.compile(r"[#_\- ]?\d+$")
+
+
+def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
+    marks, on_gpu = _grouped(trace, trace.annotations), _grouped(trace, trace.gpu_annotations)
+    projection = _Projection(trace, window)
+    found = []
+    for name, rows in sorted(marks.items(), key=lambda item: -_total(trace.annotations, item[1])):
+        host = durations(trace.annotations.end[rows] - trace.annotations.start[rows])
+        if host is None:
+            continue
+        recorded = on_gpu.get(name)
+        if recorded is None:
+            lasted = projection.lasted(trace.annotations.start[rows], trace.annotations.end[rows])
+        else:
+            lasted = trace.gpu_annotations.end[recorded] - trace.gpu_annotations.start[recorded]
+        gpu = durations(lasted)
+        found.append(
+            AnnotationEntry(
+                name=one_line(name),
+                count=host.count,
+                total_ns=host.total_ns,
+                min_ns=host.min_ns,
+                median_ns=host.median_ns,
+                max_ns=host.max_ns,
+                host=host,
+                gpu=gpu,
+                gpu_source=None if gpu is None else "annotation" if recorded is not None else "kernels",
+            )
+        )
+    return sorted(found, key=lambda each: (-each.total_ns, each.name))
+
+
+def _grouped(trace: Trace, rows: Rows) -> dict[str, Ints]:
+    order = np.argsort(rows.name, kind="stable")
+    names, first = np.unique(rows.name[order], return_index=True)
+    groups: dict[str, list[Ints]] = {}
+    for name, places in zip(names.tolist(), np.split(order, first[1:]), strict=False):
+        text = trace.names[name]
+        groups.setdefault(_NUMBERED.sub("", text) or text, []).append(places)
+    return {name: np.concatenate(places) for name, places in groups.items()}
+
+
+def _total(rows: Rows, places: Ints) -> float:
+    return float((rows.end[places] - rows.start[places]).sum(dtype=np.float64))
+
+
+class _Projection:
+    def __init__(self, trace: Trace, window: Window) -> None:
+        known = np.flatnonzero(window.launch >= 0)
+        launched = trace.launches.start[window.launch[known]]
+        order = np.argsort(launched, kind="stable")
+        self._launched = launched[order]
+        self._start = trace.gpu.start[known][order]
+        self._end = trace.gpu.end[known][order]
+        self._left = MOST_VISITS
+
+    def lasted(self, start: Ints, end: Ints) -> Ints:
+        """Return how long stretches last on the GPU; those that launch nothing are left out."""
+        first = np.searchsorted(self._launched, start, side="left")
+        last = np.searchsorted(self._launched, end, side="left")
+        some = last > first
+        first, last = first[some], last[some]
+        visits = int((last - first).sum(dtype=np.float64))
+        if not len(first) or visits > self._left:
+            return np.empty(0, dtype=np.int64)
+        self._left -= visits
+        return np.array(
+            [
+                self._end[one:other].max() - self._start[one:other].min()
+                for one, other in zip(first.tolist(), last.tolist(), strict=True)
+            ],
+            dtype=np.int64,
+        )

@@ -57,7 +57,6 @@ class NodeTime:
 
 
 def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
-    """Return the ledger of a node; ``shares`` are of the job's steps by a kernel trace."""
     use, paid = time.use, joined(time.paid)
     if use is None or not use.first_ms or not time.gpus or not paid:
         return _unsampled(time, paid)

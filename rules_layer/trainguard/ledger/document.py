@@ -71,7 +71,6 @@ def ledger_facts(entries: Iterable[LedgerEntry]) -> tuple[Fact, ...]:
 
 
 def shares_of(facts: Sequence[Fact]) -> dict[Bucket, float]:
-    """Return the shares that facts hold; empty where they hold no ledger."""
     named = {f"{PREFIX}{bucket.value}": bucket for bucket in Bucket}
     return {named[fact.name]: float(fact.value) for fact in facts if fact.name in named}
 

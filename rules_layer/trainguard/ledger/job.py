@@ -42,7 +42,6 @@ class Cells:
 
     @classmethod
     def of_nodes(cls, nodes: Sequence[NodeLedger]) -> "Cells":
-        """Return the cells of nodes as they are now."""
         owners = np.repeat(np.arange(len(nodes)), [node.edges.size for node in nodes])
         inside = owners[1:] == owners[:-1]
         edges = np.concatenate([np.zeros(0), *(node.edges for node in nodes)])
@@ -57,12 +56,10 @@ class Cells:
 
     @cached_property
     def _none(self) -> FloatArray:
-        """The amounts of all buckets that took nothing."""
         return np.zeros(self.places.size)
 
     @cached_property
     def paid(self) -> FloatArray:
-        """GPU-seconds of all buckets in each cell, float64[C]."""
         paid = self._none.copy()
         for bucket in Bucket:
             paid += self.of(bucket)
@@ -70,7 +67,6 @@ class Cells:
 
     @cached_property
     def paid_gpu_seconds(self) -> float:
-        """GPU-seconds of all nodes and buckets."""
         return float(self.by_node(self.paid).sum())
 
     def by_node(self, values: FloatArray) -> FloatArray:
@@ -81,11 +77,9 @@ class Cells:
         return sums
 
     def seconds_in(self, spans: Iterable[Span]) -> FloatArray:
-        """Return how many seconds of each cell lie in spans, float64[C]."""
         return seconds_in(self.edges, joined(spans))[self.inside]
 
     def shares_in(self, spans: Iterable[Span]) -> FloatArray:
-        """Return which share, 0 to 1, of each cell lies in spans, float64[C]."""
         return shares_in(self.edges, spans)[self.inside]
 
     def low_gpu_seconds(self) -> float:
@@ -161,11 +155,9 @@ class Claimed:
     gpu_seconds: Mapping[Bucket, float]
     share: float
     usd: float | None = None
-    by_node: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
-        """GPU-seconds of all buckets."""
         return sum(self.gpu_seconds.values())
 
 
@@ -238,14 +230,12 @@ class Ledger:
 
     @property
     def cells(self) -> Cells:
-        """The cells of all nodes, as they are marked now."""
         if self._held is None:
             self._held = Cells.of_nodes(self.nodes)
         return self._held
 
     @property
     def paid_gpu_seconds(self) -> float:
-        """GPU-seconds that were paid for."""
         return self.cells.paid_gpu_seconds
 
     @property
@@ -263,16 +253,13 @@ class Ledger:
         return self.cells.low_gpu_seconds() / paid if paid > 0.0 else 0.0
 
     def gpu_seconds(self, bucket: Bucket) -> float:
-        """Return the GPU-seconds of a bucket on all nodes."""
         return float(self.cells.of(bucket).sum())
 
     def usd(self, gpu_seconds: float, node: NodeLedger) -> float | None:
-        """Return what GPU-seconds of a node cost; None where no price is known."""
         return None if self.hourly is None else gpu_seconds * self.hourly / 3_600.0 / max(node.gpus, 1)
 
     @property
     def spent(self) -> float | None:
-        """What the paid time cost; None where no price is known."""
         costs = self._usd_by_bucket(self.cells)
         return None if costs is None else sum(costs)
 
@@ -320,7 +307,6 @@ class Ledger:
         ]
 
     def _usd_by_bucket(self, cells: Cells) -> list[float] | None:
-        """Return what each bucket cost, in the order of `Bucket`; None where no price is known."""
         if self.hourly is None:
             return None
         gpus = np.array([max(node.gpus, 1) for node in cells.nodes], dtype=np.float64)
@@ -343,7 +329,6 @@ class Ledger:
                     gpu_seconds={bucket: each for bucket, each in zip(claim.buckets, seconds, strict=True) if each},
                     share=sum(of_nodes) / paid if paid > 0.0 else 0.0,
                     usd=None if self.hourly is None else sum(cost for cost in costs if cost is not None),
-                    by_node={node.node: each for each, node in zip(of_nodes, self.nodes, strict=True) if each},
                 )
             )
         return found

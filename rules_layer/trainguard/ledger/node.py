@@ -26,7 +26,6 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def without(spans: Iterable[Span], taken_out: Iterable[Span]) -> list[Span]:
-    """Return what is left of spans when others are taken out of them."""
     left = joined(spans)
     for start, end in joined(taken_out):
         left = [part for begin, until in left for part in ((begin, min(until, start)), (max(begin, end), until))]
@@ -91,7 +90,6 @@ class NodeLedger:
 
     @property
     def paid_gpu_seconds(self) -> float:
-        """GPU-seconds that were paid for, all buckets together."""
         return float(self.amounts.sum())
 
     def of(self, bucket: Bucket) -> FloatArray:
@@ -121,7 +119,6 @@ class NodeLedger:
 
 
 def empty_amounts(cells: int) -> FloatArray:
-    """Return amounts of no time, float64[B, cells]."""
     return np.zeros((len(Bucket), cells))
 
 
@@ -145,7 +142,6 @@ NO_ATTEMPTS = Attempts(0, 0, 0, [], [])
 
 
 def attempts_of(time: StepTime) -> Attempts:
-    """Return the attempts of a node's processes."""
     groups = _groups(each for each in time.processes.values() if each.steps or each.saves or each.evaluates)
     restarts, again, reached = [], [], -1
     for place, group in enumerate(groups):

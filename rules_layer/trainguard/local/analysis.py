@@ -1,27 +1,119 @@
-"""A profile evaluated on this machine, with its time lines."""
+"""A profile evaluated on this machine, with its time lines: on the rules' read and parse, or in a pass of their own."""
 
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from statistics import median
 from typing import Protocol
 
+from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.training.keys import scalar_names
+from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
+from trainguard.formats.profile.keys import MINUTE_S
+from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
 from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
-from trainguard.local.pool import WorkerPool, workers_for
-from trainguard.local.profile import Profile
-from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
+from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
+from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.report.job.build import BuiltReport, build_report
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
-from trainguard.report.timeline.digest import NodeDigest
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.digest import NodeDigest, read_framework
+from trainguard.report.timeline.series import TimeAxis, axis_for
+
+_MICROSECONDS = 1_000_000
+_FIRST_OBJECT_S = 10 * MINUTE_S
+"""How long before its end the first framework object of a job without system metrics is taken to begin."""
+
+_LOOKED_AT = 2
+"""The first object of a node may hold a few seconds."""
+
+
+class NodeDigests(dict[str, NodeDigest]):
+    """One digest of each node that was met."""
+
+    def __init__(self, axis: TimeAxis) -> None:
+        super().__init__()
+        self._axis = axis
+
+    def __missing__(self, node: str) -> NodeDigest:
+        digest = self[node] = NodeDigest(node, self._axis)
+        return digest
+
+    def in_order(self) -> list[NodeDigest]:
+        return [self[node] for node in sorted(self)]
+
+
+def digest_profile(
+    profile: Profile, pool: WorkerPool, watch: Watcher | None = None, *, axis: TimeAxis | None = None
+) -> list[NodeDigest]:
+    """Digest a profile without judging it; unreadable objects are left out: the rules' pass counts them.
+
+    ``axis`` is `profile_axis` by default. Raises PortUnavailableError; WorkerDiedError.
+    """
+    digests = NodeDigests(profile_axis(profile) if axis is None else axis)
+    minutes, framework = by_stream(schedule(profile))
+    ahead = SamplesAhead(profile, minutes, pool)
+    for key, minute in minutes:
+        samples = ahead.take(key)
+        if not isinstance(samples, Unreadable):
+            digests[minute.node].add_samples(samples)
+        if watch is not None:
+            watch(profile.size_of(key), float(minute.minute))
+    bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
+    listings = {node: node_listing(profile, node, bodies.read) for node in profile.nodes}
+    for key, parsed in framework:
+        try:
+            events = read_framework(listings[parsed.node], key, parsed)
+        except PortUnavailableError:
+            raise
+        except Exception:
+            # As in the rules' pass, which counts and names it, an object costs itself and no other.
+            events = None
+        if events is not None:
+            digests[parsed.node].add_events(events)
+        if watch is not None:
+            watch(profile.size_of(key), parsed.end_us / _MICROSECONDS)
+    return digests.in_order()
+
+
+def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at: float | None = None) -> TimeAxis:
+    """Return the axis from the first object, or the job's start, to the last, or the job's end, epoch seconds.
+
+    How many GPUs a node has, and how often they are sampled, is taken from the first objects of three nodes.
+    """
+    minutes = [key.minute for node in profile.nodes.values() for key in node.minutes.values()]
+    ends = [key.end_us / _MICROSECONDS for node in profile.nodes.values() for key in node.framework.values()]
+    starts = [minute - MINUTE_BEFORE_S for minute in minutes] or [end - _FIRST_OBJECT_S for end in ends]
+    stops = [*(minute + MINUTE_AFTER_S for minute in minutes), *ends]
+    start = min([*starts, *([] if started_at is None else [started_at])])
+    stop = max([*stops, *([] if ended_at is None else [ended_at])])
+    nodes = len(profile.nodes)
+    gpus, interval_s = _sampling(profile)
+    return axis_for(start, stop, gpus * nodes, nodes, interval_s=interval_s)
+
+
+def _sampling(profile: Profile) -> tuple[int, float]:
+    """Return how many GPUs a node has, and the seconds between their samples."""
+    names = list(profile.nodes)
+    order = [
+        (key, parsed)
+        for name in sorted({names[0], names[len(names) // 2], names[-1]})
+        for key, parsed in list(profile.nodes[name].minutes.items())[:_LOOKED_AT]
+    ]
+    ahead = SamplesAhead(profile, order, WorkerPool(0))
+    taken = [ahead.take(key) for key, _ in order]
+    read = [samples for samples in taken if not isinstance(samples, Unreadable) and samples.table]
+    gpus = [sum(series.kind == "gpu" for series in samples.table) for samples in read]
+    estimates = (estimate_interval_s(samples, None, None) for samples in read)
+    known = [interval_s for interval_s in estimates if interval_s is not None]
+    return max(gpus, default=0), median(known) if known else SAMPLING_INTERVALS_S[-1 if read else 0]
 
 
 class Progress(Protocol):
@@ -36,17 +128,6 @@ class Progress(Protocol):
         ...
 
 
-class NoProgress:
-    """Shows nothing."""
-
-    def of_objects(self, objects: int, size: int) -> AbstractContextManager[None]:
-        del objects, size
-        return nullcontext()
-
-    def applied(self, size: int, watermark_s: float | None, /) -> None:
-        del size, watermark_s
-
-
 def report_of(done: Evaluation) -> BuiltReport:
     """Build the report of a job, of scope ``full`` where there are time lines."""
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
@@ -55,16 +136,18 @@ def report_of(done: Evaluation) -> BuiltReport:
 
 
 def evaluated_profile(
-    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress, *, timelines: bool = True
+    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
 ) -> Evaluation:
     """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
     known = replace(job, instance_count=job.instance_count or profile.instances)
     plan = replace(plan, by_event_time=True)
-    with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
-        tap = TimelineListener(_axis(profile, known)) if timelines and profile.nodes else None
-        done = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
+    shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
+    watch = None if progress is None else progress.applied
+    with _pool(profile) as pool, shown:
+        digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
+        done = evaluate_profile(known, plan, profile, pool, watch, digests=digests)
     *streams, own = done.records
-    done = replace(done, digests=() if tap is None else tuple(tap.digests))
+    done = replace(done, digests=() if digests is None else tuple(digests.in_order()))
     if profile.kernels is not None and plan.rules_of(KERNELS):
         record, notes = evaluate_kernels(done.job, plan, profile.kernels)
         streams.append(record)

@@ -10,15 +10,16 @@ functions.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
 from trainguard.engine.diagnosis.case import assess, case_of
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
-from trainguard.engine.outbox import RowContext, rule_row
+from trainguard.engine.outbox import rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS, FrameworkSession
@@ -26,14 +27,13 @@ from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_session import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
-from trainguard.engine.summary import job_rows
+from trainguard.engine.summary import job_context, job_rows
 from trainguard.engine.verdicts.verdict import Fire, final
 from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.formats.profile.keys import MINUTE_S, SystemKey
+from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
-from trainguard.local.profile import Node, Profile, node_objects
-from trainguard.pricing.cost import PaidTime
+from trainguard.local.profile import Node, Profile, node_listing
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
@@ -46,78 +46,53 @@ _MINUTE_US = MINUTE_S * _SECOND_US
 _UPLOAD_US = _SECOND_US
 
 
-@dataclass(slots=True)
-class Due:
-    """What becomes ready by one run: keys by node, minutes in order of time, framework objects of (time, key)."""
-
-    minutes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    framework: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-
-    def streams(self) -> Iterator[tuple[str, str]]:
-        """Yield node and stream of each object, in the order in which the objects are applied."""
-        for stream, nodes in (("system", self.minutes), ("framework", self.framework)):
-            for node, keys in nodes.items():
-                yield from ((node, stream) for _ in keys)
+Planned = tuple[str, SystemKey | FrameworkKey]
+"""An object's key, and what it says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """``runs`` in order of time, and what is ``left`` for the end."""
-
-    runs: tuple[Due, ...]
-    left: Due
-
-    def steps(self) -> Iterator[tuple[Due, bool]]:
-        """Yield what to apply, and whether the scheduler comes after it."""
-        for due in self.runs:
-            yield due, True
-        yield self.left, False
-
-    def minutes(self, profile: Profile) -> list[tuple[str, SystemKey]]:
-        """Return the system objects in the order in which they are applied."""
-        return [
-            (key, profile.nodes[node].minutes[key])
-            for due, _ in self.steps()
-            for node, keys in due.minutes.items()
-            for key in keys
-        ]
-
-    def framework(self) -> list[str]:
-        """Return the keys of the framework objects in the order in which they are applied."""
-        return [key for due, _ in self.steps() for keys in due.framework.values() for key in keys]
-
-
-def schedule(profile: Profile) -> Schedule:
-    planned = {name: (list(_minutes(node)), list(_framework(node))) for name, node in profile.nodes.items()}
+def schedule(profile: Profile) -> list[list[Planned]]:
+    """Return the objects that each run of the scheduler finds ready, then those that are left for the job's end."""
     last = max((_last_run(node) for node in profile.nodes.values()), default=0)
-    runs: defaultdict[int, Due] = defaultdict(Due)
-    left = Due()
-    for name, (minutes, framework) in planned.items():
-        for key, run_at in minutes:
-            (runs[run_at] if run_at <= last else left).minutes[name].append(key)
-        for key, run_at in framework:
-            (runs[run_at] if run_at <= last else left).framework[name].append(key)
-    return Schedule(tuple(runs[run_at] for run_at in sorted(runs)), left)
+    runs: defaultdict[int, list[Planned]] = defaultdict(list)
+    left: list[Planned] = []
+    for ready in (_minutes, _framework):
+        for node in profile.nodes.values():
+            for planned, run_at in ready(node):
+                (runs[run_at] if run_at <= last else left).append(planned)
+    return [*(runs[run_at] for run_at in sorted(runs)), left]
 
 
-def _minutes(node: Node) -> Iterator[tuple[str, int]]:
+def by_stream(
+    planned: Iterable[Sequence[Planned]],
+) -> tuple[list[tuple[str, SystemKey]], list[tuple[str, FrameworkKey]]]:
+    """Return the system objects, and the framework objects, in the order in which they are applied."""
+    objects = list(chain.from_iterable(planned))
+    return (
+        [(key, parsed) for key, parsed in objects if isinstance(parsed, SystemKey)],
+        [(key, parsed) for key, parsed in objects if isinstance(parsed, FrameworkKey)],
+    )
+
+
+def _minutes(node: Node) -> Iterator[tuple[Planned, int]]:
     order = GridOrder()
     keys = sorted(node.minutes, key=lambda each: node.minutes[each].minute)
-    return _applied(
+    applied = _applied(
         [(key, (node.minutes[key].minute + MINUTE_S) * _SECOND_US + _UPLOAD_US) for key in keys],
         lambda key: order.announce(key, node.minutes[key].minute),
         lambda drain: [key for _, key in order.ready(lambda _: (), drain=drain)],
     )
+    return (((key, node.minutes[key]), run_at) for key, run_at in applied)
 
 
-def _framework(node: Node) -> Iterator[tuple[str, int]]:
+def _framework(node: Node) -> Iterator[tuple[Planned, int]]:
     order = PartitionOrder(FRAMEWORK_EXTENTS)
     keys = sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
-    return _applied(
+    applied = _applied(
         [(key, node.framework[key].end_us + _UPLOAD_US) for key in keys],
         lambda key: order.announce(key, node.framework[key]),
         lambda drain: [arrival.key for arrival in order.ready(lambda *_: (), drain=drain)],
     )
+    return (((key, node.framework[key]), run_at) for key, run_at in applied)
 
 
 def _applied(
@@ -150,53 +125,25 @@ def _run_after(arrival_us: int) -> int:
 AnySession = SystemSession | FrameworkSession
 
 
-class ObjectListener(Protocol):
-    """Is shown each object that could be read, once, in the order in which it is applied."""
-
-    def samples(self, node: str, samples: Samples) -> None:
-        """Take one object of system metrics."""
-        ...
-
-    def events(self, node: str, events: FrameworkEvents) -> None:
-        """Take one framework object."""
-        ...
-
-
-def _open_session(
-    record: NodeRecord,
-    profile: Profile,
-    plan: RulePlan,
-    samples: SamplesAhead,
-    bodies: BodiesAhead,
-    tap: ObjectListener | None,
-) -> AnySession:
-    node = record.key.node
-    objects = node_objects(profile, node, bodies.read)
-    listing = ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
-    if record.key.stream == "system":
-        return _ParsedSystemSession(record, listing, plan, samples, tap)
-    return (
-        FrameworkSession(record, listing, plan) if tap is None else _TappedFrameworkSession(record, listing, plan, tap)
-    )
-
-
 class _ParsedSystemSession(SystemSession):
+    """Its samples come parsed; ``digests`` put them over time, by node."""
+
     def __init__(
         self,
         record: NodeRecord,
         listing: ProfileListing,
         plan: RulePlan,
         samples: SamplesAhead,
-        tap: ObjectListener | None,
+        digests: "dict[str, NodeDigest] | None",
     ) -> None:
         super().__init__(record, listing, plan)
         self._samples = samples
-        self._tap = tap
+        self._digests = digests
 
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
-        del read  # the samples come parsed
+        del read
         outcome: Any = self._samples.take(key)
 
         def parsed(_: bytes) -> Any:
@@ -207,18 +154,21 @@ class _ParsedSystemSession(SystemSession):
         return super()._use(key, parsed, fold)
 
     def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
-        if self._tap is not None:
-            self._tap.samples(self.record.key.node, samples)
+        if self._digests is not None:
+            self._digests[self.record.key.node].add_samples(samples)
         return super()._fold(samples)
 
 
-class _TappedFrameworkSession(FrameworkSession):
-    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, tap: ObjectListener) -> None:
+class _DigestedFrameworkSession(FrameworkSession):
+    def __init__(
+        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
+    ) -> None:
         super().__init__(record, listing, plan)
-        self._tap = tap
+        self._digests = digests
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
-        self._tap.events(self.record.key.node, events)
+        if self._digests is not None:
+            self._digests[self.record.key.node].add_events(events)
         return super()._fold(end_us, events)
 
 
@@ -250,9 +200,9 @@ def evaluate_profile(
     pool: WorkerPool,
     watch: Watcher | None = None,
     *,
-    tap: ObjectListener | None = None,
+    digests: "dict[str, NodeDigest] | None" = None,
 ) -> Evaluation:
-    """Evaluate a job that has ended, by the ``documented`` reading; ``tap`` is shown what the objects hold.
+    """Evaluate a job that has ended, by the ``documented`` reading; ``digests`` put what the objects hold over time.
 
     Raises PortUnavailableError when the source did not answer; WorkerDiedError when a parsing process ended without an
     answer.
@@ -261,8 +211,9 @@ def evaluate_profile(
     episodes = dict(job.episodes)
     job, plan = replace(job, episodes=episodes), replace(plan, episodes=episodes)
     planned = schedule(profile)
-    samples = SamplesAhead(profile, planned.minutes(profile), pool)
-    bodies = BodiesAhead(profile.source, [profile.files[key] for key in planned.framework()])
+    minutes, framework = by_stream(planned)
+    samples = SamplesAhead(profile, minutes, pool)
+    bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
     running: dict[StreamKey, tuple[AnySession, Iterator[Applied]]] = {}
     records: dict[StreamKey, NodeRecord] = {}
     own, state = NodeRecord(StreamKey.own(job.job)), JobState()
@@ -270,7 +221,12 @@ def evaluate_profile(
     def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:
         if key not in running:
             records[key] = NodeRecord(key, cursors={NEWEST: 0})
-            session = _open_session(NodeRecord(key), profile, plan, samples, bodies, tap)
+            listing = node_listing(profile, key.node, bodies.read)
+            session: AnySession = (
+                _ParsedSystemSession(NodeRecord(key), listing, plan, samples, digests)
+                if key.stream == "system"
+                else _DigestedFrameworkSession(NodeRecord(key), listing, plan, digests)
+            )
             running[key] = session, session.apply(drain=True, modified_before=None)
         return running[key]
 
@@ -282,13 +238,14 @@ def evaluate_profile(
         for rule, episode in assess(job, plan, known).ended.items():
             episodes[rule] = episode + 1
 
-    for due, runs in planned.steps():
-        for node, name in due.streams():
-            session, objects = stream(StreamKey(job.job, node, name))
+    for run in planned:
+        for _, parsed in run:
+            name = "system" if isinstance(parsed, SystemKey) else "framework"
+            session, objects = stream(StreamKey(job.job, parsed.node, name))
             applied = next(objects)
             if watch is not None:
                 watch(profile.size_of(applied.key), session.stream.state.watermark_s)
-        if runs:
+        if run is not planned[-1]:
             run_scheduler()
     for key in FAMILIES.expected(job, set(running)):
         stream(key)
@@ -305,33 +262,12 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     streams = FAMILIES.open(job.job, plan, evaluation.records)
     rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
     case, _ = case_of(job, plan, streams)
-    context = RowContext(
-        job=job.job,
-        node=None,
-        plan=plan,
-        watermark_s=streams.watermark_s,
-        counters=streams.counters,
-        last_fault=streams.last_fault,
-        expires_at=expires_at,
-        paid_time=case.paid_time,
-        ledger=lambda: case.ledger,
-    )
-    return [*rows, *job_rows(context, case)]
+    return [*rows, *job_rows(job_context(case, expires_at), case)]
 
 
 def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
     job, plan = evaluation.job, evaluation.plan
     stream = streams.stream_of(key)
-    context = RowContext(
-        job=job.job,
-        node=key.node,
-        plan=plan,
-        watermark_s=stream.state.watermark_s,
-        counters=streams.records[key].counters,
-        last_fault=stream.state.last_fault,
-        expires_at=expires_at,
-        paid_time=(paid_time := PaidTime(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
-        ledger=lambda: stream.ledger(paid_time),
-    )
+    context = unit_context(job, plan, streams.records[key], stream, expires_at)
     verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
     return [rule_row(context, verdict) for verdict in verdicts]

@@ -11,7 +11,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
-from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.analysis import evaluated_profile
 from trainguard.local.engine import evaluation_rows
 from trainguard.local.places import open_job, recordings_in, recordings_of
 from trainguard.local.pool import WorkerPool
@@ -92,7 +92,7 @@ def _judged(settings: GivenSettings, folder: str, place: str) -> JudgedJob:
 def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
     job, _ = described_job(profile.source, settings.job(profile.root.job))
-    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=False)
     rows = tuple(evaluation_rows(done, expires_at=0))
     unread = sum(record.counters.get(name, 0) for record in done.records for name in (BAD_OBJECTS, UNREAD_PARTS))
     active = not done.job.status.is_final

@@ -22,8 +22,16 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
 from trainguard.kernels.captures.capture import capture_verdict, rank_place
 from trainguard.kernels.captures.digest import brief
-from trainguard.kernels.captures.grouping import Capture, TraceObject, captures_of
-from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS, TraceKey, match_below, verdict_key
+from trainguard.kernels.captures.keys import (
+    ALL_RANKS,
+    KERNELS,
+    Capture,
+    TraceKey,
+    TraceObject,
+    captures_of,
+    match_below,
+    verdict_key,
+)
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile

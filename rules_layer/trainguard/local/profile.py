@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissingError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.formats.profile.keys import (
     FrameworkKey,
     ProfileKey,
@@ -134,8 +135,9 @@ class NodeFiles:
         return self.profile.files[key]
 
 
-def node_objects(profile: Profile, node: str, read: Callable[[str], bytes]) -> FilesAsBucket:
-    return FilesAsBucket(NodeFiles(profile, node, read))
+def node_listing(profile: Profile, node: str, read: Callable[[str], bytes]) -> ProfileListing:
+    objects = FilesAsBucket(NodeFiles(profile, node, read))
+    return ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
 
 
 def read_profile(source: ProfileSource) -> Profile:

@@ -4,11 +4,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from trainguard.core.errors import (
     JobFileError,
     ParameterFileError,
     PortUnavailableError,
+    PriceTableError,
     ProfileSourceError,
     TrainGuardError,
 )
@@ -17,7 +21,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
 from trainguard.engine.settings.tag_names import owners_of
 from trainguard.local.sources import ProfileSource
-from trainguard.pricing.table import PriceTable
+from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.rules.family_rules import TRAINING_NAMES
 from trainguard.rules.parameters import Defaults, read_parameter_file
 
@@ -44,7 +48,10 @@ class GivenSettings:
         )
 
 
-def read_given(file: str | os.PathLike[str], fault_of: Callable[[str, str], TrainGuardError]) -> bytes:
+File = str | os.PathLike[str]
+
+
+def read_given(file: File, fault_of: Callable[[str, str], TrainGuardError]) -> bytes:
     """Return the content of a file that a person names; ``fault_of`` is the error of its name and a reason."""
     try:
         return Path(file).read_bytes()
@@ -52,12 +59,43 @@ def read_given(file: str | os.PathLike[str], fault_of: Callable[[str, str], Trai
         raise fault_of(os.fspath(file), fault.strerror or str(fault)) from fault
 
 
-def rule_settings(name: str, body: bytes, defaults: Defaults = "documented") -> Mapping[str, str]:
-    """Return the rule settings of a JSON document; ``name`` is for messages.
+def given_settings(
+    parameters: Mapping[str, Any] | File | None,
+    prices: PriceTable | File | None,
+    instance_type: str | None,
+    *,
+    framework_expected: bool = False,
+    defaults: Defaults = "documented",
+) -> GivenSettings:
+    """Return the settings for jobs that are judged here; raises as `rule_settings` and `prices_from` do."""
+    return GivenSettings(
+        rule_settings=rule_settings(parameters, defaults),
+        instance_type=instance_type,
+        framework_expected=framework_expected,
+        prices=prices_from(prices),
+    )
+
+
+def prices_from(given: PriceTable | File | None) -> PriceTable | None:
+    """Return a table, or that of a file; raises PriceTableError."""
+    if given is None or isinstance(given, PriceTable):
+        return given
+    return read_prices(os.fspath(given), read_given(given, PriceTableError))
+
+
+def rule_settings(given: Mapping[str, Any] | File | None, defaults: Defaults = "documented") -> Mapping[str, str]:
+    """Return the rule settings of parameters, or of a JSON file of them.
 
     A rule of training that cannot take its settings is in error alone, as in the managed service. Raises
     ParameterFileError or RuleConfigError when the document or a setting of another rule cannot be used.
     """
+    if given is None:
+        return {}
+    name = "parameters" if isinstance(given, Mapping) else os.fspath(given)
+    try:
+        body = msgspec.json.encode(given) if isinstance(given, Mapping) else read_given(given, ParameterFileError)
+    except (TypeError, ValueError) as fault:
+        raise ParameterFileError(name, str(fault)) from fault
     settings = read_parameter_file(name, body)
     alone = JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings)
     faults = FAMILIES.plan(alone, defaults=defaults).faults

@@ -1,21 +1,35 @@
-"""Where kernel traces lie: one file, a folder of them, an object or a prefix in S3."""
+"""Kernel traces below a place: where they lie, and the profiles of them, each ``kernels.json``, that are there."""
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainguard.core.errors import KernelTraceError, PortUnavailableError
+import msgspec
+
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.layout import RESULTS_FOLDER
 from trainguard.core.ports import ByteStream
+from trainguard.core.text import one_line
+from trainguard.core.timestamps import iso_time
 from trainguard.kernels.columns import Trace
+from trainguard.kernels.listing import (
+    KernelList,
+    Listed,
+    ListedProfile,
+    Wanted,
+    listed,
+    newest_first,
+    read_document,
+    traces_of,
+)
 from trainguard.kernels.readers.reading import REPORT_ENDINGS, read_any
 from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
-    from trainguard.aws.s3_objects import S3ProfileObjects
-    from trainguard.core.ports import ListedObject
 
 NAMED_TRACES = (
     ".pt.trace.json",
@@ -31,58 +45,72 @@ _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER,
 
 
 @dataclass(frozen=True, slots=True)
-class TracePlace:
-    """Traces by their names below a place, in order; ``folder`` is where they lie on a disk, if they do.
+class FilesBelow:
+    """Files at or below a place with their times in epoch seconds; ``folder`` is where they lie on a disk, if they do.
 
-    ``left_out`` are files that might be traces too, beside those whose names say so.
+    ``names`` are those of traces, in order; ``left_out`` might be traces too, beside those whose names say so.
     """
 
     place: str
-    names: Sequence[str]
+    changed: Mapping[str, float]
     open: Callable[[str], ByteStream]
     folder: Path | None = None
+    names: Sequence[str] = ()
     left_out: Sequence[str] = ()
 
     def read(self, name: str) -> Trace:
         """Read a trace of any format; raises as `read_any` and the opening do."""
-        return read_any(name, lambda: self.open(name), self.folder / name if self.folder else None)
+        return read_any(name, lambda: self._opened(name), self.folder / name if self.folder else None)
+
+    def _opened(self, name: str) -> ByteStream:
+        try:
+            return self.open(name)
+        except OSError as fault:
+            raise KernelTraceError(name, fault.strerror or str(fault)) from fault
 
 
-def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
+def open_traces(place: str, clients: "Clients | None" = None) -> FilesBelow:
     """Find the traces at a file, a folder, or ``s3://bucket/key-or-prefix``.
 
     Files of PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and Nsight Systems (``.sqlite``) count, with or without
     ``.gz``; where there is none, all ``.json`` and ``.json.gz``. Results, profiles and tensors are left out. Raises
     KernelTraceError when the place cannot be read, or holds no file that may be a trace.
     """
-    return _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
+    found = files_below(place, clients, alone=True)
+    if found.names:
+        return found
+    names, left_out = _traces(place, list(found.changed))
+    return replace(found, names=names, left_out=left_out)
 
 
-def _on_disk(place: str) -> TracePlace:
+def files_below(
+    place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool, *, alone: bool = False
+) -> FilesBelow:
+    """Return the files below a folder or prefix whose names are ``wanted``; ``alone``: or the one at a file or key."""
+    if place.startswith(S3):
+        return _in_bucket(place, clients, wanted, alone=alone)
     path = Path(place)
-    if path.is_file():
-        return TracePlace(place, [path.name], lambda name: _opened(path.parent / name), path.parent)
+    if alone and path.is_file():
+        return FilesBelow(
+            place, {path.name: 0.0}, lambda name: (path.parent / name).open("rb"), path.parent, [path.name]
+        )
     if not path.is_dir():
-        raise KernelTraceError(place, "it does not exist, expected a trace, a folder of traces, or s3://bucket/prefix")
+        missing = (
+            "does not exist, expected a trace, a folder of traces," if alone else "is no folder, expected a folder"
+        )
+        raise KernelTraceError(place, f"it {missing} or s3://bucket/prefix")
     try:
-        found = [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()]
+        found = {
+            each.relative_to(path).as_posix(): each.stat().st_mtime
+            for each in path.rglob("*")
+            if wanted(each.name) and each.is_file()
+        }
     except OSError as fault:
         raise KernelTraceError(place, fault.strerror or str(fault)) from fault
-    names, left_out = _traces(place, found)
-    return TracePlace(place, names, lambda name: _opened(path / name), path, left_out)
+    return FilesBelow(place, found, lambda name: (path / name).open("rb"), path)
 
 
-def _opened(file: Path) -> ByteStream:
-    try:
-        return file.open("rb")
-    except OSError as fault:
-        raise KernelTraceError(str(file), fault.strerror or str(fault)) from fault
-
-
-def listed_objects(
-    place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool
-) -> tuple["S3ProfileObjects", str, str, list["ListedObject"]]:
-    """Return S3, the bucket, the key or prefix, and the wanted keys below it; raises KernelTraceError."""
+def _in_bucket(place: str, clients: "Clients | None", wanted: Callable[[str], bool], *, alone: bool) -> FilesBelow:
     from trainguard.aws.aws_errors import translated
     from trainguard.aws.clients import Clients
     from trainguard.aws.s3_objects import S3ProfileObjects
@@ -93,22 +121,20 @@ def listed_objects(
     try:
         with translated("S3", "client"):
             objects = S3ProfileObjects(client=(clients or Clients()).s3)
-        return objects, bucket, path, [each for each in objects.list(bucket, path, "") if wanted(each.key)]
+        changed = {each.key: each.last_modified for each in objects.list(bucket, path, "") if wanted(each.key)}
     except PortUnavailableError as fault:
         raise KernelTraceError(place, f"it cannot be listed: {fault}") from fault
-
-
-def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
-    objects, bucket, path, found = listed_objects(place, clients)
-    keys = [each.key for each in found]
-    left_out: list[str] = []
-    if path in keys:
-        above = path.rpartition("/")[0]
-        prefix, names = f"{above}/" if above else "", [path.rpartition("/")[2]]
-    else:
-        prefix = f"{path.rstrip('/')}/" if path.strip("/") else ""
-        names, left_out = _traces(place, [key.removeprefix(prefix) for key in keys if key.startswith(prefix)])
-    return TracePlace(place, names, lambda name: objects.open_stream(bucket, prefix + name), left_out=left_out)
+    found = alone and path in changed
+    above = path.rpartition("/")[0] if found else path.rstrip("/")
+    prefix = f"{above}/" if above else ""
+    mine = {
+        key.removeprefix(prefix): at
+        for key, at in changed.items()
+        if (key == path if found else key.startswith(prefix))
+    }
+    return FilesBelow(
+        place, mine, lambda name: objects.open_stream(bucket, prefix + name), names=list(mine) if found else ()
+    )
 
 
 def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -125,3 +151,136 @@ def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
 def _ending(names: Sequence[str], endings: tuple[str, ...], others: Set[str]) -> list[str]:
     found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
     return sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
+
+
+PAGE = "kernels.html"
+MOST_BYTES = 256 * 1024 * 1024
+"""A larger document is listed and not read."""
+
+MOST_PROFILES = 2_000
+_FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xplane.pb": "xla", ".xplane.pb.gz": "xla"}
+"""A trace of another name is found by its document alone."""
+
+
+def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -> KernelList:
+    """Return the kernel profiles below a folder or ``s3://bucket/prefix``, the newest first.
+
+    ``clients`` are by default those of the environment. Raises KernelTraceError when the place cannot be listed.
+    """
+    found = list(profiles_below(files_below(place, clients, _counts)))
+    chosen = newest_first(each for each in found if wanted.has(each))
+    return KernelList(
+        source=place.encode("utf-8", "replace").decode(),
+        found=len(found),
+        profiles=chosen[:MOST_PROFILES],
+        left_out=max(len(chosen) - MOST_PROFILES, 0),
+    )
+
+
+def profiles_below(files: FilesBelow) -> Iterator[ListedProfile]:
+    """Yield the profiles of some files: the documents, each content once, then the traces that none of them names."""
+    judged = _Judged()
+    seen: set[bytes] = set()
+    documents = (name for name in files.changed if name.rpartition("/")[2] == DOCUMENT)
+    for name in sorted(documents, key=lambda each: (each.count("/"), each)):
+        text = _read(files, name)
+        if isinstance(text, str):
+            yield _unreadable(files, name, text)
+            continue
+        content = hashlib.blake2b(text, digest_size=16).digest()
+        if content in seen:
+            continue
+        seen.add(content)
+        try:
+            found = read_document(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as fault:
+            yield _unreadable(files, name, f"it is no kernels.json: {fault}")
+            continue
+        judged.add(found)
+        folder = _folder(name)
+        page = f"{folder}/{PAGE}".removeprefix("./")
+        yield listed(
+            found,
+            place=folder,
+            document=name,
+            page=page if page in files.changed else None,
+            changed_s=files.changed[name],
+        )
+    yield from _unjudged(files, judged)
+
+
+class _Judged:
+    """Where traces lie that a document names: in full, or below any folder where its place is relative."""
+
+    def __init__(self) -> None:
+        self._full: set[str] = set()
+        self._ends: defaultdict[str, set[str]] = defaultdict(set)
+
+    def add(self, found: Listed) -> None:
+        source = found.source.rstrip("/")
+        for trace in traces_of(found):
+            # A document of one trace has the trace's own path as its place.
+            path = source if source.rpartition("/")[2] == trace else f"{source}/{trace}"
+            if path.startswith((S3, "/")):
+                self._full.add(path if path.startswith(S3) else _resolved(path))
+            else:
+                kept = [part for part in path.split("/") if part not in ("", ".", "..")]
+                self._ends[kept[-1] if kept else ""].add("/" + "/".join(kept))
+
+    def has(self, place: str, name: str) -> bool:
+        full = f"{place}/{name}"
+        ends = self._ends.get(full.rpartition("/")[2], ())
+        return full in self._full or any(full.endswith(end) for end in ends)
+
+
+def _unjudged(files: FilesBelow, judged: _Judged) -> Iterator[ListedProfile]:
+    place = files.place.rstrip("/") if files.place.startswith(S3) else _resolved(files.place)
+    folders: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in files.changed:
+        framework = next((word for ending, word in _FRAMEWORKS.items() if name.endswith(ending)), None)
+        if framework is not None and not judged.has(place, name):
+            folders[_folder(name), framework].append(name)
+    for (folder, framework), names in folders.items():
+        last = folder.rpartition("/")[2]
+        yield ListedProfile(
+            name=one_line(names[0].rpartition("/")[2] if folder == "." and len(names) == 1 else last, 200),
+            place=one_line(folder, 200),
+            status="not judged",
+            why="no kernels.json below this place names these traces",
+            framework=framework,
+            changed_at=iso_time(max(files.changed[name] for name in names)),
+            traces=len(names),
+        )
+
+
+def _unreadable(files: FilesBelow, name: str, why: str) -> ListedProfile:
+    folder = _folder(name)
+    return ListedProfile(
+        name=one_line(folder.rpartition("/")[2], 200),
+        place=one_line(folder, 200),
+        status="unreadable",
+        why=one_line(why, 500),
+        changed_at=iso_time(files.changed[name]),
+        document=one_line(name, 200),
+    )
+
+
+def _read(files: FilesBelow, name: str) -> bytes | str:
+    try:
+        with files.open(name) as stream:
+            text = stream.read(MOST_BYTES + 1)
+    except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError) as fault:
+        return str(fault)
+    return f"it has over {MOST_BYTES:,} bytes" if len(text) > MOST_BYTES else text
+
+
+def _resolved(path: str) -> str:
+    return Path(path).resolve().as_posix()
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0] or "."
+
+
+def _counts(name: str) -> bool:
+    return name.rpartition("/")[2] in (DOCUMENT, PAGE) or name.endswith(tuple(_FRAMEWORKS))

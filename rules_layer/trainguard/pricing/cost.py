@@ -1,4 +1,4 @@
-"""The cost of a finding: the wasted share of the time that was paid for, in money."""
+"""The time that was paid for, and its price."""
 
 import datetime
 from dataclasses import dataclass
@@ -6,18 +6,6 @@ from dataclasses import dataclass
 from trainguard.pricing.table import PriceTable, packaged_prices
 
 HOUR_S = 3_600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Money that a finding has lost, of what was spent until the same time."""
-
-    lost: float
-    spent: float
-    currency: str
-
-    def __str__(self) -> str:
-        return f"about {self.currency} {self.lost:,.2f} of the {self.currency} {self.spent:,.2f} spent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +50,11 @@ class PaidTime:
     @property
     def table(self) -> PriceTable:
         return packaged_prices() if self.prices is None else self.prices
+
+    @property
+    def hourly(self) -> float | None:
+        """Price of a node an hour; None where it is not known."""
+        return None if self.instance_type is None else self.table.hourly(self.instance_type)
 
     def estimate(self) -> CostEstimate | Unpriced:
         if self.instance_type is None:

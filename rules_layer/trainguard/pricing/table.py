@@ -1,4 +1,4 @@
-"""The price table, of this form or the earlier one with one date: prices with source and date, and accelerators."""
+"""The price table: prices with source and date, and accelerators."""
 
 import datetime
 import math
@@ -80,51 +80,27 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ", ".join([who, self.region, *when])
 
 
-class _DatedAsWhole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The earlier form: prices by type, all of one source and date."""
-
-    source: str
-    date: str
-    region: str
-    currency: str
-    per_hour: Mapping[str, float]
-
-    def rows(self) -> PriceTable:
-        """Return the table with a source and a date in each row; a date that is none stays in words, by the source."""
-        try:
-            source, day = self.source, datetime.date.fromisoformat(self.date)
-        except ValueError:
-            source, day = f"{self.source} ({self.date})", None
-        rows = {name: InstanceRow(per_hour=price, source=source, date=day) for name, price in self.per_hour.items()}
-        return PriceTable(self.region, self.currency, rows)
-
-
 def read_prices(name: str, body: bytes) -> PriceTable:
-    """Read a price table from JSON, in this form or the earlier one; raises PriceTableError."""
+    """Read a price table from JSON; raises PriceTableError."""
     try:
-        document = msgspec.json.decode(body)
-        if isinstance(document, dict) and "per_hour" in document:
-            earlier = msgspec.convert(document, _DatedAsWhole)
-            table, field = earlier.rows(), "per_hour.{}"
-        else:
-            table, field = msgspec.convert(document, PriceTable), "instances.{}.per_hour"
+        table = msgspec.json.decode(body, type=PriceTable)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise PriceTableError(name, str(fault)) from fault
     for instance_type, row in table.instances.items():
-        _check(name, field.format(instance_type), instance_type, row)
+        _check(name, f"instances.{instance_type}", row)
     return table
 
 
-def _check(name: str, field: str, instance_type: str, row: InstanceRow) -> None:
+def _check(name: str, field: str, row: InstanceRow) -> None:
     price, of = row.per_hour, row.accelerators
     if price is not None and not (math.isfinite(price) and price > 0.0):
-        raise PriceTableError(name, f"{field} is {price!r}, expected a number above 0")
+        raise PriceTableError(name, f"{field}.per_hour is {price!r}, expected a number above 0")
     if price is not None and row.source is None:
-        raise PriceTableError(name, f"instances.{instance_type}.source is missing, expected whose price per_hour is")
+        raise PriceTableError(name, f"{field}.source is missing, expected whose price per_hour is")
     if of is not None and (of.count < 0 or (of.count == 0) != (of.kind is None)):
         raise PriceTableError(
             name,
-            f"instances.{instance_type}.accelerators is {of.count} of kind {of.kind!r}, expected a number above 0 with "
+            f"{field}.accelerators is {of.count} of kind {of.kind!r}, expected a number above 0 with "
             "a kind, or 0 without",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.report.document import Change, Comparison, Report, Unit
 from trainguard.report.timeline.series import Timelines
-from trainguard.report.training.series import Series
+from trainguard.report.training.digest import Series
 
 LEAST_SHARE = 0.0005
 

@@ -2,21 +2,25 @@
 
 Times are ISO 8601 in UTC unless a field says otherwise. Its JSON schema is published; a change that a reader must know
 of raises SCHEMA_VERSION.
+
+``python -m trainguard.report.document > docs/schemas/report-2.json`` renews the published copy.
 """
 
-from typing import Literal
+import re
+import sys
+from typing import Any, Literal
 
 import msgspec
 
-from trainguard.core.finding import EpisodeEntry, Fact
+from trainguard.core.finding import EpisodeEntry, Fact, Progress
 from trainguard.engine.diagnosis.case import Level
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
+from trainguard.report.training.digest import Series
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.series import Series
 
 
 class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,3 +300,51 @@ def encode_document(report: Report) -> bytes:
     head = msgspec.json.format(msgspec.json.encode(bare), indent=2).removesuffix(_NO_SERIES)
     training, timelines = msgspec.json.encode(report.training), msgspec.json.encode(report.timelines)
     return head + b'"training": ' + training + b',\n  "timelines": ' + timelines + b"\n}"
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
+OMITTING = frozenset(each.__name__ for each in (Fact, Progress) if each.__struct_config__.omit_defaults)
+
+_REFERENCE = "#/$defs/{name}"
+_FIELDS = re.compile(
+    r"^    (?P<names>\w+(?:, \w+)*)(?: : .*\n        |: )(?P<text>.*\n(?:        .*\n?)*)", re.MULTILINE
+)
+"""A field of a docstring: ``name: text``, or ``name : type`` with the text on the next line."""
+
+
+def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = IDENTITY) -> dict[str, Any]:
+    """Return the schema: every field is there, but for those of `OMITTING` that are as usual, and no other is."""
+    (reference,), types = msgspec.json.schema_components([document], ref_template=_REFERENCE)
+    for name, described in types.items():
+        if "properties" in described:
+            if name not in OMITTING:
+                described["required"] = list(described["properties"])
+            described["additionalProperties"] = False
+            _describe_fields(described)
+    return {
+        "$schema": DIALECT,
+        "$id": identity,
+        "title": "Report of a training job",
+        **reference,
+        "$defs": dict(sorted(types.items())),
+    }
+
+
+def encode_schema(schema: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
+def _describe_fields(described: dict[str, Any]) -> None:
+    text, properties = f"{described.get('description', '')}\n", described["properties"]
+    found = [match for match in _FIELDS.finditer(text) if {*match["names"].split(", ")} & properties.keys()]
+    summary, _, _ = text[: found[0].start() if found else None].partition("Attributes\n")
+    for match in found:
+        for name in match["names"].split(", "):
+            if name in properties:
+                properties[name]["description"] = " ".join(match["text"].split())
+    described["description"] = " ".join(summary.split())
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(encode_schema(report_schema()))

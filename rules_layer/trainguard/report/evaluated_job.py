@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pkgutil import resolve_name
-from typing import cast
 
 import msgspec
 
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.diagnosis.case import Case, Diagnosis, case_of, diagnose, unit_verdicts
-from trainguard.engine.family import Families, Family
+from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerStreams
@@ -116,35 +114,3 @@ def evaluate_job(
 
 def shown_time(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else iso_time(epoch_s)
-
-
-class FamilyCoverage:
-    """What a report says about what was collected of a family's streams; ``titles`` are what people call them."""
-
-    titles: Mapping[str, str] = {}
-
-    def title_of(self, stream: str) -> str:
-        return self.titles.get(stream, stream)
-
-    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
-        return NodeCoverage(
-            node=record.key.node,
-            stream=record.key.stream,
-            first_at=None,
-            evaluated_through=shown_time(record.watermark_s),
-            closed=record.closed,
-            share=None,
-            counters=dict(record.counters),
-            last_fault=judged.streams.stream_of(record.key).state.last_fault,
-        )
-
-    def covered(self, judged: EvaluatedJob) -> Sequence[str]:
-        raise NotImplementedError
-
-    def missing(self, judged: EvaluatedJob) -> Sequence[str]:
-        raise NotImplementedError
-
-
-def coverage_of(family: Family) -> FamilyCoverage:
-    """Return a family's half; raises ImportError or AttributeError where ``family.report`` names none."""
-    return cast("FamilyCoverage", resolve_name(family.report))

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from trainguard.core.finding import Fact
 from trainguard.formats.profile.snapshots import NO_DEVICES, BoolArray, DeviceSamples, FloatArray, IntArray, Snapshots
-from trainguard.state.gpu_time import GpuTime, GpuUse, StepsOfUse
+from trainguard.state.gpu_time import GpuTime, GpuUse
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -101,6 +102,16 @@ class NodeView:
         """The GPUs that were ever active."""
         return tuple(self.gpu_names[index] for index in np.flatnonzero(self.ever_active).tolist())
 
+    def fact(self, name: str, value: float | int | str, unit: str = "", **more: Any) -> Fact:
+        """Return a fact of the node, of all samples unless ``start`` and ``end`` say another time."""
+        times = {"start": self.first_sample_at, "end": self.watermark_s}
+        return Fact(name=name, value=value, unit=unit, node=self.node, **(times | more))
+
+    def work_fact(self, name: str, value: float | int | str, unit: str = "", **more: Any) -> Fact:
+        """Return a fact of the node from its first work on, or else its first sample."""
+        start = self.first_sample_at if self.first_active_at is None else self.first_active_at
+        return self.fact(name, value, unit, **({"start": start} | more))
+
 
 @dataclass(frozen=True, slots=True)
 class NodeMinute:
@@ -176,9 +187,9 @@ class NodeFacts:
         return self._used.between(begin, end, self.system.watermark_s)
 
     @cached_property
-    def _used(self) -> StepsOfUse:
-        """What ``use`` says, step by step: several rules ask for parts of it."""
-        return self.use().steps_of_use()
+    def _used(self) -> GpuTime:
+        """What ``use`` says: several rules ask for parts of it."""
+        return self.use()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from trainguard.core.finding import Fact, Progress
@@ -34,10 +35,10 @@ class FactSheet:
 
     def __getitem__(self, name: str) -> Fact:
         """Return the first fact of a name; KeyError when there is none."""
-        for fact in self.facts:
-            if fact.name == name:
-                return fact
-        raise KeyError(name)
+        fact = self.get(name)
+        if fact is None:
+            raise KeyError(name)
+        return fact
 
     def get(self, name: str) -> Fact | None:
         """Return the first fact of a name; None when there is none."""
@@ -71,8 +72,56 @@ class FactSheet:
         """Return the value of the first fact of a name as a text; KeyError when there is none."""
         return str(self[name].value)
 
+    def say(self, text: str, **named: object) -> str:
+        """Fill in a text; KeyError where a fact is missing.
+
+        ``{name}`` is a fact by its unit, ``{name:GPU}`` how many GPUs it counts, ``{name.limit}`` its threshold;
+        ``{node}`` and ``{device}`` are the first fact's, ``{was/is}`` is the verb by tense, others are ``named``:
+        values, or functions of the sheet.
+        """
+        return text.format_map(_Named(self, named))
+
+    def fill(self, words: Words, **named: object) -> Words:
+        """Fill in the texts of a judgement as `say` does."""
+        advice = None if words.advice is None else self.say(words.advice, **named)
+        return Words(self.say(words.reason, **named), advice, self.say(words.clause, **named))
+
+    def say_if(self, name: str, text: str, **named: object) -> str:
+        """Fill in a text where there is a fact of the name; empty elsewhere."""
+        return "" if self.get(name) is None else self.say(text, **named)
+
+
+class _Named(dict[str, object]):
+    def __init__(self, sheet: FactSheet, named: Mapping[str, object]) -> None:
+        super().__init__(named)
+        self._sheet = sheet
+
+    def __getitem__(self, name: str) -> object:
+        if name in self:
+            value = super().__getitem__(name)
+            return value(self._sheet) if callable(value) else value
+        past, is_verb, now = name.partition("/")
+        if is_verb:
+            return past if self._sheet.past else now
+        if name in {"node", "device"}:
+            return getattr(self._sheet.facts[0], name) or ""
+        return self._sheet[name]
+
+
+class JudgedKind(StrEnum):
+    """Kinds of a rule's judgements, each with its status: OK where it names none."""
+
+    status: Status
+
+    def __new__(cls, value: str, status: Status = Status.OK) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.status = value, status
+        return kind
+
 
 Text: TypeAlias = Callable[[FactSheet], Words]
+Parts: TypeAlias = Mapping[str, Callable[[FactSheet], str]]
+"""Parts of a rule's texts by name, each said when a text has it."""
 IdleNode = Literal["never used", "idle"]
 _WORDS = ("reason", "advice", "clause", "past_reason", "past_advice")
 """The fields that a rule's text makes when one of them is read: of most judgements none is."""
@@ -150,6 +199,11 @@ class RuleResult:
         for name in _WORDS:
             object.__delattr__(result, name)
         return result
+
+    @classmethod
+    def told(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
+        """Return the result of a kind that has a status."""
+        return cls.of(text, kind.status, kind, facts, **more)
 
     if not TYPE_CHECKING:
 

@@ -131,7 +131,6 @@ class Estimate:
 
     @property
     def an_idle_month(self) -> float:
-        """Cost of a month of the deployment without any job, at list price."""
         return total(self.idle)
 
     @property
@@ -141,7 +140,6 @@ class Estimate:
 
     @property
     def the_profile(self) -> float:
-        """Cost of the job's profile in S3 until it expires."""
         return total(self.profile) * self.workload.hours
 
 
@@ -239,7 +237,6 @@ def _rows(job: Workload) -> int:
 
 
 def _evaluations(job: Workload) -> float:
-    """Return how many evaluations of streams an hour takes: each of a framework object."""
     return job.nodes * (job.evaluations + MINUTES_AN_HOUR * job.framework_objects)
 
 

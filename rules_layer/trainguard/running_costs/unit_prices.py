@@ -104,7 +104,6 @@ class CostLine:
 
     @property
     def cost(self) -> float:
-        """The line at list price."""
         return self.amount * self.price
 
     @property

@@ -55,22 +55,18 @@ class Workload:
 
     @property
     def framework_objects(self) -> int:
-        """Framework objects of one node a minute."""
         return max(self.gpus, 1) if self.framework else 0
 
     @property
     def objects(self) -> int:
-        """Objects of all nodes an hour."""
         return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
 
     @property
     def evaluations(self) -> float:
-        """Evaluations of one node's system metrics an hour."""
         return 3_600.0 / self.evaluation_every_s
 
     @property
     def reconciliations(self) -> float:
-        """Evaluations of the whole job an hour."""
         return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
 
     @property
@@ -86,7 +82,6 @@ class Workload:
 
     @property
     def profile_bytes(self) -> float:
-        """Bytes that all nodes write in an hour."""
         minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
         return self.nodes * MINUTES_AN_HOUR * minute
 
@@ -116,7 +111,6 @@ _OWN_BYTES, _OWN_BYTES_A_NODE = 650, 4
 
 
 def node_bytes(gpus: int) -> int:
-    """Return the size of the item of a node's system metrics, after a day."""
     return STATE_BYTES + STATE_BYTES_A_GPU * gpus + _BESIDE_STATE_BYTES
 
 

@@ -52,14 +52,12 @@ class PackedColumn(msgspec.Struct, array_like=True):
     data: bytes
 
     def __post_init__(self) -> None:
-        """Compare the bytes with the kind: a stored one that does not fit is a damaged state."""
         size = _VALUE_BYTES.get(self.kind)
         if size is None or len(self.data) % size:
             raise ValueError(f"a column of kind {self.kind} and {len(self.data)} bytes, expected whole values")
 
     @property
     def points(self) -> int:
-        """How many values it has."""
         return len(self.data) // _VALUE_BYTES[self.kind]
 
 

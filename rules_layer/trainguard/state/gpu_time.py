@@ -39,28 +39,6 @@ class GpuUse:
     means: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class StepsOfUse:
-    """How busy each of G GPUs was in S steps: ``starts``, ``ends`` float64[S] epoch s, ``sampled`` int64[S] GPU-ms."""
-
-    starts: FloatArray
-    ends: FloatArray
-    sampled: IntArray
-    levels: GpuLevels
-
-    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
-        """Return each GPU's use from ``begin`` to ``end`` by whole steps, samples up to ``until``; None without any."""
-        starts, ends = self.starts, np.minimum(self.ends, until)
-        middles, used = (starts + ends) / 2.0, self.sampled > 0.0
-        chosen = np.flatnonzero((begin <= middles) & (middles <= end) & used)
-        if not chosen.size:
-            chosen = np.flatnonzero((starts <= begin) & (end <= ends) & used)
-        if not chosen.size:
-            return None
-        means = self.levels.mean(chosen, self.sampled)
-        return GpuUse(float(starts[chosen[0]]), float(ends[chosen[-1]]), means)
-
-
 class Mark(msgspec.Struct, array_like=True):
     """What all GPUs together had done by ``at_ms``, epoch milliseconds: sampled, busy and idle GPU-milliseconds."""
 
@@ -68,7 +46,6 @@ class Mark(msgspec.Struct, array_like=True):
     sums: list[int]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where it has not three sums."""
         if len(self.sums) != IDLE + 1:
             raise ValueError(f"{len(self.sums)} sums at a mark, expected {IDLE + 1}")
 
@@ -110,7 +87,6 @@ class GpuTime(msgspec.Struct, array_like=True):
     rests: list[int] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Compare the parts; raises ValueError."""
         widths = {len(row) for row in self.gpus}
         if widths - {IDLE + 1} or len(self.times_ms) != len(self.percents) or len(self.times_ms) > _NEWEST:
             raise ValueError("the time of GPUs has parts of different lengths")
@@ -147,7 +123,6 @@ class GpuTime(msgspec.Struct, array_like=True):
         self.times_ms, self.percents = times_ms[count:].tolist(), values[count:].tolist()
 
     def add_activity(self, devices: DeviceSamples) -> None:
-        """Take in an object's samples of SM activity."""
         for series in devices.of(SM_ACTIVITY).values():
             self.sm_percents += round(float(series.values.sum()))
             self.sm_samples += int(series.values.size)
@@ -178,15 +153,19 @@ class GpuTime(msgspec.Struct, array_like=True):
             busy[:-1] = spread * closed / max(float(spread.sum()), 1.0)
         return np.stack([sampled, np.minimum(busy, sampled - idle), idle]) / 1_000
 
-    def steps_of_use(self) -> "StepsOfUse":
-        """Return how busy each GPU was in each step of the grid."""
+    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
+        """Return each GPU's use from ``begin`` to ``end`` by whole steps, samples up to ``until``; None without any."""
         edges = self.grid.edges if self.grid.columns else np.zeros(1)
-        return StepsOfUse(
-            starts=np.maximum(edges[:-1], self.first_ms / 1_000),
-            ends=np.minimum(edges[1:], self.last_ms / 1_000),
-            sampled=self.grid.column(_GRID_SAMPLED).astype(np.int64),
-            levels=self.levels,
-        )
+        starts = np.maximum(edges[:-1], self.first_ms / 1_000)
+        ends = np.minimum(np.minimum(edges[1:], self.last_ms / 1_000), until)
+        sampled = self.grid.column(_GRID_SAMPLED).astype(np.int64)
+        middles, used = (starts + ends) / 2.0, sampled > 0
+        chosen = np.flatnonzero((begin <= middles) & (middles <= end) & used)
+        if not chosen.size:
+            chosen = np.flatnonzero((starts <= begin) & (end <= ends) & used)
+        if not chosen.size:
+            return None
+        return GpuUse(float(starts[chosen[0]]), float(ends[chosen[-1]]), self.levels.mean(chosen, sampled))
 
     def _widen(self, gpus: int) -> None:
         if gpus > len(self.gpus):

@@ -45,7 +45,6 @@ class LogHistogram(msgspec.Struct, array_like=True):
 
     @property
     def total(self) -> int:
-        """How many numbers were counted."""
         return sum(self.counts)
 
     def add(self, values: IntArray) -> None:
@@ -67,7 +66,6 @@ class LogHistogram(msgspec.Struct, array_like=True):
             self._coarsen(self.level + 1)
 
     def quantile(self, quantile: float) -> float:
-        """Quantile as in `quantiles`."""
         return self.quantiles((quantile,))[0]
 
     def quantiles(self, quantiles: Sequence[float]) -> list[float]:

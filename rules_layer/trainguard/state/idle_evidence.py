@@ -1,6 +1,7 @@
 """Evidence of a node's idle time: its GPUs' use over the newest twenty minutes, and their pauses."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -56,18 +57,17 @@ class RecentUse(msgspec.Struct, array_like=True):
             self._add_part(int(numbers[rows[0]]), utilization[rows])
         oldest = float(times[-1]) - QUIET_S
         self.parts = [each for each in self.parts if PART_S * (each.part + 1) > oldest]
-        self._look(self.begun_at)
+        self.highest_mean, self.newest_mean = _highest(self.parts), _highest(self.parts[-1:])
+        if self.highest_mean >= QUIET_PERCENT or not any(any(each.counts) for each in self.parts):
+            self.quiet_since = None
+        elif self.quiet_since is None:
+            self.quiet_since = max(self.begun_at, PART_S * self.parts[0].part)
 
     def mean_since(self, since: float) -> float:
         """Return the busiest GPU's mean over the parts from ``since`` on; without one that of the newest."""
         begun_at = since if self.begun_at is None else self.begun_at
         parts = [each for each in self.parts if max(PART_S * each.part, begun_at) >= since] or self.parts[-1:]
-        gpus = max((len(each.sums) for each in parts), default=0)
-        sums, counts = np.zeros(gpus), np.zeros(gpus)
-        for each in parts:
-            sums[: len(each.sums)] += each.sums
-            counts[: len(each.counts)] += each.counts
-        return _highest(sums, counts)
+        return _highest(parts)
 
     def forget(self) -> None:
         """Start again, after time that nobody observed."""
@@ -83,23 +83,15 @@ class RecentUse(msgspec.Struct, array_like=True):
         held.sums = np.rint(sums + np.nansum(utilization, axis=0)).astype(np.int64).tolist()
         held.counts = (counts + np.count_nonzero(~np.isnan(utilization), axis=0)).tolist()
 
-    def _look(self, begun_at: float) -> None:
-        gpus = len(self.parts[-1].sums)
-        sums, counts = np.zeros(gpus), np.zeros(gpus)
-        for each in self.parts:
-            sums[: len(each.sums)] += each.sums
-            counts[: len(each.counts)] += each.counts
-        newest = self.parts[-1]
-        self.highest_mean = _highest(sums, counts)
-        self.newest_mean = _highest(np.array(newest.sums, dtype=np.float64), np.array(newest.counts, dtype=np.float64))
-        if not counts.any() or self.highest_mean >= QUIET_PERCENT:
-            self.quiet_since = None
-        elif self.quiet_since is None:
-            self.quiet_since = max(begun_at, PART_S * self.parts[0].part)
 
-
-def _highest(sums: FloatArray, counts: FloatArray) -> float:
-    return float((sums / np.maximum(counts, 1.0)).max()) if sums.size else 0.0
+def _highest(parts: Sequence[UsedPart]) -> float:
+    """Return the busiest GPU's mean, percent; 0 without one."""
+    gpus = max((len(each.sums) for each in parts), default=0)
+    sums, counts = np.zeros(gpus), np.zeros(gpus)
+    for each in parts:
+        sums[: len(each.sums)] += each.sums
+        counts[: len(each.counts)] += each.counts
+    return float((sums / np.maximum(counts, 1.0)).max()) if gpus else 0.0
 
 
 class IdleTime(msgspec.Struct, array_like=True):

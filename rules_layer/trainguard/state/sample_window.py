@@ -81,18 +81,21 @@ class SampleWindowState(msgspec.Struct, omit_defaults=True):
 
 
 class SampleWindow:
-    """Works on its state as a matrix: column 0 time (ms), column 1 mean CPU, then utilizations, then memories."""
+    """Works on its state as a matrix: column 0 time (ms), column 1 mean CPU, then utilizations, then memories.
+
+    ``ever_active`` is bool[G]; ``histogram`` counts utilization over all kept points, one bin a percent: int64[G, 101].
+    """
 
     def __init__(self, state: SampleWindowState, gpus: int) -> None:
         self._state = state
         self._gpus = gpus
         self._matrix = unpacked(state.window, gpus)
         self._idle = None if state.idle is None else unpacked(state.idle.points, gpus)
-        self._histogram = np.zeros((gpus, HISTOGRAM_BINS), dtype=np.int64)
+        self.histogram = np.zeros((gpus, HISTOGRAM_BINS), dtype=np.int64)
         stored = np.frombuffer(state.histogram, dtype="<u4").reshape(-1, HISTOGRAM_BINS)
-        self._histogram[: stored.shape[0]] = stored
-        self._ever_active = np.zeros(gpus, dtype=np.bool_)
-        self._ever_active[: len(state.ever_active)] = state.ever_active
+        self.histogram[: stored.shape[0]] = stored
+        self.ever_active = np.zeros(gpus, dtype=np.bool_)
+        self.ever_active[: len(state.ever_active)] = state.ever_active
         self._capacity: int | None = None
         self._start_up: StartUp | None = None
         if state.first_active_at is None:
@@ -114,7 +117,7 @@ class SampleWindow:
         busy = snapshots.gpu_utilization >= ACTIVE_PERCENT
         active: BoolArray = np.logical_or.reduce(busy, axis=1)
         seen = np.logical_or.reduce(~np.isnan(snapshots.gpu_utilization), axis=1)
-        self._ever_active |= np.logical_or.reduce(busy, axis=0)
+        self.ever_active |= np.logical_or.reduce(busy, axis=0)
         used = np.flatnonzero(seen)
         unobserved = self._unobserved(snapshots.times, used, interval_s)
         self._note_use(snapshots, used, unobserved)
@@ -264,7 +267,7 @@ class SampleWindow:
         for gpu in range(self._gpus):
             values = fresh[:, 2 + gpu]
             bins = values[~np.isnan(values)].astype(np.int64)
-            self._histogram[gpu] += np.bincount(bins, minlength=HISTOGRAM_BINS)
+            self.histogram[gpu] += np.bincount(bins, minlength=HISTOGRAM_BINS)
         if self._state.quantised:
             fresh[:, 1:] = quantise_column(fresh[:, 1:])
         self._matrix = np.concatenate([self._matrix, fresh])
@@ -305,9 +308,9 @@ class SampleWindow:
         """Write the matrix back into the state."""
         self.trim()
         state = self._state
-        state.ever_active = self._ever_active.tolist()
+        state.ever_active = self.ever_active.tolist()
         state.window = packed(self._matrix)
-        state.histogram = self._histogram.astype("<u4").tobytes()
+        state.histogram = self.histogram.astype("<u4").tobytes()
         if state.idle is not None:
             state.idle.points = [] if self._idle is None else packed(self._idle)
         state.start_up = self._start_up
@@ -338,16 +341,6 @@ class SampleWindow:
     def gpu_memory(self) -> FloatArray:
         """GPU memory-controller activity: float64[K, G]."""
         return self._matrix[:, 2 + self._gpus :]
-
-    @property
-    def ever_active(self) -> BoolArray:
-        """Whether a GPU was ever active: bool[G]."""
-        return self._ever_active
-
-    @property
-    def histogram(self) -> IntArray:
-        """Counts of utilization over all kept points, one bin a percent: int64[G, 101]."""
-        return self._histogram
 
 
 def _is_long(idle: IdleRun, now: float) -> bool:

@@ -45,12 +45,10 @@ class StepTime(msgspec.Struct, array_like=True):
     processes: dict[str, ProcessTime] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compare the grid's columns with the kinds of time; raises ValueError."""
         if len(self.grid.columns) not in {0, TRAIN + 1} or len(self.processes) > MOST_PROCESSES:
             raise ValueError("the time of steps has other columns than kinds of time, or too many processes")
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Take in one object of a process."""
         stretches = _stretches(events)
         ends = [int(each[:, 1].max()) for each in stretches if each.size]
         if not ends:

@@ -28,7 +28,6 @@ class TimeGrid(msgspec.Struct, array_like=True):
     columns: list[list[int]] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Compare the parts: a stored grid that does not fit is a damaged state."""
         lengths = {len(column) for column in self.columns}
         if len(lengths) > 1 or max(lengths, default=0) > MOST_STEPS:
             raise ValueError(f"steps of time in columns of {sorted(lengths)}, expected one length up to {MOST_STEPS}")
@@ -50,7 +49,6 @@ class TimeGrid(msgspec.Struct, array_like=True):
 
     @property
     def width_s(self) -> float:
-        """Width of a step, seconds."""
         return float(UNIT_S * self.width)
 
     def column(self, number: int) -> FloatArray:
@@ -90,7 +88,6 @@ class TimeGrid(msgspec.Struct, array_like=True):
         return max(end, self.first + held - 1) - min(begin, self.first) + 1 if held else end - begin + 1
 
     def widen(self) -> None:
-        """Make one step of each two."""
         odd = [0] * (self.first % 2)
         self.first //= 2
         self.width *= 2
@@ -131,7 +128,6 @@ class GpuLevels(msgspec.Struct, array_like=True):
     carried: list[int] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Compare the parts: what does not fit is a damaged state."""
         if len({len(row) for row in self.closed}) > 1 or {len(row) for row in self.open} != {len(self.closed)}:
             raise ValueError("levels of GPUs in rows of different lengths")
         if len(self.open) != 2 or len(self.carried) != len(self.closed):
@@ -141,12 +137,10 @@ class GpuLevels(msgspec.Struct, array_like=True):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs."""
         return len(self.closed)
 
     @property
     def steps(self) -> int:
-        """Number of closed steps."""
         return len(self.closed[0]) if self.closed else 0
 
     def extend(self, gpus: int) -> None:

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from tests.families.kernels.test_capture_rules import FOUND, VERDICT
 from tests.support.captures import KEY, ROOT, trace_key
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, JOB
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import ObjectSource
@@ -17,8 +19,6 @@ from trainguard.engine.kernels.session import KERNEL_PROFILES, CaptureRun, Captu
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.kernels.captures.keys import match_key, verdict_key
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, encode_verdict
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 PLAN = FAMILIES.plan(JobRecord(JOB, "arn", BUCKET, ""))
 T0 = 1_795_249_200.0
@@ -319,7 +319,7 @@ def test_oldest_kept_capture_is_judged_again_for_a_late_rank(others: int, asked:
 def test_folder_of_too_many_objects_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.kernels.captures.grouping.MOST_LISTED", 1)
+    monkeypatch.setattr("trainguard.kernels.captures.keys.MOST_LISTED", 1)
     bucket = Bucket()
     keys = [bucket.trace(T0), bucket.trace(T0 + 1.0, rank=1)]
     bucket.turn(T0 + 60.0, *keys)

@@ -20,12 +20,12 @@ from trainguard.kernels.columns import Trace
 from trainguard.kernels.listing import Wanted
 from trainguard.kernels.readers.reading import read_any
 from trainguard.local import kernels as local_kernels
-from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.analysis import evaluated_profile
 from trainguard.local.api import analyze
 from trainguard.local.engine import evaluation_rows
-from trainguard.local.kernel_list import list_kernels
 from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.places import open_job
+from trainguard.local.traces import list_kernels
 from trainguard.report.html.render import render_report
 
 LOG = "checkpoints/log.csv"
@@ -56,7 +56,7 @@ def rows_of(job: Path) -> Mapping[str, RuleRow]:
     """Return the rows of the family of the job as a whole, by rule."""
     profile = open_job(str(job))
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
-    done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, known, FAMILIES.plan(known), None, timelines=False)
     rows = evaluation_rows(done, expires_at=0)
     return {row.target.removeprefix("kernels/"): row for row in rows if row.target.startswith("kernels/")}
 
@@ -187,7 +187,7 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     file.write_bytes(gzip.compress(real_text("resnet50_workers0")))
     profile = open_job(str(job))
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
-    done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, known, FAMILIES.plan(known), None, timelines=False)
     (record,) = (each for each in done.records if each.key.family == "kernels")
     verdict = state_of(record, CaptureState).verdict
     assert verdict is not None

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
 from tests.support.captures import ROOT
+from tests.support.faults import Fault
 from tests.support.kernel_traces import real_names, real_profile, real_trace
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB
 from trainguard.aws.function_limits import function_limits
 from trainguard.core.errors import KernelTraceError, PortUnavailableError, TelemetryFormatError
@@ -36,8 +38,6 @@ from trainguard.kernels.timeline.build import timeline_of
 from trainguard.kernels.timeline.rows import RowTable
 from trainguard.stack.captures.digest import digest_trace
 from trainguard.stack.captures.plan import TraceItem
-from trainguard.testing.memory.faults import Fault
-from trainguard.testing.memory.world import MemoryWorld
 
 KEY = "digest"
 NAMES = real_names()[:4]

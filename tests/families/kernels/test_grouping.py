@@ -7,12 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject
-from trainguard.kernels.captures.grouping import MOST_LISTED, MOST_TRACES, WINDOW_S, Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import match_below, match_key
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
+from trainguard.kernels.captures.keys import (
+    MOST_LISTED,
+    MOST_TRACES,
+    WINDOW_S,
+    Capture,
+    captures_of,
+    listed_folder,
+    match_below,
+    match_key,
+)
 
 ROOT = ProfileRoot("runs/", "job-1")
 FOLDER = "runs/job-1/kernel-traces/"

@@ -1,16 +1,15 @@
 """A family of rules that the product does not have: all that a new family takes, in files of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tests.families.pulse.keys import PULSE, PulseKey, match_key
 from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
 from trainguard.core.layout import EndKey
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
-from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.verdict import combine
 
 
@@ -31,6 +30,7 @@ class PulseFamily(Family):
     events = ObjectEvents(wildcards=("*/pulse/*_worker-*.json",), ends=("/pulse/end",))
     object_cap_bytes = 1_000
     reads = ("*/pulse/*",)
+    streams_type = PulseStreams
     report = "tests.families.pulse.report:REPORT_PARTS"
 
     @property
@@ -45,9 +45,3 @@ class PulseFamily(Family):
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> PulseStream:
         return PulseStream(record.key.node, state_of(record), plan)
-
-    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]) -> PulseStreams:
-        return PulseStreams(records, streams)
-
-    def unit_rules(self, stream: str) -> Sequence[str]:
-        return [rule.name for rule in self.rules]

@@ -1,8 +1,7 @@
 """A worker's pulse: objects in the order of steps to the state of rules."""
 
-import copy
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,70 +14,36 @@ from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
-from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.pricing.cost import PaidTime
+from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.verdicts.verdict import Fire
 from trainguard.state.codec import decode_state
 
 _STEP = "step"
 _INTERVAL_S = 10.0
 
 
-class PulseState(msgspec.Struct):
+class PulseState(StreamState):
     """What is stored of a worker's pulse."""
 
-    watermark_s: float | None = None
-    last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
-    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
 
 
-class PulseStream:
+class PulseStream(Stream[PulseState]):
     """Works on a PulseState."""
 
-    def __init__(self, worker: str, state: PulseState, plan: RulePlan) -> None:
-        self.worker = worker
-        self.state = state
-        self._plan = plan
-        self._rules: RuleRunner[Any] = RuleRunner(plan.rules_of(PULSE), state.stored_rules, plan)
+    interval_s = _INTERVAL_S
+
+    @staticmethod
+    def rules_of(plan: RulePlan) -> Sequence[Any]:
+        return plan.rules_of(PULSE)
 
     def apply(self, beat: Beat) -> list[Fire]:
         self.state.watermark_s = max(beat.at, self.state.watermark_s or 0.0)
-        return self._run(lambda rule, state, parameters: rule.observe(state, beat, parameters), closed=False)
+        return self._run(lambda rule, state, parameters: rule.observe(state, beat, parameters))
 
-    def finish(self) -> list[Fire]:
-        return [] if self.state.watermark_s is None else self._run(None, closed=True)
-
-    def finished(self) -> "PulseStream":
-        self.store()
-        return PulseStream(self.worker, copy.deepcopy(self.state), self._plan)
-
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        return self._rules.verdicts(_judge, interval_s=_INTERVAL_S, closed=closed, of=of)
-
-    def ledger(self, paid_time: PaidTime) -> None:
-        """Return nothing: no GPU is sampled."""
-        del paid_time
-
-    def store(self) -> PulseState:
-        self._rules.store()
-        return self.state
-
-    def degrade(self) -> str | None:
-        return None
-
-    @property
-    def due(self) -> set[str]:
-        return self._rules.due
-
-    @property
-    def raised(self) -> list[str]:
-        return self._rules.raised
-
-    def _run(self, observe: Any, *, closed: bool) -> list[Fire]:
-        watermark_s = self.state.watermark_s or 0.0
-        return self._rules.run(observe, _judge, watermark_s=watermark_s, interval_s=_INTERVAL_S, closed=closed)
+    def _judge(self, *, closed: bool) -> Any:
+        return _judge
 
 
 class PulseSession(Session[PulseStream]):

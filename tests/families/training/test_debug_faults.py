@@ -17,11 +17,11 @@ from tests.families.training.runs import (
 )
 from tests.families.training.step_rules import HIGH_LOSS, SAME_WEIGHTS
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.small_job import START, Upload, describe
 from tests.support.tensor_files import HookWriter
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.training.debug_session import NO_DATA
-from trainguard.testing.memory.faults import Fault
 
 
 def index_key(step: int, worker: str = "worker_0") -> str:

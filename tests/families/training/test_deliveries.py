@@ -5,7 +5,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.families.training.runs import (
@@ -131,7 +131,6 @@ def deliveries(draw: st.DrawFn) -> Delivery:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(deliveries())
 def test_any_delivery_gives_the_same_state_rows_and_fires(delivery: Delivery) -> None:
     assert outcome(play(delivery)) == expected()

@@ -8,14 +8,14 @@ import pytest
 from tests.families.training.runs import uploads_of
 from tests.families.training.test_scalars import close, events, put
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.report_runs import FOLDER, ReportRun
 from tests.support.small_job import BUCKET, JOB, START, describe
 from tests.support.tensor_trials import trials
 from trainguard.core.errors import ObjectMissingError
 from trainguard.engine.installed import FAMILIES
 from trainguard.report.document import Report
-from trainguard.stack.report import run_digest
-from trainguard.testing.memory.world import MemoryWorld
+from trainguard.stack.report import digest
 
 
 def evaluated(trial: str, rules: str) -> MemoryWorld:
@@ -94,7 +94,7 @@ def test_unreadable_tensors_are_reported_and_rest_is_written(how: Any) -> None:
 def test_report_out_of_time_shows_the_first_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_digest, "MAX_PARTS", 2)
+    monkeypatch.setattr(digest, "MAX_PARTS", 2)
     world = evaluated("exploding_tensor", "ExplodingTensor")
     ReportRun(world, looks=0).run()
     training = report_of(world).training
@@ -154,7 +154,7 @@ def test_tensors_and_scalars_are_both_drawn() -> None:
 def test_report_out_of_time_names_unread_scalar_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_digest, "MAX_PARTS", 1)
+    monkeypatch.setattr(digest, "MAX_PARTS", 1)
     network = Network(families=FAMILIES)
     put_scalars(network)
     ReportRun(network.world, looks=0).run()

@@ -8,12 +8,12 @@ from tests.families.training.runs import arrive, fires_of, rows_of, run_files, u
 from tests.families.training.test_scalars import events
 from tests.families.training.test_stall import FAMILIES, stalled
 from tests.support.delivery import Network
+from tests.support.faults import Fault
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine import reconcile
 from trainguard.engine.reconcile import ABANDONED_S
 from trainguard.engine.training.keys import STALLED
-from trainguard.testing.memory.faults import Fault
 
 KEY = f"{JOB}/tensorboard-output/events.out.tfevents.1.host"
 HOUR = 60

@@ -105,13 +105,13 @@ def in_order(*, eval_begins: int) -> Network:
     return play(uploads(eval_begins=eval_begins), Delivery((0.5,) * COUNT))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(DELIVERIES)
 def test_any_delivery_of_files_gives_one_item(delivery: Delivery) -> None:
     assert outcome(play(uploads(eval_begins=1), delivery)) == outcome(in_order(eval_begins=1))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(DELIVERIES)
 def test_of_a_source_that_begins_late_its_late_steps_differ(
     delivery: Delivery,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tests.families.training.step_rules import RULES
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from tests.support.small_job import BUCKET, JOB
 from tests.support.tensor_files import event, frame
 from trainguard.core.layout import ProfileRoot
@@ -22,8 +24,6 @@ from trainguard.engine.training.stream import StepsState, StepStream, believed
 from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
 RUNS = JobRecord(JOB, "arn", BUCKET, "", JobStatus.IN_PROGRESS, secondary_status="Training")

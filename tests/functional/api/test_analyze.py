@@ -16,7 +16,7 @@ from demo.profile import write_profile
 from demo.recording import Recording
 from trainguard.cli.main import app
 from trainguard.core.errors import MissingLibraryError, NoProfileError, ParameterFileError, PriceTableError
-from trainguard.local.api.job_report import Columns
+from trainguard.local.api import Columns
 
 
 @pytest.fixture(scope="module")

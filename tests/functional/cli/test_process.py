@@ -185,7 +185,7 @@ def test_unexpected_fault_has_another_exit_code_than_a_fire(
     tmp_path: Path,
 ) -> None:
     code = (
-        "import sys, trainguard.cli.commands.analyze.documented as documented, trainguard.cli.main as main\n"
+        "import sys, trainguard.cli.commands.analyze.outcome as documented, trainguard.cli.main as main\n"
         "documented.documented = lambda place, *_, **__: place.nothing\n"
         f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"

@@ -11,7 +11,7 @@ from demo.profile import write_profile
 from demo.recording import Recording
 from tests.support.delivery import Network
 from tests.support.small_job import Upload
-from trainguard.cli.commands.analyze.documented import documented
+from trainguard.cli.commands.analyze.outcome import documented
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.jobs.job_file import read_job_file

@@ -82,56 +82,57 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
     return lambda state, view: replace(fine(state, view), **fields)
 
 
-@pytest.mark.parametrize(
-    ("rule", "told"),
-    [
-        (OwnRule(grow), "state is"),
-        (OwnRule(write), "read-only"),
-        (OwnRule(write_snapshots), "read-only"),
-        (OwnRule(unstorable), "what msgspec can encode"),
-        (OwnRule(fail), "gpu9"),
-        (OwnRule(leave), "SystemExit"),
-        (OwnRule(judging=fail), "gpu9"),
-        (OwnRule(judging=lambda *_: None), "expected a RuleResult"),
-        (OwnRule(judging=saying(measured=float("nan"))), "measured is nan"),
-        (OwnRule(judging=saying(wasted_share=1.5)), "wasted_share is 1.5"),
-        (OwnRule(judging=saying(reason=7)), "reason is 7"),
-        (OwnRule(judging=saying(data_points=-1)), "data_points is -1"),
-        (OwnRule(judging=saying(status="FINE")), "status is 'FINE'"),
-        (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
-        (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
-        (OwnRule(judging=saying(onset="noon")), "onset is 'noon'"),
-        (OwnRule(judging=saying(until=float("inf"))), "until is inf"),
-        (OwnRule(judging=saying(gpus=["gpu0"])), "gpus is ['gpu0']"),
-        (OwnRule(judging=saying(time_left_s=-1.0)), "time_left_s is -1.0"),
-        (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
-        (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast("str", 7)))), "measure is 7"),
-        (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),
-        (OwnRule(judging=saying(details={"a": "b" * 9_000})), "at most 8,192"),
-        (OwnRule(clear=fail), "gpu9"),
-        (OwnRule(clear=lambda: -1.0), "clear_after_s is -1.0"),
-        (OwnRule(window=fail), "gpu9"),
-        (OwnRule(window=leave), "SystemExit"),
-        (OwnRule(window=lambda: 5_000), "window_points is 5000"),
-        (OwnRule(window=lambda: "many"), "window_points is 'many'"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+MISBEHAVING: tuple[tuple[OwnRule, str], ...] = (
+    (OwnRule(grow), "state is"),
+    (OwnRule(write), "read-only"),
+    (OwnRule(write_snapshots), "read-only"),
+    (OwnRule(unstorable), "what msgspec can encode"),
+    (OwnRule(fail), "gpu9"),
+    (OwnRule(leave), "SystemExit"),
+    (OwnRule(judging=fail), "gpu9"),
+    (OwnRule(judging=lambda *_: None), "expected a RuleResult"),
+    (OwnRule(judging=saying(measured=float("nan"))), "measured is nan"),
+    (OwnRule(judging=saying(wasted_share=1.5)), "wasted_share is 1.5"),
+    (OwnRule(judging=saying(reason=7)), "reason is 7"),
+    (OwnRule(judging=saying(data_points=-1)), "data_points is -1"),
+    (OwnRule(judging=saying(status="FINE")), "status is 'FINE'"),
+    (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
+    (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
+    (OwnRule(judging=saying(onset="noon")), "onset is 'noon'"),
+    (OwnRule(judging=saying(until=float("inf"))), "until is inf"),
+    (OwnRule(judging=saying(gpus=["gpu0"])), "gpus is ['gpu0']"),
+    (OwnRule(judging=saying(time_left_s=-1.0)), "time_left_s is -1.0"),
+    (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
+    (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast("str", 7)))), "measure is 7"),
+    (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),
+    (OwnRule(judging=saying(details={"a": "b" * 9_000})), "at most 8,192"),
+    (OwnRule(clear=fail), "gpu9"),
+    (OwnRule(clear=lambda: -1.0), "clear_after_s is -1.0"),
+    (OwnRule(window=fail), "gpu9"),
+    (OwnRule(window=leave), "SystemExit"),
+    (OwnRule(window=lambda: 5_000), "window_points is 5000"),
+    (OwnRule(window=lambda: "many"), "window_points is 'many'"),
 )
-def test_misbehaving_rule_is_in_error_and_others_are_unaffected(
-    monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object], rule: OwnRule, told: str
+"""Rules, and what the row of each says."""
+
+
+def test_misbehaving_rules_are_in_error_and_others_unaffected(
+    monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object]
 ) -> None:
-    deploy(monkeypatch, rule)
+    names = {f"Own{place}": told for place, (_, told) in enumerate(MISBEHAVING)}
+    deploy(monkeypatch, *(rule.named(name) for name, (rule, _) in zip(names, MISBEHAVING, strict=True)))
     network = deliver(Network())
-    for target in ("OwnRule", "OwnRule#algo-1", "OwnRule#algo-2"):
-        assert row(network, target).status is Status.ERROR, target
-        assert told in row(network, target).finding.reason
-        assert len(row(network, target).finding.reason) < 1_000
+    state = decode_state("item", 1, network.node(NODE_1).state, SystemState).stored_rules
+    for name, told in names.items():
+        for target in (name, f"{name}#algo-1", f"{name}#algo-2"):
+            assert row(network, target).status is Status.ERROR, (target, told)
+            assert told in row(network, target).finding.reason
+            assert len(row(network, target).finding.reason) < 1_000
+        assert state[name].data == b"", told
     assert others(network) == undisturbed
     assert network.job().active is False
-    assert network.world.journal.totals["rule_errors"] >= 1
+    assert network.world.journal.totals["rule_errors"] >= len(names)
     assert network.world.journal.totals["evaluation_failures"] == 0
-    stored = decode_state("item", 1, network.node(NODE_1).state, SystemState).stored_rules["OwnRule"]
-    assert stored.data == b""
 
 
 def test_custom_rules_of_every_kind_judge_with_their_parameters(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.functional.engine.test_failing_half_way import shifted
+from tests.functional.engine.test_telling import STORY, lone
 from tests.support.delivery import Network
 from tests.support.own_rules import OwnJoin, deploy
 from tests.support.small_job import JOB, START, Upload, describe, uploads
-from tests.unit.engine.test_failing_half_way import shifted
-from tests.unit.engine.test_telling import STORY, lone
 from trainguard.core.records import JOB_NODE, RuleRow, Status, StreamKey
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, PUBLISH_OK_EVERY_S

@@ -15,8 +15,8 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool, fetched
-from trainguard.local.profile import node_objects, read_profile
-from trainguard.local.sources import open_folder
+from trainguard.local.profile import NodeFiles, read_profile
+from trainguard.local.sources import FilesAsBucket, open_folder
 from trainguard.managed.replay import replay
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_vanished_object_is_counted_and_others_are_used(s3: "S3Client", workers:
 
 def test_parts_of_an_s3_object_are_its_bytes(s3: "S3Client") -> None:
     profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
-    objects = node_objects(profile, "algo-1", profile.source.read)
+    objects = FilesAsBucket(NodeFiles(profile, "algo-1", profile.source.read))
     key = next(iter(profile.nodes["algo-1"].framework))
     whole = objects.get(profile.source.place, key, 1_000_000)
     assert objects.get_range(profile.source.place, key, 3, 7) == whole[3:10]

@@ -15,10 +15,10 @@ from trainguard.core.errors import WorkerDiedError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.formats.profile.keys import system_key
+from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.formats.profile.system import Samples
 from trainguard.local import pool
-from trainguard.local.engine import Evaluation, Schedule, evaluate_profile, schedule
+from trainguard.local.engine import Evaluation, Planned, by_stream, evaluate_profile, schedule
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
@@ -114,8 +114,7 @@ def test_objects_are_scheduled_once_and_in_stream_order(
     tmp_path: Path,
 ) -> None:
     profile = read_profile(open_folder(str(write(tmp_path))))
-    planned = schedule(profile)
-    minutes, framework = [key for key, _ in planned.minutes(profile)], planned.framework()
+    minutes, framework = ([key for key, _ in each] for each in by_stream(schedule(profile)))
     assert sorted([*minutes, *framework]) == sorted(profile.files)
     for node in profile.nodes.values():
         assert [key for key in minutes if key in node.minutes] == sorted(node.minutes)
@@ -123,13 +122,13 @@ def test_objects_are_scheduled_once_and_in_stream_order(
         assert ends == sorted(ends)
 
 
-def minutes_by_tick(planned: Schedule, node: str) -> list[list[int]]:
+def minutes_of(run: list[Planned], node: str) -> list[int]:
+    return [(key.minute - START) // 60 for _, key in run if isinstance(key, SystemKey) and key.node == node]
+
+
+def minutes_by_tick(planned: list[list[Planned]], node: str) -> list[list[int]]:
     """Return the numbers of the minutes of a node that each run finds applied; the last are left for the end."""
-    return [
-        [(int(key.rpartition("/")[2].partition(".")[0]) - START) // 60 for key in due.minutes[node]]
-        for due in (*planned.runs, planned.left)
-        if node in due.minutes
-    ]
+    return [minutes for run in planned if (minutes := minutes_of(run, node))]
 
 
 def test_nodes_are_scheduled_minute_by_minute_after_the_first(
@@ -139,8 +138,9 @@ def test_nodes_are_scheduled_minute_by_minute_after_the_first(
     together = [[0, 1, 2], *([number] for number in range(3, MINUTES))]
     assert minutes_by_tick(planned, "algo-1") == together
     assert minutes_by_tick(planned, "algo-2") == together
-    assert not planned.left.minutes
-    assert planned.left.framework
+    minutes, framework = by_stream(planned[-1:])
+    assert not minutes
+    assert framework
 
 
 def test_minutes_wait_for_newer_ones_or_flush_on_a_paused_node(
@@ -151,9 +151,9 @@ def test_minutes_wait_for_newer_ones_or_flush_on_a_paused_node(
     keys = [system_key(root, node, START + 60 * minute) for node, minutes in written.items() for minute in minutes]
     planned = schedule(read_profile(open_folder(str(write(tmp_path, [Upload(0.0, key, b"") for key in keys])))))
     assert minutes_by_tick(planned, "algo-1") == [[0, 1, 2], [3], [8, 9, 10], [16], [25, 26]]
-    found = [minute for minute, due in enumerate(planned.runs, 4) if "algo-1" in due.minutes]
+    found = [minute for minute, run in enumerate(planned[:-1], 4) if minutes_of(run, "algo-1")]
     assert found == [4, 5, 12, 24], "in minutes after the start"
-    assert len(planned.left.minutes["algo-1"]) == 2
+    assert len(minutes_of(planned[-1], "algo-1")) == 2
 
 
 def die(task: pool.SystemTask) -> Samples | pool.Unreadable:

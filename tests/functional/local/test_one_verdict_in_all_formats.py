@@ -12,7 +12,7 @@ from tests.functional.local.test_scalar_files import place
 from tests.support.small_job import START
 from trainguard.core.finding import Severity
 from trainguard.core.timestamps import iso_time
-from trainguard.local.api.analyze import analyze
+from trainguard.local.api import analyze
 
 NAN = math.nan
 RUNS = {

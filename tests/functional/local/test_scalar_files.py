@@ -20,7 +20,7 @@ from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.rows import ScalarHistory, ScalarRow
 from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.local.api.analyze import analyze
+from trainguard.local.api import analyze
 from trainguard.local.places import open_job
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.step_rule import RunView

@@ -17,8 +17,8 @@ from trainguard.cli.main import app
 from trainguard.core.errors import NoProfileError, ParameterFileError, ProfileSourceError
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.local.analysis import NoProgress, evaluated_profile, report_of
-from trainguard.local.api.analyze import analyze
+from trainguard.local.analysis import evaluated_profile, report_of
+from trainguard.local.api import analyze
 from trainguard.local.places import open_job
 from trainguard.local.settings import rule_settings
 from trainguard.local.training import debugger_reports
@@ -51,7 +51,7 @@ def reports_of(place: str, parameters: dict[str, str], rule: str = "") -> dict[s
     profile = open_job(place)
     settings = {f"{rule}_{name}": value for name, value in parameters.items()}
     job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=settings)
-    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), None, timelines=False)
     written = {name.removeprefix("debugger-reports/"): body for name, body in debugger_reports(done.streams).items()}
     return {name.removesuffix(".json"): json.loads(body) for name, body in written.items()}
 
@@ -142,9 +142,9 @@ def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dic
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "metrics.csv").write_text(OWN_NAMES)
     profile = open_job(str(tmp_path / "job"))
-    given = rule_settings("names.json", json.dumps(settings).encode())
+    given = rule_settings(settings)
     job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=given)
-    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), None, timelines=False)
     report = json.loads(debugger_reports(done.streams)["debugger-reports/NotLearning.json"])
     assert report["status"] == status
 
@@ -152,9 +152,9 @@ def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dic
 @pytest.mark.parametrize("pattern", ["(", "(a+)+$"])
 def test_unusable_name_pattern_names_the_setting(pattern: str) -> None:
     with pytest.raises(ParameterFileError, match=r"ScalarNames_losses.*expected a regular expression"):
-        rule_settings("names.json", json.dumps({"ScalarNames": {"losses": pattern}}).encode())
+        rule_settings({"ScalarNames": {"losses": pattern}})
     with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters evaluation"):
-        rule_settings("names.json", json.dumps({"ScalarNames_accuracy": "x"}).encode())
+        rule_settings({"ScalarNames_accuracy": "x"})
 
 
 def test_losses_of_a_trainer_log_are_drawn_with_the_first_fire(
@@ -187,7 +187,7 @@ def test_broken_index_file_is_counted_and_others_are_judged(
     next(folder.glob("index/*/000000000005_*.json")).write_text("{")
     profile = open_job(str(tmp_path))
     job = JobRecord(job="job", arn="unknown", bucket="", prefix="")
-    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), None, timelines=False)
     coverage = {each.stream: each.counters for each in report_of(done).report.coverage}
     assert coverage["training"]["bad_objects"] == 1
     steps = json.loads(debugger_reports(done.streams)["debugger-reports/VanishingGradient.json"])["steps"]

@@ -9,8 +9,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
 from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.report.job.build import MOST_NAMES, BuiltReport, build_report
-from trainguard.report.job.files import report_files
+from trainguard.report.job.build import MOST_NAMES, BuiltReport, build_report, report_files
 from trainguard.report.job.rule_entries import NODES_WITH_DETAILS
 
 NODES = 1_000

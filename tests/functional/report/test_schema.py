@@ -13,10 +13,8 @@ from jsonschema import Draft202012Validator
 from tests.support import report_samples, reports_of_jobs
 from tests.support.reports_of_jobs import HOSTILE, RECORDED, judge
 from trainguard.core.records import JobRecord, JobStatus
-from trainguard.report.document import Report, encode_document
-from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.job.files import report_files
-from trainguard.report.schema import encode_schema, report_schema
+from trainguard.report.document import Report, encode_document, encode_schema, report_schema
+from trainguard.report.job.build import BuiltReport, build_report, report_files
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "report-2.json"
 JOBS: dict[str, Callable[[Path], Path]] = {
@@ -52,7 +50,7 @@ def faults(validator: Draft202012Validator, found: Any) -> list[str]:
 
 def test_generated_schema_is_the_published_one() -> None:
     assert PUBLISHED.read_bytes() == encode_schema(report_schema()), (
-        "renew it: python -m trainguard.report.schema > docs/schemas/report-2.json"
+        "renew it: python -m trainguard.report.document > docs/schemas/report-2.json"
     )
 
 

@@ -10,8 +10,7 @@ from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.document import Report
 from trainguard.report.html.render import render_report
-from trainguard.report.timeline.axis import axis_for, shown_axis
-from trainguard.report.timeline.series import Band
+from trainguard.report.timeline.series import Band, axis_for, shown_axis
 
 NODES, GPUS = 128, 8
 LIMIT = 1_500_000

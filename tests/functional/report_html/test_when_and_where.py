@@ -12,8 +12,7 @@ from tests.support.report_samples import (
 )
 from tests.unit.report_html.test_when_and_where import page_of, words
 from trainguard.report.document import Report
-from trainguard.report.html.episodes import episodes_of
-from trainguard.report.html.picture import picture_of
+from trainguard.report.html.episodes import episodes_of, picture_of
 
 
 @pytest.mark.parametrize("sample", [bad_report, state_report, healthy_report, large_report])

@@ -14,8 +14,8 @@ from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.assemble import assemble
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.system import Samples, Series, read_system_object
-from trainguard.report.timeline.axis import axis_for
 from trainguard.report.timeline.digest import NodeDigest
+from trainguard.report.timeline.series import axis_for
 
 MINUTE = 1_795_248_000
 MEGABYTE = 1_000_000

@@ -13,11 +13,11 @@ from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
+from trainguard.local.analysis import NodeDigests, digest_profile, profile_axis
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import TimeAxis
@@ -47,19 +47,19 @@ def test_digest_has_all_samples_and_steps_of_each_node(tmp_path: Path) -> None:
     first, second = digested(write(tmp_path))
     assert (first.node, second.node) == ("algo-1", "algo-2")
     assert samples_of(first) == samples_of(second) == [SAMPLES_OF_A_GPU] * 2
-    assert (first.outside, first.steps.outside) == (0, 0)
-    assert len(first.steps.table.keys) >= 2
+    assert first.outside == 0
+    assert len(first.tables["steps"].keys) >= 2
     assert first.axis.bucket_s == 2 * INTERVAL_S
 
 
 def test_digest_beside_rules_or_by_workers_is_the_same(tmp_path: Path) -> None:
     place = write(tmp_path)
     alone = digested(place)
-    tap = TimelineListener(alone[0].axis)
+    tap = NodeDigests(alone[0].axis)
     with WorkerPool(0) as pool:
-        tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, tap=tap)
+        tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, digests=tap)
         plain = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool)
-    assert encoded(tap.digests) == encoded(alone)
+    assert encoded(tap.in_order()) == encoded(alone)
     assert encoded(digested(place, workers=2)) == encoded(alone)
     assert tapped == plain
 
@@ -72,7 +72,7 @@ def test_unreadable_objects_leave_the_others_digested(tmp_path: Path) -> None:
         file.write_bytes(b"\x1f\x8bno gzip")
     first, second = digested(place, axis=whole[0].axis)
     assert samples_of(first) == [SAMPLES_OF_A_GPU - 60 // INTERVAL_S] * 2
-    assert 0 < first.steps.table.counts.sum() < whole[0].steps.table.counts.sum()
+    assert 0 < first.tables["steps"].counts.sum() < whole[0].tables["steps"].counts.sum()
     assert second.encode() == whole[1].encode()
 
 
@@ -90,8 +90,8 @@ def test_steps_alone_give_the_axis(tmp_path: Path) -> None:
     place = write(tmp_path, [upload for upload in uploads() if "/framework/" in upload.key])
     (first, _) = digested(place)
     assert first.axis.bucket_s == 1.0
-    assert first.steps.outside == 0
-    assert first.steps.table.counts.sum() > 0
+    assert first.outside == 0
+    assert first.tables["steps"].counts.sum() > 0
     assert first.tables["gpu"].keys == []
 
 
@@ -121,7 +121,7 @@ def test_tensorflow_steps_take_times_from_the_metadata(tmp_path: Path) -> None:
     (folder / f"algo-1_{start_us}_{end_us}.metadata").write_bytes(b"")
     events = [{"ph": "X", "name": "Step:ModeKeys.TRAIN", "pid": 1, "tid": 1, "ts": 1_000, "dur": 50}]
     (run / "algo-1.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-    extents = digested(place)[0].steps.extents
+    extents = digested(place)[0].extents
     (trace,) = (extent for (_, process, _), extent in extents.items() if process == "algo-1-trace")
     assert trace[:2] == (start_us + 1_000, start_us + 1_050)
 

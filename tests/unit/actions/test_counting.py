@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.support.memory import MemoryJournal
 from trainguard.core.finding import Finding
 from trainguard.core.records import AlertKind, OutboxEntry
 from trainguard.stack.actions.alert import count_stop
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
-from trainguard.testing.memory.services import MemoryJournal
 
 
 def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory import MemoryJournal
 from trainguard.aws.alert_channels import AlertChannels
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.text import chat_escaped
 from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.alert import Alert
 from trainguard.stack.actions.send_alert import AlertSender, AlertUnsentError, Channel, Claim
-from trainguard.testing.memory.services import MemoryJournal
 
 NOW = epoch_of("2026-07-14T10:00:00.000Z")
 CALL: dict[str, Any] = json.loads((Path(__file__).parents[3] / "events" / "send_alert.json").read_text("utf-8"))

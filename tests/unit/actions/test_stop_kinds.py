@@ -6,6 +6,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryStopBudget
 from tests.unit.actions.test_stop import NOW, RULE, RUNNING
 from tests.unit.actions.test_stop_resources import BATCH, CASE, ENABLED, FRESH, JOB
 from trainguard.core.errors import PortUnavailableError
@@ -15,8 +17,6 @@ from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop, over_stop_rate
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_any_stop, decide_within_stop_rate
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.node_states import MemoryStopBudget
 
 CREATED = iso_time(NOW - 3_600.0)
 OWN_CASE = StopCase(RUNNING.job, RUNNING.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), CREATED, attempt="final")

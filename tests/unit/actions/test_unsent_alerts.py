@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import StateCodecError
 from trainguard.core.finding import Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
@@ -14,7 +15,6 @@ from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.stack.actions.alert import compose_alert, count_stop
 from trainguard.stack.actions.request import AlertRequest
 from trainguard.stack.actions.unsent_alerts import NAME_LIMIT, STEP_FAILED, UnsentAlert, resend_name, unsent_alerts
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 FAILED_AT = NOW - 3_600.0

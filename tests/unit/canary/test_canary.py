@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, Upload
 from trainguard.core.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.core.finding import Finding
@@ -14,7 +15,6 @@ from trainguard.core.records import RuleRow, Status
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.stack.canary.profile import MINUTES, RULE, canary_objects
 from trainguard.stack.canary.run import FRESH_S, Canary, grade_canary
-from trainguard.testing.memory.world import MemoryWorld
 
 AT = 1_795_248_037.0
 RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"

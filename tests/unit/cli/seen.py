@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 
 from tests.functional.offline import offline_clients
 from tests.support.delivery import Network
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB, uploads
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment, Stores
 from trainguard.core.finding import FINDING_FIELDS, Finding, Severity
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.testing.memory.world import MemoryWorld
 
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
 REPORT = f"s3://profiles/{JOB}/rule-output/TrainGuardReport/report.json"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from trainguard.cli.command import command
 from trainguard.cli.options import Where
-from trainguard.cli.output.blocks import Line
+from trainguard.cli.output.rendering import Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 

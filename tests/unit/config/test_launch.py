@@ -13,6 +13,7 @@ from botocore.validate import validate_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.memory import MemoryWorld
 from trainguard.config import (
     FrameworkProfile,
     ProfilerConfig,
@@ -31,7 +32,6 @@ from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import describe_record
 from trainguard.engine.settings.sources import tag_source
-from trainguard.testing.memory.world import MemoryWorld
 
 PAGE = (Path(__file__).parents[3] / "docs" / "launching.md").read_text("utf-8")
 HERE = ProfilerConfig(s3_output_path="s3://profiles/jobs", system_monitor_interval_millis=500)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import object_message
+from tests.support.faults import Fault
+from tests.support.memory import MemoryJournal, MemoryWorld
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_doorbells import created, messages, notified, record, system
 from trainguard.core.errors import MessageError, PortUnavailableError
@@ -26,9 +28,6 @@ from trainguard.engine.messages.created_objects import (
     encode_task,
     sort_messages,
 )
-from trainguard.testing.memory.faults import Fault
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 UPLOADS = uploads()
 SYSTEM_1 = [each for each in UPLOADS if "system/incremental" in each.key and "algo-1" in each.key]

@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Reach, Verdict, combine
+from trainguard.engine.verdicts.verdict import Verdict, combine
 from trainguard.rules.rule_result import RuleResult
 
 RULE = "CPUBottleneck"
@@ -34,7 +34,7 @@ def test_node_that_loses_more_speaks_and_both_fired_are_counted() -> None:
     assert combined.result.worst == "algo-2/gpu3"
     assert combined.result.reason == "2 of 4 nodes fire; worst algo-2: said so."
     assert combined.affected_share == 0.7
-    assert combined.reach == Reach(2, 4)
+    assert combined.reach == (2, 4)
     assert (combined.result.data_points, combined.history.judged) == (40, 20)
     assert {fact.name: fact.value for fact in combined.result.facts} == {"nodes_fired": 2, "nodes_judged": 4}
 
@@ -58,8 +58,8 @@ def test_affected_nodes_of_an_ended_episode_are_those_that_fired() -> None:
     ended = verdict(wasted_share=0.3)
     ended = replace(ended, history=FiringHistory(times_fired=1))
 
-    assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == Reach(1, 2)
-    assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == Reach(0, 2)
+    assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == (1, 2)
+    assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == (0, 2)
 
 
 def test_part_of_the_whole_job_spans_all_nodes() -> None:
@@ -67,8 +67,8 @@ def test_part_of_the_whole_job_spans_all_nodes() -> None:
     alone = combine(RULE, {JOB_NODE: whole}, nodes_of_job=4)
     beside = combine(RULE, {"algo-1": verdict(), "algo-2": verdict(), JOB_NODE: whole}, nodes_of_job=2)
 
-    assert alone.reach == Reach(4, 4)
-    assert beside.reach == Reach(2, 2)
+    assert alone.reach == (4, 4)
+    assert beside.reach == (2, 2)
     assert beside.result.worst == "algo-2"
 
 

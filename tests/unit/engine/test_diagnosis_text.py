@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.judged_jobs import JOB, START, Node, ended, in_job, judged_job
@@ -340,7 +340,6 @@ hours = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(
     st.lists(parts, max_size=3),
     st.lists(st.tuples(st.sampled_from(RULE_NAMES), hours, st.booleans()), max_size=4, unique_by=lambda each: each[0]),

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Fault
 from tests.support.ledgers import one_node
+from tests.support.memory import MemoryJournal, MemoryWorld
 from tests.support.small_job import describe
 from tests.support.verdicts import ALWAYS, fired, quiet
 from trainguard.core.errors import StateConflictError
@@ -26,9 +28,6 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
-from trainguard.testing.memory.faults import Fault
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 RULE, NOW = "LowGPUUtilization", 100_000.0
 JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, polled_fast=False)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.families.pulse.family import PulseFamily
 from tests.families.pulse.keys import PulseKey, pulse_key
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
@@ -23,7 +24,6 @@ from trainguard.engine.streams.job_streams import JobState, LazyStreams
 from trainguard.rules.batch_size.rule import BatchSize
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.state.codec import CODEC, encode_state
-from trainguard.testing.memory.world import MemoryWorld
 
 NAME, REPORT = "LowGPUUtilization", "ProfilerReport"
 JOB = JobRecord("job", "arn", "profiles", "")

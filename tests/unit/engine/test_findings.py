@@ -13,7 +13,7 @@ from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.core.finding import Severity
 from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.engine.verdicts.findings import finding_of, rank_findings
-from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
@@ -309,7 +309,7 @@ def test_given_a_finding_on_one_node_then_its_share_is_of_all() -> None:
     found = ranked(ledger_of(*nodes, hourly=3.825), verdict, paid_time=paid_time)[LOW]
 
     assert found.loss is not None
-    assert (found.verdict.over_nodes, found.affected_percent) == (Reach(1, 2), 75.0)
+    assert (found.verdict.reach, found.affected_percent) == ((1, 2), 75.0)
     assert found.loss.share == pytest.approx(0.25)
     assert found.finding.cost == "about USD 19.12 of the USD 76.50 spent"
     assert [each.cost for each in found.episodes] == [pytest.approx(19.125)]

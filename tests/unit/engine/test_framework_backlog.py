@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
@@ -13,7 +14,6 @@ from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import LISTED_NAMES, Announced
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot, hour_folder
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
@@ -15,7 +16,6 @@ from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
 from trainguard.rules.framework_events import EventClass
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState, OverallFrameworkMetrics
-from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000

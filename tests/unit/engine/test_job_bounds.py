@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import RequestError, StateConflictError, TooManyNamesError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
@@ -22,12 +23,11 @@ from trainguard.engine.jobs.job_description import (
     with_description,
 )
 from trainguard.engine.jobs.job_file import JobFolderIndex
-from trainguard.engine.jobs.job_registry import check_new_job, check_stream, left_out, recount
+from trainguard.engine.jobs.job_registry import JobRegistry, check_new_job, check_stream, left_out, recount
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, given_up
 from trainguard.engine.jobs.replay_names import replay_name, replayed_job
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import expiry, item_of, items_of
-from trainguard.testing.memory.world import MemoryWorld
 
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=2, created_at=1_000.0)
 OUTSIDE = replace(JOB, arn="unknown:job", created_at=None)
@@ -101,7 +101,7 @@ def test_streams_counted_twice_are_recounted(counted: int, after: int) -> None:
 
 
 def close(job: JobRecord, world: MemoryWorld, now: float) -> tuple[JobRecord, list[str]]:
-    asked = begin_close(job, FAMILIES, jobs=world.jobs, nodes=world.nodes, tasks=world.tasks, now=now)
+    asked = begin_close(job, JobRegistry.of(world.services, FAMILIES, lambda: now))
     stored = world.jobs.load(job.job)
     assert stored is not None
     assert (stored.closing, stored.close_asks, stored.close_asked_at) == (

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import describe
 from trainguard.core.errors import JobFileError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus
 from trainguard.engine.jobs.job_file import KnownJobs, read_job_file
-from trainguard.testing.memory.world import MemoryWorld
 
 NAME = "job"
 

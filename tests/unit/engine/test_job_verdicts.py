@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from tests.support.verdicts import fired, over, quiet
 from trainguard.core.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
 from trainguard.core.finding import Finding
@@ -23,7 +24,6 @@ from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.rule_result import RuleResult
-from trainguard.testing.memory.world import MemoryWorld
 
 RULE = "LowGPUUtilization"
 JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", instance_count=2, started_at=50.0)

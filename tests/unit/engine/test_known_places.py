@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord
 from trainguard.engine.jobs.job_file import MOST_FOLDERS, JobFolderIndex
-from trainguard.testing.memory.world import MemoryWorld
 
 BUCKET = "profiles"
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.layout import FUTURE_S, ProfileRoot, hour_folder
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.formats.profile.keys import FrameworkKey, parse_key, system_key
-from trainguard.testing.memory.world import MemoryWorld
 
 START = 1_795_248_000
 ROOT = ProfileRoot("", "job")

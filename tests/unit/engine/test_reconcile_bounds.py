@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
@@ -17,11 +18,9 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureState
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState
-from trainguard.engine.reconcile import ReconcileAtOnce, ReconcileOutcome, Reconciler, Scheduler, is_turn
+from trainguard.engine.reconcile import ReconcileOutcome, Reconciler, Scheduler, is_turn
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.state.codec import CODEC, encode_state
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = 1_795_248_000.0
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, polled_fast=False)
@@ -326,7 +325,7 @@ def test_damaged_item_fails_the_run_and_requests_its_stream(
     care = Reconciler(services=look.world.services, timing=timing, families=FAMILIES)
     action, before = ("close", None) if closing else ("flush", NOW - 300.0)
     care_tasks = [NodeTask(NAME, "algo-1", "system", action, before, 0)]
-    failed = ReconcileAtOnce(care).send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
+    failed = care.send([ReconcileRequest(NAME, NOW, 1), ReconcileRequest("unknown", NOW, 1)])
     assert list(failed) == [NAME]
     assert look.world.tasks.drain() == care_tasks
     assert care.attempt(ReconcileRequest(NAME, NOW, 1)) == ReconcileOutcome(tasks=0, failed=failed[NAME])

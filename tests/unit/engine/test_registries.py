@@ -8,15 +8,14 @@ import pytest
 
 from tests.answers.recorded import plain_fields
 from tests.support.described_job import ARN, BUCKET, NAME, described_job
+from tests.support.memory import MemoryJournal, MemoryWorld
 from trainguard.core.job_policy import JobPolicy
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
-from trainguard.engine.jobs.lifecycle import Lifecycle, clear_stale_state, job_of
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
+from trainguard.engine.jobs.lifecycle import clear_stale_state, follow, job_of
 
 NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)
@@ -44,14 +43,7 @@ class Registered:
             self.world.jobs.register(job)
         if described is not None:
             self.world.training_jobs.set(described)
-        self.registry = JobRegistry.of(self.world.services, lambda: NOW)
-        self.lifecycle = Lifecycle(
-            nodes=self.world.nodes,
-            tasks=self.world.tasks,
-            bucket=BUCKET,
-            registry=self.registry,
-            families=FAMILIES,
-        )
+        self.registry = JobRegistry.of(self.world.services, FAMILIES, lambda: NOW)
 
     def ensure(self, root: ProfileRoot = ROOT, bucket: str = BUCKET, *, announced: bool = False) -> JobRecord | None:
         return self.registry.ensure(bucket=bucket, root=root, announced=announced)
@@ -261,7 +253,7 @@ def test_state_change_updates_its_item_and_foreign_is_counted(
     counted: str | None,
 ) -> None:
     registered = Registered(*([] if stored is None else [stored]), described=described)
-    job = registered.lifecycle.follow(NAME)
+    job = follow(NAME, BUCKET, registered.registry)
     assert (None if job is None else (job.closing, job.generation)) == followed
     assert registered.counted == ({} if counted is None else {counted: 1})
     final = described is not None and described.status.is_final
@@ -272,17 +264,17 @@ def test_state_change_updates_its_item_and_foreign_is_counted(
 
 def test_repeated_events_write_nothing_again() -> None:
     registered = Registered()
-    registered.lifecycle.follow(NAME)
+    follow(NAME, BUCKET, registered.registry)
     writes = registered.count("Jobs.update_status")
-    registered.lifecycle.follow(NAME)
+    follow(NAME, BUCKET, registered.registry)
     assert registered.count("Jobs.update_status") == writes == 0
     registered.world.training_jobs.set(replace(KNOWN, instance_count=3))
-    registered.lifecycle.follow(NAME)
+    follow(NAME, BUCKET, registered.registry)
     after = registered.world.jobs.load(NAME)
     assert after is not None
     assert (after.instance_count, registered.count("Jobs.update_status")) == (3, 1)
     closed = Registered(replace(CLAIM, active=False), described=replace(KNOWN, profile_uri="s3://other"))
-    assert closed.lifecycle.follow(NAME) is None
+    assert follow(NAME, BUCKET, closed.registry) is None
     assert closed.count("Jobs.update_status") == 0
 
 

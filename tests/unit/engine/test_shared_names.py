@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.engine.profiler import listing
 from trainguard.engine.profiler.listing import MARGIN_US, UPLOAD_US, SharedNames
-from trainguard.testing.memory.world import MemoryWorld
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000

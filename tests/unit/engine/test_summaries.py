@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Fault
 from tests.support.ledgers import one_node
+from tests.support.memory import MemoryJournal, MemoryWorld
 from tests.support.own_rules import OwnJob, deploy
 from tests.support.verdicts import fired, quiet
 from trainguard.core.errors import StateConflictError
@@ -30,9 +32,6 @@ from trainguard.ledger.document import shares_of
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, decode_state, encode_state
-from trainguard.testing.memory.faults import Fault
-from trainguard.testing.memory.services import MemoryJournal
-from trainguard.testing.memory.world import MemoryWorld
 
 RULE, REPORT, NOW = "LowGPUUtilization", "ProfilerReport", 1_795_248_000.0
 JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, framework_expected=True)
@@ -272,7 +271,7 @@ class Summed:
         self._summariser = Summariser(services=self.world.services, timing=timing, families=FAMILIES)
 
     def make(self) -> bool:
-        return self._summariser.summarise(self.job).finished
+        return self._summariser.summarise(self.job)[1]
 
     @property
     def own(self) -> JobState:

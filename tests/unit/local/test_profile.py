@@ -8,8 +8,8 @@ import pytest
 from tests.unit.local.places import write
 from trainguard.core.errors import NoProfileError
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
-from trainguard.local.profile import node_objects, read_profile
-from trainguard.local.sources import open_folder
+from trainguard.local.profile import NodeFiles, read_profile
+from trainguard.local.sources import FilesAsBucket, open_folder
 
 
 @pytest.fixture
@@ -64,7 +64,8 @@ def test_tensorflow_trace_is_represented_by_its_metadata(root: Path) -> None:
     key = profile.shared[0]
     assert profile.nodes["algo-1"].framework[key].end_us == 1_795_248_200_000_000
     assert profile.objects == len(list(root.rglob("*.json"))) + 1
-    listed = node_objects(profile, "algo-2", profile.source.read).list(profile.source.place, key.rpartition("/")[0], "")
+    objects = FilesAsBucket(NodeFiles(profile, "algo-2", profile.source.read))
+    listed = objects.list(profile.source.place, key.rpartition("/")[0], "")
     assert [each.key for each in listed] == list(profile.shared)
 
 

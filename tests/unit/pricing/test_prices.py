@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainguard.core.errors import PriceTableError
-from trainguard.pricing.cost import Cost, CostEstimate, PaidTime, Unpriced
+from trainguard.pricing.cost import CostEstimate, PaidTime, Unpriced
 from trainguard.pricing.table import Accelerators, PriceTable, packaged_prices, read_prices, write_prices
 
 ROW = {
@@ -17,23 +17,12 @@ ROW = {
     "accelerators": {"count": 8, "kind": "gpu", "model": "NVIDIA H100"},
 }
 TABLE = {"schema_version": 2, "region": "eu-west-1", "currency": "EUR", "instances": {"ml.p5.48xlarge": ROW}}
-EARLIER = {
-    "source": "our contract",
-    "date": "2026-01-01",
-    "region": "eu-west-1",
-    "currency": "EUR",
-    "per_hour": {"ml.p5.48xlarge": 60},
-}
 OF_2026 = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC).timestamp()
 A_YEAR_ON = datetime.datetime(2027, 1, 2, tzinfo=datetime.UTC).timestamp()
 
 
 def table(**changes: Any) -> bytes:
     return json.dumps(TABLE | changes).encode()
-
-
-def earlier(**changes: Any) -> bytes:
-    return json.dumps(EARLIER | changes).encode()
 
 
 def row(**changes: Any) -> bytes:
@@ -110,17 +99,13 @@ def test_more_gpus_of_a_family_never_cost_less() -> None:
         (table(schema_version=3), r"\$\.schema_version"),
         (table(unknown=1), "unknown"),
         (row(per_hour="dear"), r"\$\.instances"),
+        (row(per_hour=-1.5), "instances.ml.p5.48xlarge.per_hour is -1.5"),
         (row(per_hour=0), "instances.ml.p5.48xlarge.per_hour is 0.0, expected a number above 0"),
         (row(date="yesterday"), r"\$\.instances\[...\]\.date"),
         (row(source=None), "instances.ml.p5.48xlarge.source is missing"),
         (row(accelerators={"count": 8}), "instances.ml.p5.48xlarge.accelerators is 8 of kind None"),
         (row(accelerators={"count": -1, "kind": "gpu"}), "accelerators is -1 of kind 'gpu'"),
         (row(accelerators={"count": 8, "kind": "tpu"}), r"\.accelerators\.kind"),
-        (earlier(currency=3), r"\$\.currency"),
-        (earlier(per_hour={"ml.p3.2xlarge": "dear"}), r"\$\.per_hour"),
-        (earlier(per_hour={"ml.p3.2xlarge": 0}), "per_hour.ml.p3.2xlarge is 0.0, expected a number above 0"),
-        (earlier(per_hour={"ml.p3.2xlarge": -1.5}), "per_hour.ml.p3.2xlarge is -1.5"),
-        (earlier(unknown=1), "unknown"),
     ],
 )
 def test_unusable_price_table_error_names_file_and_field(body: bytes, fault: str) -> None:
@@ -128,25 +113,10 @@ def test_unusable_price_table_error_names_file_and_field(body: bytes, fault: str
         read_prices("prices.json", body)
 
 
-@pytest.mark.parametrize("body", [table(), earlier()], ids=["this form", "the earlier form"])
-def test_custom_table_sets_prices_and_currency(body: bytes) -> None:
-    prices = read_prices("prices.json", body)
+def test_custom_table_sets_prices_and_currency() -> None:
+    prices = read_prices("prices.json", table())
     estimate = PaidTime("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).estimate()
     assert estimate == CostEstimate(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
-    assert str(Cost(15.0, estimate.spent, estimate.currency)) == "about EUR 15.00 of the EUR 60.00 spent"
-
-
-def test_older_format_copies_source_and_date_without_gpus() -> None:
-    found = read_prices("prices.json", earlier()).row("ml.p5.48xlarge")
-    assert found is not None
-    assert (found.per_hour, found.source, found.date) == (60.0, "our contract", datetime.date(2026, 1, 1))
-    assert found.accelerators is None
-
-
-def test_older_format_keeps_a_date_in_words() -> None:
-    prices = read_prices("prices.json", earlier(date="spring 2026"))
-    assert prices.origin_of("ml.p5.48xlarge") == "our contract (spring 2026), eu-west-1, undated"
-    assert prices.origin == "our contract (spring 2026), eu-west-1"
 
 
 def test_price_over_a_year_older_than_the_job_shows_its_date() -> None:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network
+from tests.support.faults import Crash
+from tests.support.memory import MemoryProfileObjects
 from tests.support.report_samples import bad_report, state_report
 from tests.support.small_job import JOB, uploads
 from trainguard.core.errors import ReportPageError
@@ -16,11 +18,8 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.engine.streams.session import items_of
 from trainguard.report.document import Report, encode_document
 from trainguard.report.html import render
-from trainguard.report.job.build import build_report
-from trainguard.report.job.files import report_files, write_report
+from trainguard.report.job.build import BuiltReport, build_report, report_files, write_report
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 PLACE = ProfileRoot("", JOB).report
 MANAGED = {f"profiler-reports/{rule}.json" for rule in RULE_NAMES}
@@ -28,7 +27,7 @@ STATE_REPORT = state_report()
 JSON, HTML = "application/json", "text/html; charset=utf-8"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def network() -> Network:
     """Return a world in which a job of two nodes is evaluated, but for its last minutes."""
     delivered = Network()
@@ -55,10 +54,13 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bytes, str]]:
     return seen
 
 
-def write(network: Network) -> int:
-    world = network.world
+def built(network: Network) -> BuiltReport:
     job = network.job()
-    return write_report(world.objects, job, build_report(job, items_of(job, world.nodes), now=network.now))
+    return build_report(job, items_of(job, network.world.nodes), now=network.now)
+
+
+def write(network: Network) -> int:
+    return write_report(network.world.objects, network.job(), built(network))
 
 
 def break_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,18 +93,18 @@ def test_failed_page_is_named_and_everything_else_is_written(
 
 def test_report_without_a_page_renders_nothing(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     break_page(monkeypatch)
-    built = build_report(network.job(), network.world.nodes.of_job(JOB), now=0.0)
-    assert set(report_files(built, page=False)) == MANAGED | {"report.json"}
+    assert set(report_files(built(network), page=False)) == MANAGED | {"report.json"}
 
 
 def test_crash_leaves_a_document_only_with_all_other_files(
     network: Network, puts: dict[str, tuple[bytes, str]]
 ) -> None:
-    for calls in range(2, len(RULE_NAMES) + 4):
+    report, job, last = built(network), network.job(), len(RULE_NAMES) + 1
+    for calls in (0, last // 2, last - 1, last):
         puts.clear()
         network.world.faults.crash_after(calls)
         with pytest.raises(Crash):
-            write(network)
+            write_report(network.world.objects, job, report)
         network.world.faults.clear()
         assert "report.json" not in puts or set(puts) == {*MANAGED, "report.html", "report.json"}
 

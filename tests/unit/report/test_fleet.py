@@ -30,11 +30,11 @@ from tests.support.html_pages import Page
 from trainguard.core.finding import Finding, Severity
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.pricing.table import InstanceRow, PriceTable
+from trainguard.report.document import encode_schema
 from trainguard.report.fleet.document import FleetReport, encode_fleet, fleet_schema
+from trainguard.report.fleet.facts import OWNERS_SHOWN
 from trainguard.report.fleet.fleet import stop_was_made
-from trainguard.report.fleet.parts import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
-from trainguard.report.schema import encode_schema
 
 WEEK_S = 7 * 24 * HOUR_S
 LOW = "LowGPUUtilization"

@@ -13,7 +13,7 @@ from trainguard.core.finding import Fact, Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.kernels.listing import KernelList, ListedProfile
 from trainguard.report.fleet.document import encode_fleet
-from trainguard.report.fleet.parts import with_kernels
+from trainguard.report.fleet.facts import with_kernels
 from trainguard.report.html.fleet import render_fleet
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"

@@ -10,15 +10,25 @@ import msgspec
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
+from tests.support.memory import MemoryWorld
 from trainguard.core.finding import Episode, Finding, Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.schema import encode_schema
-from trainguard.report.verdict.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
-from trainguard.report.verdict.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
+from trainguard.report.document import encode_schema
+from trainguard.report.job_verdict import (
+    LACKING_SHARE,
+    STALE_S,
+    SURE_AFTER_S,
+    Certainty,
+    JobVerdict,
+    Verdict,
+    WouldDo,
+    job_verdict,
+    verdict_of,
+    verdict_schema,
+)
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.usage import P95
-from trainguard.testing.memory.world import MemoryWorld
 
 NOW = MONDAY + 10 * HOUR_S
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"
@@ -237,5 +247,5 @@ def test_every_encoded_verdict_matches_the_published_schema(rows: list[RuleRow])
     schema = json.loads(PUBLISHED.read_bytes())
     jsonschema.validate(json.loads(msgspec.json.encode(said(RUNNING, *rows))), schema)
     assert encode_schema(verdict_schema()) == PUBLISHED.read_bytes(), (
-        "python -m trainguard.report.verdict.job_verdict_document > docs/schemas/verdict-1.json renews it"
+        "python -m trainguard.report.job_verdict > docs/schemas/verdict-1.json renews it"
     )

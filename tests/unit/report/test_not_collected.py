@@ -15,7 +15,7 @@ from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts
 from trainguard.report.document import NotCollected
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.job.not_collected import not_collected
+from trainguard.report.job.facts import not_collected
 from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
 from trainguard.rules.framework_events import TimeTable
 from trainguard.rules.overall_framework_metrics.rule import FrameworkTimeState

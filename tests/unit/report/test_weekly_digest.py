@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, quiet, with_rows
-from trainguard.aws.sns_digest import SnsDigests
+from trainguard.aws.sns_digest import publish_digest
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.report.fleet.weekly_digest import (
     JOBS_SHOWN,
@@ -145,7 +145,7 @@ class Topics:
 def test_mail_gets_words_and_machines_the_document() -> None:
     topics: Any = Topics()
     digest = digest_of()
-    SnsDigests(topics, "alerts", "chat").publish(digest)
+    publish_digest(digest, topics, alerts="alerts", chats="chat")
     chats, alerts = topics.published
     assert (chats["TopicArn"], alerts["TopicArn"], alerts["MessageStructure"]) == ("chat", "alerts", "json")
     forms = json.loads(alerts["Message"])

@@ -6,7 +6,7 @@ from tests.unit.report_html.reports import fired
 from tests.unit.report_html.test_sections import rendered, section
 from trainguard.render.details import Details
 from trainguard.rules.gpu_health.rule import GpuHealth, HealthDetails
-from trainguard.rules.hung_job.text import HungDetails, HungNode
+from trainguard.rules.hung_job.rule import HungDetails, HungNode
 from trainguard.rules.straggler.rule import RankPace, StragglerDetails
 
 HEALTH = HealthDetails({"gpu3": GpuHealth(["xid"], {"79": 2}, 1, 1_200.0, 4, 10, 16.0)})

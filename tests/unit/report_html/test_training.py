@@ -11,9 +11,8 @@ from tests.unit.report_html.markup import PageRead, faults_of, read_page
 from tests.unit.report_html.reports import HOSTILE, report
 from trainguard.report.html.render import render_report
 from trainguard.report.html.training.sections import render_xgboost
-from trainguard.report.training.build import first_fire, training_report
 from trainguard.report.training.digest import Digester, TrainingDigest
-from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.document import TrainingReport, first_fire, training_report
 from trainguard.rules.training.step_rule import Check
 
 NAN = float("nan")

@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.packed import unpack_floats, unpack_percents
-from tests.support.report_samples import HOSTILE, bad_report, day_report, finding, hostile_report
+from tests.support.report_samples import HOSTILE, bad_report, finding, hostile_report
 from tests.support.timeline_samples import START, make_timelines
 from trainguard.core.finding import EpisodeEntry
 from trainguard.core.timestamps import iso_time
 from trainguard.report.document import Report
 from trainguard.report.html.render import report_timelines
 from trainguard.report.html.timelines import fallback_path, timelines_context
-from trainguard.report.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, Timelines
+from trainguard.report.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, TimelineDetail, Timelines
 
 
 def timelines_of(report: Report) -> Timelines:
@@ -50,9 +50,13 @@ def test_every_packed_series_can_be_read_back() -> None:
 
 
 def test_finer_buckets_have_their_own_axis() -> None:
-    (detail,) = island_of(day_report())["detail"]
-    assert detail["axis"] == {"start": START, "bucket_s": 5.0, "buckets": 17_280}
-    assert len(unpack_percents(detail["nodes"][1]["gpus"][5]["utilization"]["mean"])) == 17_280
+    whole = timelines_of(bad_report())
+    names = [node.node for node in whole.nodes]
+    fine = make_timelines(nodes=names, gpus=2, buckets=720, bucket_s=5.0, slow=[(0, 1)])
+    detailed = replace(whole, detail=[TimelineDetail(axis=fine.axis, nodes=fine.nodes)])
+    (detail,) = island_of(replace(bad_report(), timelines=detailed))["detail"]
+    assert detail["axis"] == {"start": START, "bucket_s": 5.0, "buckets": 720}
+    assert len(unpack_percents(detail["nodes"][0]["gpus"][1]["utilization"]["mean"])) == 720
     assert island_of(bad_report())["detail"] == []
 
 

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from tests.support.steps import Run
-from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import Digester
-from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.document import TrainingReport, training_report
 from trainguard.report.training.xgboost_files import xgboost_files
 
 

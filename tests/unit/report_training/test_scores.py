@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainguard.report.training.scores import MOST_BINS, confusion, evaluation, residuals, roc
+from trainguard.report.training.predictions import MOST_BINS, confusion, evaluation, residuals, roc
 
 
 def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.report.training.series import MOST_POINTS, Series, quantity_of
+from trainguard.report.training.digest import MOST_POINTS, Series, quantity_of
 
 
 def test_given_few_values_when_added_then_each_is_a_point() -> None:

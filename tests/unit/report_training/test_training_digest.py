@@ -12,8 +12,8 @@ from tests.support.steps import Run, Step
 from tests.support.tensor_trials import trial_files, trial_steps, trials
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.step_view import Mode, Tensor
-from trainguard.report.training.build import first_fire, training_report
 from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest
+from trainguard.report.training.document import first_fire, training_report
 from trainguard.report.training.heat_map import MOST_ROWS, ReadBudget
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.rules.training.step_rule import Check

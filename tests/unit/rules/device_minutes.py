@@ -1,14 +1,14 @@
 """Drives a system rule over minutes of a node with further series of its devices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes
+from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replayed
 from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, DeviceSeries
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
+from trainguard.rules.rule_inputs import NodeMinute
 
 Readings = Mapping[str, Mapping[str, float | Sequence[float]]]
 """Values by metric and device: one for the whole minute, or several spread over it."""
@@ -56,12 +56,10 @@ def replay_devices(
     closed: bool = False,
 ) -> Replay:
     """Show ``rule`` the node's minutes with their devices, and at last, where ``closed``, the end of the stream."""
-    state: Any = rule.state_type()
-    minutes, results = [], []
+    return replayed(rule, parameters, device_minutes(node, readings, closed=closed))
+
+
+def device_minutes(node: NodeSeries, readings: DevicesAt, *, closed: bool) -> Iterator[NodeMinute]:
     for number, minute in enumerate(node_minutes(node, closed=closed)):
         found = devices(number, readings(number)) if len(minute.snapshots) else NO_DEVICES
-        shown = replace(minute, devices=found)
-        rule.observe(state, shown, parameters)
-        results.append(rule.judge(state, shown.view, parameters))
-        minutes.append(((shown.view.watermark_s or JOB_START) - JOB_START) / 60.0)
-    return Replay(tuple(minutes), tuple(results), state, minute.view)
+        yield replace(minute, devices=found)

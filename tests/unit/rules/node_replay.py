@@ -4,7 +4,7 @@ The kept points are computed again for every minute from the whole series so far
 so differently from the engine's own incremental way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from tests.support.kept_points import kept_points
 from tests.support.node_snapshots import node_snapshots
 from trainguard.core.records import Status
-from trainguard.formats.profile.snapshots import BoolArray, FloatArray
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
@@ -91,28 +91,64 @@ def _columns(values: Sequence[float] | FloatArray) -> FloatArray:
 
 def replay(rule: AnySystemRule, parameters: RuleParameters, node: NodeSeries, *, closed: bool = True) -> Replay:
     """Show ``rule`` the node's minutes, and at last, where ``closed``, the end of the stream."""
-    state = rule.state_type()
+    return replayed(rule, parameters, node_minutes(node, closed=closed))
+
+
+def replayed(rule: AnySystemRule, parameters: RuleParameters, shown: Iterable[NodeMinute]) -> Replay:
+    """Show ``rule`` some minutes of a node."""
+    state: Any = rule.state_type()
     minutes, results = [], []
-    for minute in node_minutes(node, closed=closed):
+    for minute in shown:
         rule.observe(state, minute, parameters)
         results.append(rule.judge(state, minute.view, parameters))
         minutes.append(((minute.view.watermark_s or JOB_START) - JOB_START) / 60.0)
     return Replay(tuple(minutes), tuple(results), state, minute.view)
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """What is known of each row of a series, and in which row each GPU was first seen and first active."""
+
+    times: FloatArray
+    active: BoolArray
+    sampled: BoolArray
+    counted: IntArray
+    first_seen: IntArray
+    first_busy: IntArray
+
+    @classmethod
+    def of(cls, node: NodeSeries) -> "_Whole":
+        busy, seen = node.gpu >= 10.0, ~np.isnan(node.gpu)
+        return cls(
+            node.times,
+            np.logical_or.reduce(busy, axis=1),
+            np.logical_or.reduce(seen, axis=1),
+            np.where(seen, np.floor(node.gpu), -1).astype(np.int64),
+            _first_rows(seen),
+            _first_rows(busy),
+        )
+
+
+def _first_rows(marked: BoolArray) -> IntArray:
+    """Return in which row each column is first true: one behind the last where it never is."""
+    return np.where(marked.any(axis=0), marked.argmax(axis=0), len(marked)).astype(np.int64)
+
+
 def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
     """Cut a series into minutes; the last one, where ``closed``, is empty and says that the stream has ended."""
-    numbers = np.floor(node.times / 60.0).astype(np.int64)
+    whole = _Whole.of(node)
+    times = whole.times
+    numbers = np.floor(times / 60.0).astype(np.int64)
     ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     begin, kept_before, quiet_since = 0, 0, None
     last_start = None
     for end in [*ends, *([ends[-1]] if closed else [])]:
-        minute, start = _minute(node, begin, end, kept_before, closed=begin == end)
-        recent = slice(np.searchsorted(node.times, 240.0 * np.floor((node.times[end - 1] - 1_200.0) / 240.0)), end)
+        minute, start = _minute(node, whole, begin, end, kept_before, closed=begin == end)
+        recent = slice(np.searchsorted(times, 240.0 * np.floor((times[end - 1] - 1_200.0) / 240.0)), end)
         highest = float(np.nan_to_num(np.nanmean(node.gpu[recent], axis=0)).max()) if node.gpu.shape[1] else 100.0
-        quiet_since = None if highest >= 5.0 else node.times[recent][0] if quiet_since is None else quiet_since
-        quiet_s = 0.0 if quiet_since is None else float(node.times[end - 1] - quiet_since)
-        run = node.gpu[int(np.searchsorted(node.times, node.times[end - 1] - minute.view.idle_run_s)) : end]
+        quiet_since = None if highest >= 5.0 else times[recent][0] if quiet_since is None else quiet_since
+        quiet_s = 0.0 if quiet_since is None else float(times[end - 1] - quiet_since)
+        run = node.gpu[int(np.searchsorted(times, times[end - 1] - minute.view.idle_run_s)) : end]
         run_mean = float(np.nan_to_num(np.nanmean(run, axis=0)).max(initial=0.0)) if minute.view.idle_run_s else 0.0
         idle_time = replace(minute.view.idle_time, quiet_s=quiet_s, highest_mean=highest, run_mean=run_mean)
         yield replace(
@@ -123,41 +159,39 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
         begin, kept_before, last_start = end, minute.view.kept_total, start
 
 
-def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed: bool) -> tuple[NodeMinute, int | None]:
+def _minute(
+    node: NodeSeries, whole: _Whole, begin: int, end: int, kept_before: int, *, closed: bool
+) -> tuple[NodeMinute, int | None]:
     """Return the minute, without how quiet the node was, and the first row that is shown as work."""
-    so_far, times = node.gpu[:end], node.times[:end]
-    shown = np.flatnonzero(~np.isnan(so_far).all(axis=0))
+    times, active = whole.times[:end], whole.active[:end]
+    shown = np.flatnonzero(whole.first_seen < end)
     names = tuple(f"gpu{index}" for index in shown.tolist())
-    gpu, memory = so_far[:, shown], node.gpu_memory[:end][:, shown]
-    busy = gpu >= 10.0
-    active: BoolArray = np.logical_or.reduce(busy, axis=1)
-    sampled: BoolArray = np.logical_or.reduce(~np.isnan(gpu), axis=1)
-    kept = kept_points(times, active, sampled, node.interval_s)
+    kept = kept_points(times, active, whole.sampled[:end], node.interval_s)
     if closed and kept.working is not None:
         kept = replace(kept, rows=kept.waiting, start=kept.working)
     shown_start = kept.working if kept.start is None else kept.start
-    started = np.arange(end) >= (end if shown_start is None else shown_start)
-    window = kept.rows[-HELD_POINTS:]
+    started = np.arange(begin, end) >= (end if shown_start is None else shown_start)
+    rows = np.array(kept.rows, dtype=np.int64)
+    window = rows[-HELD_POINTS:]
     watermark_s = float(times[-1])
     idle_since = kept.idle_since if shown_start is not None else float(times[0])
     idle_run_s = 0.0 if idle_since is None else watermark_s - idle_since
-    counted = np.where(np.isnan(gpu), -1, np.floor(gpu)).astype(np.int64)
-    points = (counted[kept.rows, g] for g in range(len(names)))
+    points = (whole.counted[rows, gpu] for gpu in shown.tolist())
     histogram = np.array([np.bincount(each[each >= 0], minlength=101)[:101] for each in points])
     part = slice(begin, end)
     minute = NodeMinute(
         snapshots=node_snapshots(
             times[part],
-            gpu[part],
+            node.gpu[part][:, shown],
             gpu_names=names,
-            gpu_memory=memory[part],
+            gpu_memory=node.gpu_memory[part][:, shown],
             cpu_mean=node.cpu_max[part] / 2.0,
             cpu_max=node.cpu_max[part],
             io_wait_mean=node.io_wait_max[part] / 2.0,
             io_wait_max=node.io_wait_max[part],
         ),
         active=active[part],
-        started=started[part],
+        started=started,
         fresh=len(kept.rows) - kept_before,
         view=NodeView(
             node=NODE,
@@ -166,11 +200,11 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
             first_active_at=None if kept.start is None else float(times[kept.start]),
             interval_s=node.interval_s,
             gpu_names=names,
-            ever_active=np.logical_or.reduce(busy, axis=0),
+            ever_active=whole.first_busy[shown] < end,
             kept_total=len(kept.rows),
             kept_times=times[window],
-            kept_gpu_utilization=gpu[window],
-            kept_gpu_memory=memory[window],
+            kept_gpu_utilization=node.gpu[window][:, shown],
+            kept_gpu_memory=node.gpu_memory[window][:, shown],
             kept_cpu_mean=node.cpu_max[window] / 2.0,
             idle_run_s=idle_run_s,
             gpu_histogram=histogram.reshape(len(names), 101),

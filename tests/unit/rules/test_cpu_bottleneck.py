@@ -222,7 +222,7 @@ def test_newest_32_bottlenecks_are_listed() -> None:
 
 
 def test_state_of_a_very_long_idle_run_stays_small() -> None:
-    result = judge(node((10.0, BUSY, COOL), (600.0, 0.0, HOT)), closed=False)
+    result = judge(node((10.0, BUSY, COOL), (200.0, 0.0, HOT)), closed=False)
 
     assert len(msgspec.msgpack.encode(result.state)) < 2_048
 

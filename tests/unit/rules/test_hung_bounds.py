@@ -13,9 +13,15 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_job.rule import (
+    HungJob,
+    HungJobOverNodes,
+    HungJobParameters,
+    facts_of_standstill,
+    standing_fact,
+)
 from trainguard.rules.hung_job.state import ProgressState, WatchState
-from trainguard.rules.hung_job.text import HungKind, facts_of_standstill, standing_fact, text
+from trainguard.rules.hung_job.text import HungKind, text
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
 from trainguard.rules.rule_result import FactSheet, RuleResult
 

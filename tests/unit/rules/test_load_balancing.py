@@ -123,10 +123,10 @@ def test_gpu_behind_is_judged_in_half_an_hour_at_any_sampling(interval_s: float,
 
 
 def test_longer_patience_is_waited_for() -> None:
-    node = node_of(np.full(502, 80.0), np.full(502, 20.0), interval_s=60.0)
+    node = node_of(np.full(102, 80.0), np.full(102, 20.0), interval_s=60.0)
 
-    assert judge(node, LoadBalancingParameters(patience=502)).statuses[500:] == (Status.WARMING_UP, Status.FIRED)
-    assert judge(node, LoadBalancingParameters(patience_s=501 * 60.0)).statuses[499:501] == (
+    assert judge(node, LoadBalancingParameters(patience=102)).statuses[100:] == (Status.WARMING_UP, Status.FIRED)
+    assert judge(node, LoadBalancingParameters(patience_s=101 * 60.0)).statuses[99:101] == (
         Status.WARMING_UP,
         Status.FIRED,
     )

@@ -108,7 +108,7 @@ def test_nearly_idle_start_is_named_by_minute_20_at_any_sampling(
 
 
 def test_chance_zeros_of_minutely_readings_are_no_stopped_node() -> None:
-    readings = np.where(np.random.default_rng(5).random(600) < 0.15, 90.0, 0.0)
+    readings = np.where(np.random.default_rng(5).random(430) < 0.15, 90.0, 0.0)
     readings[400:425] = 0.0
 
     result = judge(series(readings, interval_s=60.0), closed=False)

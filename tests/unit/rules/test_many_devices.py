@@ -13,9 +13,9 @@ from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.gpu_health.faults import MOST_GPUS, MOST_XIDS
 from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.hung_job import state as hung_watch
-from trainguard.rules.hung_job.rule import HungJob
+from trainguard.rules.hung_job.rule import MOST_STEPS, HungJob, details_of, facts_of_standstill, standing_fact
 from trainguard.rules.hung_job.state import MOST_PROCESSES, ProgressState, WatchState
-from trainguard.rules.hung_job.text import MOST_STEPS, details_of, facts_of_standstill, standing_fact, text
+from trainguard.rules.hung_job.text import text
 from trainguard.rules.low_gpu_utilization import devices as low_gpu_devices
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule

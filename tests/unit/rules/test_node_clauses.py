@@ -29,6 +29,12 @@ def of_node(
     name: str, value: float, *, unit: str = "", device: str | None = None, threshold: float | None = None
 ) -> Fact:
     """Return a fact of node n and its 25 minutes."""
+    if name in {"pause_length", "period", "low_time"}:
+        unit = "s"
+    elif name.endswith("_share"):
+        unit = "share"
+    elif "utilization" in name or "activity" in name:
+        unit = "%"
     return Fact(name=name, value=value, unit=unit, node="n", device=device, start=0.0, end=1_500.0, threshold=threshold)
 
 

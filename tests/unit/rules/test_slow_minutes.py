@@ -138,11 +138,11 @@ def test_minute_is_slow_with_limiting_cores_or_waiting_gpus(minute: MinuteCount,
 )
 def test_full_cores_are_distinguished_from_free_ones(level: float, peak: float, cause: str, advice: str) -> None:
     facts = (
-        Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
+        Fact(name="share_of_samples", value=0.6, unit="share", node="algo-1", threshold=0.5),
         Fact(name="samples_found", value=6),
         Fact(name="samples", value=10),
-        Fact(name="mean_utilization_slow", value=45.0, threshold=80.0),
-        Fact(name="mean_core_utilization", value=level),
+        Fact(name="mean_utilization_slow", value=45.0, unit="%", threshold=80.0),
+        Fact(name="mean_core_utilization", value=level, unit="%"),
         Fact(name="cores_full", value=peak),
     )
     words = CPU_WORDS(FactSheet(Status.FIRED, "slow", facts))

@@ -177,15 +177,15 @@ def test_bare_managed_parameters_get_the_name_of_their_rule() -> None:
             ),
         ]
     )
-    assert found.source.parameters == {
+    assert found.parameters == {
         LOW_GPU: "60",
         "LowGPUUtilization_scan_interval_us": "60000000",
         "opt_out_telemetry": "true",
         "StepOutlier_stddev": "4",
         "lowgpuutilization_patience": "9",
     }
-    assert found.source.origin_of(LOW_GPU) == "rule configuration single"
-    assert (found.elsewhere, found.places, told(found.source)) == ({}, {}, [])
+    assert found.origin_of(LOW_GPU) == "rule configuration single"
+    assert (found.elsewhere, found.places, told(found)) == ({}, {}, [])
 
 
 def test_each_foreign_rule_is_kept_with_the_reason() -> None:
@@ -197,8 +197,8 @@ def test_each_foreign_rule_is_kept_with_the_reason() -> None:
         ],
         [rule("VanishingGradient", "VanishingGradient")],
     )
-    assert found.source.parameters == {}
-    assert found.source.choices == {"training-rules": "VanishingGradient"}
+    assert found.parameters == {}
+    assert found.choices == {"training-rules": "VanishingGradient"}
     assert {name: reason[:13] for name, reason in found.elsewhere.items()} == {
         "custom": "a custom rule",
         "own container": "it names no r",
@@ -213,16 +213,16 @@ def test_report_locations_are_kept_by_configuration() -> None:
 
 def test_conflicting_configurations_are_both_named_and_unused() -> None:
     found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "20"})])
-    assert found.source.parameters == {PATIENCE: "10 and 20"}
-    assert found.source.origin_of(PATIENCE) == "rule configuration a and b"
-    assert told(found.source) == [
+    assert found.parameters == {PATIENCE: "10 and 20"}
+    assert found.origin_of(PATIENCE) == "rule configuration a and b"
+    assert told(found) == [
         "rule configuration b: LowGPUUtilization_patience is '20', expected the same as in rule configuration a, '10'"
     ]
 
 
 def test_agreeing_configurations_have_no_fault() -> None:
     found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "10"})])
-    assert (found.source.parameters, told(found.source)) == ({PATIENCE: "10"}, [])
+    assert (found.parameters, told(found)) == ({PATIENCE: "10"}, [])
 
 
 def test_faults_beyond_the_shown_ones_are_counted() -> None:
@@ -285,11 +285,11 @@ def test_training_rule_configured_twice_has_no_usable_settings(
     second: dict[str, str],
 ) -> None:
     found = configured([], [rule("A", "LossNotDecreasing", tensor_regex="a"), rule("B", "lossnotdecreasing", **second)])
-    assert found.source.choices == {"training-rules": "LossNotDecreasing"}
-    (fault,) = found.source.faults
+    assert found.choices == {"training-rules": "LossNotDecreasing"}
+    (fault,) = found.faults
     assert "as in rule configuration A" in fault.expected
     assert "a job runs one configuration of a rule" in fault.expected
-    assert {each.rule for each in parameter_faults(found.source.parameters)} == {"training/LossNotDecreasing"}
-    assert parameter_faults(overridden(found.source.parameters, {fault.setting: "5"})) == []
+    assert {each.rule for each in parameter_faults(found.parameters)} == {"training/LossNotDecreasing"}
+    assert parameter_faults(overridden(found.parameters, {fault.setting: "5"})) == []
     same = configured([], [rule(name, "LossNotDecreasing", tensor_regex="a") for name in "AB"])
-    assert (same.source.faults, same.source.parameters) == ((), {"LossNotDecreasing_tensor_regex": "a"})
+    assert (same.faults, same.parameters) == ((), {"LossNotDecreasing_tensor_regex": "a"})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import framework_traces
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.profile.columns import MAX_NAMES, FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile.columns import MAX_NAMES, FrameworkEvents, read_framework_object
 from trainguard.formats.profile.events import LoaderSetup
 
 ORIGIN_US = 1_795_248_000_000_000
@@ -240,7 +240,9 @@ def tf_trace(*events: Any) -> bytes:
 
 
 def read_tf(data: bytes) -> FrameworkEvents:
-    return read_tf_trace("the/trace", data, process="algo-1-trace", start_us=ORIGIN_US, end_us=ORIGIN_US + 1_000)
+    return read_framework_object(
+        "the/trace", data, process="algo-1-trace", end_us=ORIGIN_US + 1_000, kind="tf_trace", start_us=ORIGIN_US
+    )
 
 
 def test_tensorflow_times_are_relative_to_the_metadata_start() -> None:

@@ -112,7 +112,7 @@ def test_gpu_without_samples_makes_no_step() -> None:
     use = timed(regular(5, 60.0), np.full(5, np.nan))
 
     assert use.sums().shape == (3, 0)
-    assert use.steps_of_use().between(START, START + 300.0, START + 240.0) is None
+    assert use.between(START, START + 300.0, START + 240.0) is None
 
 
 def test_given_two_gpus_when_asked_then_each_has_its_mean() -> None:
@@ -121,7 +121,7 @@ def test_given_two_gpus_when_asked_then_each_has_its_mean() -> None:
     other = np.where(times < 603.0, np.nan, busy)
     use = timed(times.tolist(), np.stack((busy, other), axis=1), every_s=1.0).finished(1.0)
 
-    early, late = use.steps_of_use().between(0.0, 295.0, 1_202.0), use.steps_of_use().between(905.0, 1_200.0, 1_202.0)
+    early, late = use.between(0.0, 295.0, 1_202.0), use.between(905.0, 1_200.0, 1_202.0)
 
     assert early is not None
     assert late is not None
@@ -133,11 +133,11 @@ def test_given_two_gpus_when_asked_then_each_has_its_mean() -> None:
 def test_given_a_moment_when_asked_then_it_is_the_step_around_it() -> None:
     use = timed(regular(25, 1.0, 0.06), np.array([20.0] * 15 + [80.0] * 10), every_s=1.0).finished(1.0)
 
-    found = use.steps_of_use().between(17.0, 18.0, 24.06)
+    found = use.between(17.0, 18.0, 24.06)
 
     assert found is not None
     assert (found.start, found.end, found.means.round().tolist()) == (15.0, 24.06, [80.0])
-    assert use.steps_of_use().between(50.0, 60.0, 24.06) is None
+    assert use.between(50.0, 60.0, 24.06) is None
 
 
 @pytest.mark.parametrize("hours", [0.4, 1.0, 7.0, 30.0])
@@ -149,7 +149,7 @@ def test_levels_of_a_long_job_are_true_to_a_percent(hours: float) -> None:
     use = timed(regular(count, 10.0), percents, every_s=10.0).finished(10.0)
 
     for begin, end in [(0.0, 1.0), (0.1, 0.25), (0.55, 0.95)]:
-        found = use.steps_of_use().between(START + begin * 3_600.0 * hours, START + end * 3_600.0 * hours, 1e12)
+        found = use.between(START + begin * 3_600.0 * hours, START + end * 3_600.0 * hours, 1e12)
         assert found is not None
         times = np.array(regular(count, 10.0))
         rows = (times >= found.start) & (times < found.end)

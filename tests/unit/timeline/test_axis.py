@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainguard.report.timeline.axis import (
+from trainguard.report.timeline.series import (
     BUCKETS_S,
     FINER,
     FINER_CELLS,

@@ -5,8 +5,7 @@ import pytest
 
 from tests.unit.timeline.samples import START, axis, digest, samples, steps
 from trainguard.formats.profile.system import Samples, Series
-from trainguard.report.timeline.build import build_timelines
-from trainguard.report.timeline.detail import FEWEST_BUCKETS, MAX_PAGE_BYTES
+from trainguard.report.timeline.build import FEWEST_BUCKETS, MAX_PAGE_BYTES, build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, TimeAxis, Timelines
 

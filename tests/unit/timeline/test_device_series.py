@@ -8,7 +8,7 @@ import pytest
 from tests.unit.timeline.samples import START, axis
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.formats.profile.system import Samples, Series
-from trainguard.report.html.islands import timelines_island
+from trainguard.report.html.timelines import timelines_island
 from trainguard.report.timeline import shown as device_series
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest, decode_digest

@@ -67,13 +67,13 @@ def test_impossible_rate_counts_as_a_terabyte_a_second() -> None:
 
 
 def test_steps_lie_in_the_bucket_of_their_start() -> None:
-    table = digest(steps([9.9, 10.0], [30.0, 0.5])).steps.table
+    table = digest(steps([9.9, 10.0], [30.0, 0.5])).tables["steps"]
     assert table.counts[0, :3].tolist() == [1, 1, 0]
     assert table.totals[0, :2].tolist() == [30 * MICROSECONDS, MICROSECONDS // 2]
 
 
 def test_each_of_two_modes_has_its_first_start_and_last_end() -> None:
-    extents = digest(steps([5.0, 1.0], [1.0, 50.0]), steps([60.0], [2.0], mode=EVAL)).steps.extents
+    extents = digest(steps([5.0, 1.0], [1.0, 50.0]), steps([60.0], [2.0], mode=EVAL)).extents
     spans = {mode: (first_us, end_us) for (_, _, mode), (first_us, end_us, _) in extents.items()}
     base = START * MICROSECONDS
     assert spans[TRAIN] == (base + MICROSECONDS, base + 51 * MICROSECONDS)
@@ -81,7 +81,7 @@ def test_each_of_two_modes_has_its_first_start_and_last_end() -> None:
 
 
 def test_step_beyond_the_axis_is_counted_and_not_a_slowest_one() -> None:
-    late = digest(steps([-1.0, 1.0, 100.0], [50.0, 1.0, 50.0])).steps
+    late = digest(steps([-1.0, 1.0, 100.0], [50.0, 1.0, 50.0]))
     assert late.outside == 2
     ((_, (_, _, slowest)),) = late.extents.items()
     assert [number for _, _, number in slowest] == ["1"]
@@ -90,7 +90,7 @@ def test_step_beyond_the_axis_is_counted_and_not_a_slowest_one() -> None:
 def test_slowest_of_many_steps_are_kept_with_their_numbers() -> None:
     count = KEPT_SLOWEST + 50
     durations = np.random.default_rng(1).permutation(count) + 1
-    many = digest(steps(np.linspace(0, 99, count).tolist(), durations.tolist())).steps
+    many = digest(steps(np.linspace(0, 99, count).tolist(), durations.tolist()))
     ((_, (_, _, slowest)),) = many.extents.items()
     kept = [duration_us // MICROSECONDS for _, duration_us, _ in slowest]
     assert kept == list(range(count, 50, -1))
@@ -106,7 +106,7 @@ def test_slowest_steps_of_two_merged_parts_are_kept() -> None:
 
 def test_earliest_of_equally_slow_steps_are_kept() -> None:
     count = KEPT_SLOWEST + 50
-    same = digest(steps([0.1 * index for index in range(count)], [1.0] * count)).steps
+    same = digest(steps([0.1 * index for index in range(count)], [1.0] * count))
     ((_, (_, _, slowest)),) = same.extents.items()
     assert [number for _, _, number in slowest] == [str(index) for index in range(KEPT_SLOWEST)]
 
@@ -115,9 +115,9 @@ def test_first_processes_by_name_stay_whole_beyond_the_limit() -> None:
     names = [f"algo-1-{number:03}" for number in range(MAX_STEP_SERIES + 3)]
     objects = [steps([1.0, 2.0], [0.1, 0.2], process=name) for name in names]
     late = digest(*reversed(objects))
-    assert [process for _, process, _ in late.steps.table.keys] == names[:MAX_STEP_SERIES]
-    assert set(late.steps.extents) == set(late.steps.table.keys)
-    assert late.steps.table.refused == 6
+    assert [process for _, process, _ in late.tables["steps"].keys] == names[:MAX_STEP_SERIES]
+    assert set(late.extents) == set(late.tables["steps"].keys)
+    assert late.tables["steps"].refused == 6
     assert late.encode() == digest(*objects).encode()
 
 
@@ -125,13 +125,13 @@ def test_merging_keeps_nothing_of_processes_beyond_the_limit() -> None:
     names = [f"algo-1-{number:03}" for number in range(2 * MAX_STEP_SERIES)]
     both = digest(*(steps([1.0], [0.1], process=name) for name in names[MAX_STEP_SERIES:]))
     both.merge(digest(*(steps([1.0], [0.1], process=name) for name in names[:MAX_STEP_SERIES])))
-    assert sorted(process for _, process, _ in both.steps.extents) == names[:MAX_STEP_SERIES]
+    assert sorted(process for _, process, _ in both.extents) == names[:MAX_STEP_SERIES]
 
 
 def test_impossible_duration_counts_as_the_longest_one() -> None:
-    endless = digest(steps([1.0], [1e7])).steps
+    endless = digest(steps([1.0], [1e7]))
     ((_, (_, _, slowest)),) = endless.extents.items()
-    assert endless.table.totals[0, 0] == slowest[0][1] == MAX_DURATION_US
+    assert endless.tables["steps"].totals[0, 0] == slowest[0][1] == MAX_DURATION_US
 
 
 def test_part_of_another_node_or_axis_is_refused() -> None:
@@ -181,13 +181,13 @@ def test_more_value_buckets_than_the_axis_has_are_refused() -> None:
 
 def test_steps_without_their_extents_are_refused() -> None:
     broken = edited()
-    broken.steps.table.keys.append((9, "another", TRAIN))
-    broken.steps.extents[9, "another", TRAIN] = next(iter(broken.steps.extents.values()))
+    broken.tables["steps"].keys.append((9, "another", TRAIN))
+    broken.extents[9, "another", TRAIN] = next(iter(broken.extents.values()))
     with pytest.raises(TimelinePartError, match="damaged"):
         decode_digest(broken.encode())
 
 
 def test_unknown_kind_is_refused() -> None:
-    tables = {"tpu": digest(samples([(1.0, "gpu", "gpu0", 20.0)])).tables["gpu"]}
+    tables = {**edited().tables, "tpu": digest(samples([(1.0, "gpu", "gpu0", 20.0)])).tables["gpu"]}
     with pytest.raises(TimelinePartError, match="kind tpu"):
         decode_digest(edited(tables=tables).encode())

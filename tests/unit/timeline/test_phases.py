@@ -15,7 +15,7 @@ def spans(phases: list[Phase]) -> list[tuple[str, float, float]]:
 
 def test_training_and_then_evaluation_have_a_span_each() -> None:
     job = digest(steps([3.0, 12.0, 21.0], [8.0, 8.0, 8.0]), steps([42.5, 51.0], [7.0, 7.0], mode=EVAL))
-    phases, width = phases_of([job.steps], job.axis, started_at=START - 60.0, ended_at=START + 99.0)
+    phases, width = phases_of([job], job.axis, started_at=START - 60.0, ended_at=START + 99.0)
     assert spans(phases) == [
         ("initialization", -60.0, 3.0),
         ("training", 3.0, 40.0),
@@ -28,7 +28,7 @@ def test_training_and_then_evaluation_have_a_span_each() -> None:
 def test_mixed_bucket_belongs_to_the_mode_that_took_longer() -> None:
     training = steps([0.0, 1.0, 2.0, 11.0], [1.0, 1.0, 1.0, 3.0])
     job = digest(training, steps([4.0, 14.0], [3.1, 2.9], mode=EVAL))
-    phases, _ = phases_of([job.steps], job.axis, started_at=None, ended_at=None)
+    phases, _ = phases_of([job], job.axis, started_at=None, ended_at=None)
     assert spans(phases) == [("evaluation", 0.0, 10.0), ("training", 10.0, 16.9)]
 
 
@@ -36,28 +36,28 @@ def test_time_of_steps_of_two_nodes_is_added() -> None:
     first = digest(steps([1.0], [5.0]))
     second = digest(steps([1.0], [3.0], process="algo-2-1", mode=EVAL), node="algo-2")
     third = digest(steps([1.0], [3.0], process="algo-3-1", mode=EVAL), node="algo-3")
-    phases, _ = phases_of([each.steps for each in (first, second, third)], axis(), started_at=None, ended_at=None)
+    phases, _ = phases_of([first, second, third], axis(), started_at=None, ended_at=None)
     assert spans(phases) == [("evaluation", 1.0, 6.0)]
 
 
 def test_steps_without_length_have_a_phase() -> None:
-    phases, _ = phases_of([digest(steps([1.0], [0.0], mode=EVAL)).steps], axis(), started_at=None, ended_at=None)
+    phases, _ = phases_of([digest(steps([1.0], [0.0], mode=EVAL))], axis(), started_at=None, ended_at=None)
     assert [phase.kind for phase in phases] == ["evaluation"]
 
 
 def test_steps_of_another_mode_are_other() -> None:
-    phases, _ = phases_of([digest(steps([1.0], [1.0], mode=PREDICT)).steps], axis(), started_at=None, ended_at=None)
+    phases, _ = phases_of([digest(steps([1.0], [1.0], mode=PREDICT))], axis(), started_at=None, ended_at=None)
     assert [(phase.kind, phase.label) for phase in phases] == [("other", "Other steps")]
 
 
 def test_given_no_steps_when_told_apart_then_there_are_no_phases() -> None:
-    assert phases_of([digest().steps], axis(), started_at=START + 0.0, ended_at=START + 99.0)[0] == []
+    assert phases_of([digest()], axis(), started_at=START + 0.0, ended_at=START + 99.0)[0] == []
 
 
 @pytest.mark.parametrize(("started_at", "ended_at"), [(None, None), (START + 5.0, START + 20.0)])
 def test_loop_is_the_only_phase_without_time_around_the_steps(started_at: float | None, ended_at: float | None) -> None:
     job = digest(steps([3.0, 19.0], [1.0, 5.0]))
-    phases, _ = phases_of([job.steps], job.axis, started_at=started_at, ended_at=ended_at)
+    phases, _ = phases_of([job], job.axis, started_at=started_at, ended_at=ended_at)
     assert [phase.kind for phase in phases] == ["training"]
 
 
@@ -69,7 +69,7 @@ def test_alternating_evaluation_has_bounded_phases_without_gaps() -> None:
         steps(list(evaluation), [0.5] * len(evaluation), mode=EVAL),
         on=long,
     )
-    phases, width = phases_of([job.steps], long, started_at=START - 1.0, ended_at=START + 3_000.0)
+    phases, width = phases_of([job], long, started_at=START - 1.0, ended_at=START + 3_000.0)
     assert 2 < len(phases) <= MAX_PHASES
     assert width in (2.0, 4.0, 8.0, 16.0)
     assert all(before.end == after.start for before, after in pairwise(phases))

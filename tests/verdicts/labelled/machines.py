@@ -34,10 +34,6 @@ MACHINES = (
 
 def price_table() -> dict[str, Any]:
     """Return the prices in the form that `trainguard analyze --prices` reads."""
-    return {
-        "source": "prices of the labelled jobs",
-        "date": "2026-11-01",
-        "region": "us-east-1",
-        "currency": "USD",
-        "per_hour": {machine.instance_type: machine.usd_per_hour for machine in MACHINES},
-    }
+    dated = {"source": "prices of the labelled jobs", "date": "2026-11-01"}
+    rows = {machine.instance_type: {"per_hour": machine.usd_per_hour, **dated} for machine in MACHINES}
+    return {"region": "us-east-1", "currency": "USD", "instances": rows}

@@ -9,8 +9,7 @@ from typing import Any
 
 from tests.verdicts.real_runs.profile_writer import write_profile
 from tests.verdicts.real_runs.recording import read_recording
-from trainguard.cli.commands.analyze.documented import documented
-from trainguard.cli.commands.analyze.outcome import document_of
+from trainguard.cli.commands.analyze.outcome import document_of, documented
 from trainguard.cli.output.progress import stderr_progress
 
 _SUMMARY = "ProfilerReport"

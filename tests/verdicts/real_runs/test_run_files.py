@@ -11,8 +11,7 @@ from tests.verdicts.real_runs.labels import labels
 from tests.verdicts.real_runs.product import finding_on, say
 from tests.verdicts.real_runs.profile_writer import START
 from tests.verdicts.real_runs.recording import Recording, read_recording
-from trainguard.cli.commands.analyze.documented import documented
-from trainguard.cli.commands.analyze.outcome import document_of
+from trainguard.cli.commands.analyze.outcome import document_of, documented
 from trainguard.cli.output.progress import stderr_progress
 
 pytestmark = pytest.mark.verdicts

@@ -4,9 +4,7 @@ Gradients are read right after an optimizer has used them: by then they are unsc
 are read where the step ends.
 """
 
-import json
 import re
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -14,7 +12,8 @@ from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
-from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, Saver, collections_of
+from trainguard_collector.recorder.tensors.saving import CollectionConfig, Saver, collections_of
+from trainguard_collector.recorder.tensors.scalars import LONGEST_NAME, StepSaver
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.process import Rank
@@ -59,11 +58,6 @@ def class_name(model: Any) -> str:
 CHECKSUM = "trainguard/checksum/{rank}"
 _OF_NO_PARAMETER = frozenset({"gradients", "losses", "metrics", "activations", "relu_input", "relu_output"})
 _OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
-MOST_PENDING = 4
-"""A step more is not saved and counted."""
-
-LONGEST_NAME = 1_000
-MOST_LATE = 100
 MOST_RATES = 8
 """Further groups of parameters have no learning rate saved."""
 
@@ -75,7 +69,7 @@ class _Used:
         self.groups = 0
 
 
-class TensorRecorder:
+class TensorRecorder(StepSaver):
     """Records the tensors of the models that it is given by `add`; parameters are those of `Recorder.watch`."""
 
     def __init__(
@@ -92,32 +86,21 @@ class TensorRecorder:
             raise ValueError(f"include_workers is {include_workers!r}, expected one or all")
         if int(every) < 1:
             raise ValueError(f"every is {every!r}, expected at least 1")
-        self._recorder, self._torch = recorder, torch
-        self._collections = collections_of(collections, int(every))
+        super().__init__(recorder, collections_of(collections, int(every)))
+        self._torch = torch
         self._by_name = {each.name: each for each in self._collections}
         self._with_checksum, self._all_workers = with_checksum, include_workers == "all"
         self._models: list[tuple[str, Any]] = []
         self._losses: list[Any] = []
         self._parameters: Optional[dict[int, tuple[str, Any]]] = None
-        self._batch: Optional[StepBatch] = None
-        self._due: dict[str, Collection] = {}
         self._handles: list[Any] = []
-        self._pending: list[StepBatch] = []
         self._used = _Used()
-        self._owes_gradients = self._is_in_step = False
-        self._late: dict[str, Any] = {}
-        self._has_collections_file = False
-        self._worker = ""
-        self._suffix = ""
-        self._saves = self._sums = False
+        self._owes_gradients = self._sums = False
+        self._suffix: Optional[str] = None
         self._saver = Saver(torch, self._collections)
         self._names: dict[tuple[str, str], str] = {}
         self._heard: dict[tuple[str, ...], dict[tuple[str, str, type], str]] = {}
-        self.skipped_steps = 0
-        self._hooks = [_after_optimizers(self._see_guarded)]
-        recorder.at_begin.append(self._begin)
-        recorder.at_end.append(self._end)
-        recorder.at_close.append(self._close)
+        self._hook = _after_optimizers(self._see_guarded)
 
     def add(self, model: Any, loss: Any = None) -> None:
         """Watch a model, and a loss that is no part of it; of two models of a class the second's name ends in 2."""
@@ -130,23 +113,10 @@ class TensorRecorder:
         if loss is not None:
             self._losses.append(loss)
 
-    def scalar(self, collection: str, name: str, value: Any) -> None:
-        """Save one number of a step, where the collection's steps are saved; between steps, with the next such step."""
-        key = f"{collection}/{name}"[:LONGEST_NAME]
-        if not self._is_in_step:
-            if key in self._late or len(self._late) < MOST_LATE:
-                self._late[key] = value
-        elif self._batch is not None and collection in self._due and self._saves:
-            self._batch.add_number(key, value)
-
-    def _add_late(self, batch: StepBatch) -> None:
-        for key in [key for key in self._late if key.partition("/")[0] in self._due]:
-            batch.add_number(key, self._late.pop(key))
-
     def _begin(self, numbers: StepNumbers) -> None:
         self._is_in_step = True
-        self._send_pending()
-        due = {each.name: each for each in self._collections if each.saves(numbers.mode, numbers.mode_step)}
+        self._send()
+        due = self._due_at(numbers)
         if not due and not (self._owes_gradients and numbers.mode == "TRAIN"):
             return
         self._look_around()
@@ -154,9 +124,7 @@ class TensorRecorder:
             return
         self._due, self._parameters, self._used = due, None, _Used()
         self._saver.forget_copies()
-        self._batch = StepBatch(
-            self._torch, step=numbers.step, mode=numbers.mode, mode_step=numbers.mode_step, at=time.time()
-        )
+        self._batch = self._new_batch(numbers)
         if "gradients" in due and numbers.mode in {"TRAIN", "GLOBAL"}:
             self._owes_gradients = True
         if self._saves:
@@ -180,40 +148,26 @@ class TensorRecorder:
             if self._sums and self._due.get("weights", self._due.get("losses")) is not None:
                 tensors = [parameter for _, parameter in self._known().values()]
                 batch.add_double(CHECKSUM.format(rank=self._recorder.rank.rank), checksum(self._torch, tensors))
-            if batch.is_empty:
-                return
-            if len(self._pending) >= MOST_PENDING:
-                self.skipped_steps += 1
-                return
-            batch.send_to_host()
-        self._pending.append(batch)
-        self._send_pending()
+            self._keep(batch)
+        self._send()
 
-    def _close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        if self._pending and self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
-            self._torch.cuda.synchronize()
-        self._send_pending()
+    def close(self) -> None:
+        self._hook.remove()
+        super().close()
         if self.skipped_steps:
             self._recorder.notes["skipped_tensor_steps"] = self.skipped_steps
 
-    def _send_pending(self) -> None:
-        while self._pending and self._pending[0].is_here():
-            batch = self._pending.pop(0)
-            self._write_collections()
-            self._recorder.handover.put_tensors(self._worker, batch.parts(self._worker))
-            if batch.left_out:
-                self._recorder.notes["tensors_left_out"] = batch.left_out[:20]
+    @property
+    def _saves(self) -> bool:
+        return self._all_workers or super()._saves
 
     def _look_around(self) -> None:
         """Find out, at the first saved step, what this rank saves: by then the model is wrapped."""
-        if self._worker:
+        if self._suffix is not None:
             return
         rank: Rank = self._recorder.rank
         is_sharded = rank.world > 1 and any(_shards(model) for _, model in self._models)
         self._suffix = f"/shard_{rank.rank}" if is_sharded else ""
-        self._saves = self._all_workers or rank.rank == 0
         self._sums = self._with_checksum and rank.world > 1 and not is_sharded
         self._worker = f"worker_{rank.rank}"
 
@@ -229,7 +183,7 @@ class TensorRecorder:
     def _name_of(self, root: str, path: str) -> str:
         found = self._names.get((root, path))
         if found is None:
-            found = self._names[root, path] = f"{root}_{clean(path)}{self._suffix}"[:LONGEST_NAME]
+            found = self._names[root, path] = f"{root}_{clean(path)}{self._suffix or ''}"[:LONGEST_NAME]
         return found
 
     def _see_guarded(self, optimizer: Any) -> None:
@@ -319,20 +273,11 @@ class TensorRecorder:
 
         return listen
 
-    def _write_collections(self) -> None:
-        if self._has_collections_file:
-            return
-        self._has_collections_file = True
+    def _listed(self) -> "tuple[dict[str, list[str]], int]":
         listed: dict[str, list[str]] = {"weights": [], "biases": []}
         for name, _ in self._known().values():
-            listed["biases" if name.removesuffix(self._suffix).endswith("bias") else "weights"].append(name)
-        rank: Rank = self._recorder.rank
-        content = {
-            "collections": {each.name: each.to_json(listed.get(each.name, ())) for each in self._collections},
-            "_meta": {"num_workers": rank.world if self._all_workers or self._sums else 1},
-        }
-        key = f"debug-output/collections/000000000/{self._worker}_collections.json"
-        self._recorder.handover.put(key, json.dumps(content).encode())
+            listed["biases" if name.removesuffix(self._suffix or "").endswith("bias") else "weights"].append(name)
+        return listed, self._recorder.rank.world if self._all_workers or self._sums else 1
 
 
 def _after_optimizers(act: Any) -> Any:

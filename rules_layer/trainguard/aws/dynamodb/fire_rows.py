@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb.attributes import flag, integer, moment, text
-from trainguard.aws.dynamodb.table import Table
+from trainguard.aws.dynamodb.table import Table, row_key
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopDecision
@@ -11,7 +11,7 @@ from trainguard.stack.actions.request import StopDecision
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue
 
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
 
@@ -34,6 +34,7 @@ class DynamoFireRows:
         self._table = Table(client=client, name=table)
 
     def mark(self, fire: Fire) -> None:
+        key = row_key(fire.job, fire.rule)
         named: dict[str, AttributeValue | None] = {
             "FireId": text(fire.fire_id),
             "FireEpisode": integer(fire.episode),
@@ -52,15 +53,15 @@ class DynamoFireRows:
             ":arn": text(fire.job_arn),
         }
         more = {":at": text(fire.fired_at), ":fired": text("FIRED")}
-        if not self._table.update(_key(fire), fired | named, f"{_NEW} AND {_NOT_OVER}", values | more):
-            self._table.update(_key(fire), named, _NEW, values)
+        if not self._table.update(key, fired | named, f"{_NEW} AND {_NOT_OVER}", values | more):
+            self._table.update(key, named, _NEW, values)
 
     def record_decision(self, fire: Fire, decision: StopDecision, *, now: float) -> Recorded:
         columns = {**_decided(fire, decision, now), "StopMade": None}
         values = {":fire": text(fire.fire_id), ":true": flag(True)}
-        if self._table.update(_key(fire), columns, f"{_OWN} AND {_NOT_MADE}", values):
+        if self._table.update(row_key(fire.job, fire.rule), columns, f"{_OWN} AND {_NOT_MADE}", values):
             return Recorded.WRITTEN
-        row = self._table.get(_key(fire)) or {}
+        row = self._table.get(row_key(fire.job, fire.rule)) or {}
         is_own = row.get("FireId", text(fire.fire_id)) == row.get("StopFireId") == text(fire.fire_id)
         return Recorded.MADE_BEFORE if is_own and row.get("StopMade") == flag(True) else Recorded.OVERTAKEN
 
@@ -81,7 +82,7 @@ class DynamoFireRows:
         self._write(fire, {"ReportUri": text(place)})
 
     def _write(self, fire: Fire, columns: "dict[str, AttributeValue | None]") -> None:
-        self._table.update(_key(fire), columns, _OWN, {":fire": text(fire.fire_id)})
+        self._table.update(row_key(fire.job, fire.rule), columns, _OWN, {":fire": text(fire.fire_id)})
 
 
 def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, AttributeValue | None]":
@@ -91,7 +92,3 @@ def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, Attri
         "StopAt": moment(now),
         "StopFireId": text(fire.fire_id),
     }
-
-
-def _key(fire: Fire) -> "Item":
-    return {"TrainingJobName": text(fire.job), "RuleTarget": text(fire.rule)}

@@ -25,7 +25,7 @@ from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.aws.dynamodb.tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
+from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -45,12 +45,11 @@ _NO_JOBS = (TUNING_JOB, MET_JOBS)
 """Begin the names of items that are no job's: no job's name has a slash there."""
 
 
-class DynamoJobs:
+class DynamoJobs(DynamoTuningJobs):
     """Store of Jobs items; changes of a job without an item are dropped, as half an item is worse than none."""
 
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
-        self._tuning_jobs = DynamoTuningJobs(self._table)
 
     def load(self, job: str) -> JobRecord | None:
         item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
@@ -169,12 +168,6 @@ class DynamoJobs:
     def all(self) -> Iterator[JobRecord]:
         items = self._table.items()
         return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
-
-    def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
-        self._tuning_jobs.upsert(name, job, tuned, expires_at)
-
-    def tuning_job(self, name: str) -> TuningJobRecord | None:
-        return self._tuning_jobs.load(name)
 
     def _stored(self, job: str) -> JobRecord:
         """Return the item of who won a race for it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import Columns, Layout, fields_of, integer, member, moment, text, written
 from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.table import Table, decoding, row_key
 from trainguard.core.finding import Finding, Progress
 from trainguard.core.records import RuleRow, Status, StopRecord
 
@@ -32,7 +32,7 @@ class DynamoRuleStates:
         Columns of old facts go in a write of their own: only the write itself shows which were there.
         """
         for row in rows:
-            key, columns = _key(row.job, row.target), _columns(stored_row(row))
+            key, columns = row_key(row.job, row.target), _columns(stored_row(row))
             values = _condition_values(row)
             before = self._table.changed(key, columns, f"{_same_registration(row)} AND ({_not_further(row)})", values)
             if before is None and row.generation:
@@ -60,7 +60,7 @@ class DynamoRuleStates:
         return rows
 
     def load(self, job: str, target: str) -> RuleRow | None:
-        item = self._table.get(_key(job, target))
+        item = self._table.get(row_key(job, target))
         return None if item is None else _row(job, item)
 
 
@@ -86,10 +86,6 @@ def _not_further(row: RuleRow) -> str:
         "attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough < :through"
         " OR (#EvaluatedThrough = :through AND attribute_not_exists(#ExpiresAt))"
     )
-
-
-def _key(job: str, target: str) -> "Item":
-    return {"TrainingJobName": text(job), "RuleTarget": text(target)}
 
 
 def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":

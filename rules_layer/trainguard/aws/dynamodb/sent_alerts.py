@@ -6,14 +6,14 @@ repeat sends nothing, and a claim of one that died ends.
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.attributes import integer, moment, text
-from trainguard.aws.dynamodb.table import Table
+from trainguard.aws.dynamodb.attributes import integer, moment
+from trainguard.aws.dynamodb.table import Table, row_key
 from trainguard.stack.actions.send_alert import Channel, Claim
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
+    from trainguard.aws.dynamodb.attributes import AttributeValue
 
 ALERTS = "*alerts"
 """A job's name has no asterisk."""
@@ -36,22 +36,18 @@ class DynamoSentAlerts:
             claimed: integer(int(now) + self._lease_s),
             "ExpiresAt": integer(int(now) + KEPT_S),
         }
-        if self._table.update(_key(alert_id), columns, free, {":now": integer(int(now))}):
+        if self._table.update(row_key(ALERTS, alert_id), columns, free, {":now": integer(int(now))}):
             return Claim.TAKEN
-        return Claim.SENT if sent in (self._table.get(_key(alert_id)) or {}) else Claim.BUSY
+        return Claim.SENT if sent in (self._table.get(row_key(ALERTS, alert_id)) or {}) else Claim.BUSY
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         claimed, sent = _columns(channel)
         columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
         if sent_at is not None:
             columns = {claimed: None, sent: moment(sent_at)}
-        self._table.update(_key(alert_id), columns, f"attribute_not_exists(#{sent})")
+        self._table.update(row_key(ALERTS, alert_id), columns, f"attribute_not_exists(#{sent})")
 
 
 def _columns(channel: Channel) -> tuple[str, str]:
     """Return the columns of a claim and of the time at which an alert was sent."""
     return f"{channel.value.capitalize()}ClaimedUntil", f"{channel.value.capitalize()}SentAt"
-
-
-def _key(alert_id: str) -> "Item":
-    return {"TrainingJobName": text(ALERTS), "RuleTarget": text(alert_id)}

@@ -3,17 +3,16 @@
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
-from trainguard.aws.dynamodb.attributes import Columns, map_of, record_of, text
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.attributes import Columns, map_of, record_of
+from trainguard.aws.dynamodb.table import Table, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.attributes import Item
-
 ALL_JOBS, STOPS = "*", "stops"
+_KEY = row_key(ALL_JOBS, STOPS)
 ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
 ATTEMPTS = 4
 _STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
@@ -32,12 +31,12 @@ class DynamoStopBudget:
             granted = admit(stops, fire_id, job, now=now, limit=limit)
             if granted is None:
                 return False
-            if granted == stops or self._table.put_version(_key() | {"Stops": _STOPS.write(granted)}, version):
+            if granted == stops or self._table.put_version(_KEY | {"Stops": _STOPS.write(granted)}, version):
                 return True
         raise StateConflictError(ITEM, version)
 
     def _load(self) -> tuple[int, dict[str, Stop]]:
-        item = self._table.get(_key())
+        item = self._table.get(_KEY)
         if item is None:
             return 0, {}
         columns = Columns(item)
@@ -48,7 +47,3 @@ class DynamoStopBudget:
 def region_of(table: str) -> str | None:
     """Return the Region in a table's ARN; None for a mere name."""
     return table.split(":")[3] if table.startswith("arn:") else None
-
-
-def _key() -> "Item":
-    return {"TrainingJobName": text(ALL_JOBS), "RuleTarget": text(STOPS)}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainguard.aws.aws_errors import translated, unless
-from trainguard.aws.dynamodb.attributes import integer
+from trainguard.aws.dynamodb.attributes import integer, text
 from trainguard.core.errors import StateCodecError
 
 if TYPE_CHECKING:
@@ -35,12 +35,17 @@ def assignments(columns: "Mapping[str, AttributeValue | None]") -> "tuple[str, d
     return " ".join(clauses), names, values
 
 
-def _placeholders(text: str, names: Mapping[str, str], values: "Item") -> dict[str, Any]:
+def _placeholders(expressions: str, names: Mapping[str, str], values: "Item") -> dict[str, Any]:
     """Return the part of a request on what stands in its expressions."""
     request: dict[str, Any] = {
-        "ExpressionAttributeNames": {f"#{name}": name for name in _NAME.findall(text)} | {**names}
+        "ExpressionAttributeNames": {f"#{name}": name for name in _NAME.findall(expressions)} | {**names}
     }
     return request | ({"ExpressionAttributeValues": values} if values else {})
+
+
+def row_key(job: str, target: str) -> "Item":
+    """Return the key of an item of RuleState."""
+    return {"TrainingJobName": text(job), "RuleTarget": text(target)}
 
 
 @contextmanager

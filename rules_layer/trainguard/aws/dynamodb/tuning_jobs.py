@@ -30,12 +30,11 @@ _TUNED_JOB = record_of(
 
 
 class DynamoTuningJobs:
-    """Store of the tuning jobs' items in the table of jobs."""
+    """Store of the tuning jobs' items in the table of jobs, as a part of `DynamoJobs`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    _table: Table
 
-    def load(self, name: str) -> TuningJobRecord | None:
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
         item = self._table.get(_key(name))
         if item is None:
             return None
@@ -53,7 +52,7 @@ class DynamoTuningJobs:
                 ),
             )
 
-    def upsert(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
+    def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
         """Write one job's entry; a missing item is begun first: an entry needs a map to be in."""
         if self._write(name, job, tuned, expires_at):
             return

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from trainguard.aws.ssm import stored_switches
-from trainguard.cli.doctor.check import DEPLOY, CheckResult, asking, fail, ok, span, unless, warn
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import DEPLOY, CheckResult, Site, asking, fail, ok, span, unless, warn
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches, is_known

@@ -9,8 +9,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
-from trainguard.cli.doctor.check import DEPLOY, CheckResult, Level, asking, fail, ok, unless, warn
-from trainguard.cli.doctor.site import Site, allows, listed
+from trainguard.cli.doctor.site import DEPLOY, CheckResult, Level, Site, allows, asking, fail, listed, ok, unless, warn
 from trainguard.cli.services.bucket_notifications import (
     EVENT_BRIDGE,
     S3,

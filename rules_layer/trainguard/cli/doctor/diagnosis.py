@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
-from trainguard.cli.doctor import actions, bucket, functions, job, job_case, job_statuses, roles, stack
-from trainguard.cli.doctor.check import CheckResult, Findings, Level, UnansweredError, Why, fail, under_name, warn
+from trainguard.cli.doctor import actions, bucket, job, job_case, job_statuses, roles, stack
 from trainguard.cli.doctor.job_case import JobCase
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import CheckResult, Findings, Level, Site, UnansweredError, fail, under_name, warn
 from trainguard.cli.output.aws_advice import advised
-from trainguard.cli.output.blocks import Block, Cell, Item, Line
-from trainguard.cli.output.rendering import print_json, show, stdout_console
+from trainguard.cli.output.rendering import Block, Cell, Item, Line, print_json, show, stdout_console
 from trainguard.cli.output.result import SCHEMA_VERSION
 from trainguard.cli.version import own_version
 from trainguard.core.errors import (
@@ -42,15 +40,15 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("lifecycle", bucket.check_lifecycle),
     ("encryption", roles.check_encryption),
     ("roles", roles.check_roles),
-    ("evaluation queue", functions.check_evaluation_queue),
-    ("message age", functions.check_delay),
-    ("dead letters", functions.check_dead_letters),
-    ("functions", functions.check_functions),
-    ("queue to function", functions.check_mappings),
-    ("concurrency", functions.check_concurrency),
+    ("evaluation queue", stack.check_evaluation_queue),
+    ("message age", stack.check_delay),
+    ("dead letters", stack.check_dead_letters),
+    ("functions", stack.check_functions),
+    ("queue to function", stack.check_mappings),
+    ("concurrency", stack.check_concurrency),
     ("sizing", stack.check_sizing),
-    ("scheduler", functions.check_scheduler),
-    ("reconciliations", functions.check_reconciliations),
+    ("scheduler", stack.check_scheduler),
+    ("reconciliations", stack.check_reconciliations),
     ("tables", stack.check_tables),
     ("expiry", stack.check_expiry),
     ("backups", stack.check_backups),
@@ -119,9 +117,9 @@ def _failed(fault: Exception) -> CheckResult:
 
 
 def _unanswered(fault: UnansweredError) -> CheckResult:
-    if fault.why is Why.DENIED:
+    if fault.is_denied:
         return warn(f"access denied to {fault.action}", _POLICY)
-    if fault.why is Why.GONE:
+    if fault.is_gone:
         return fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
     return warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")
 

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.actions import stop_switches
-from trainguard.cli.doctor.check import CheckResult, fail, ok, span, unless, warn
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
+from trainguard.cli.doctor.site import CheckResult, fail, ok, span, unless, warn
 from trainguard.core.finding import Finding
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, RuleRow, Status

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmSettingDocuments
-from trainguard.cli.doctor.check import CheckResult, asking, ok, warn
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import CheckResult, Site, asking, ok, warn
 from trainguard.cli.services.deployment import Stores, open_stores
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot, hour_folder

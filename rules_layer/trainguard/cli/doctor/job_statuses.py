@@ -1,14 +1,13 @@
 """Status objects of collectors and recorders in ``<job>/collector/``."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from trainguard.cli.doctor.check import CheckResult, fail, ok, span, unless, warn
 from trainguard.cli.doctor.job_case import JobCase
+from trainguard.cli.doctor.site import CheckResult, fail, ok, span, unless, warn
 from trainguard.core.errors import ObjectMissingError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
@@ -96,16 +95,11 @@ _OF_RECORDER: tuple[_Loss, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SeenStatuses(Generic[Status]):
-    """The status objects of a job that were read, how many there are, and why some could not be read."""
-
-    statuses: Sequence[Status]
-    count: int
-    unread: Mapping[str, str]
+Seen = tuple[Sequence[Status], int, Mapping[str, str]]
+"""The status objects of a job that were read, how many there are, and why some could not be read."""
 
 
-def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot, kind: type[Status]) -> SeenStatuses[Status]:
+def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot, kind: type[Status]) -> Seen[Status]:
     """Read a job's first 256 status objects of a kind; raises PortUnavailableError."""
     suffix = _SUFFIXES[kind]
     found = [each for each in objects.list(bucket, root.collector, "") if each.key.endswith(suffix)]
@@ -116,7 +110,7 @@ def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot, kind:
             statuses.append(msgspec.json.decode(objects.get(bucket, each.key, MAX_BYTES), type=kind))
         except (msgspec.DecodeError, UnicodeDecodeError, ObjectMissingError) as fault:
             unread[name] = str(fault)
-    return SeenStatuses(statuses, len(found), unread)
+    return statuses, len(found), unread
 
 
 def check_collector(case: JobCase) -> Iterable[CheckResult]:
@@ -128,36 +122,38 @@ def check_recorders(case: JobCase) -> Iterable[CheckResult]:
     return grade_recorders(read_statuses(case.objects, case.record.bucket, case.root, RecorderStatus))
 
 
-def grade_collector(seen: SeenStatuses[CollectorStatus], *, now: float, final: bool) -> Iterator[CheckResult]:
+def grade_collector(seen: Seen[CollectorStatus], *, now: float, final: bool) -> Iterator[CheckResult]:
     """Judge the statuses of collectors; ``final`` says that the job has ended."""
-    if not seen.count:
+    statuses, count, unread = seen
+    if not count:
         yield ok("no collector writes the profile")
         return
-    intervals = sorted({status.interval_ms for status in seen.statuses})
+    intervals = sorted({status.interval_ms for status in statuses})
     every = ", ".join(f"{interval:g} ms" for interval in intervals)
-    gpus = sum(status.gpus for status in seen.statuses)
-    faults = [*_unread(seen), *_of_nodes(seen.statuses, now, final=final)]
-    faults += [*_losses(_OF_COLLECTOR, seen, " "), *_errors(seen, "its", "See the job's log, and its role.")]
-    yield from unless(faults, f"{counted(seen.count, 'node')}, {counted(gpus, 'GPU')}, every {every}")
-    absent = _distinct(status.absent for status in seen.statuses)
+    gpus = sum(status.gpus for status in statuses)
+    faults = [*_unread(unread), *_of_nodes(statuses, now, final=final)]
+    faults += [*_losses(_OF_COLLECTOR, statuses, " "), *_errors(statuses, "its", "See the job's log, and its role.")]
+    yield from unless(faults, f"{counted(count, 'node')}, {counted(gpus, 'GPU')}, every {every}")
+    absent = _distinct(status.absent for status in statuses)
     if absent:
         yield ok(f"not measured: {_listed(absent)}")
 
 
-def grade_recorders(seen: SeenStatuses[RecorderStatus]) -> Iterable[CheckResult]:
-    if not seen.count:
+def grade_recorders(seen: Seen[RecorderStatus]) -> Iterable[CheckResult]:
+    statuses, count, unread = seen
+    if not count:
         return (ok("no recorder has written its final status"),)
-    faults = [*_unread(seen), *_losses(_OF_RECORDER, seen, ": ")]
-    if left_out := list(dict.fromkeys(name for each in seen.statuses for name in each.tensors_left_out)):
+    faults = [*_unread(unread), *_losses(_OF_RECORDER, statuses, ": ")]
+    if left_out := list(dict.fromkeys(name for each in statuses for name in each.tensors_left_out)):
         what = f"full tensors of a step were too many, left out: {_listed(left_out)}"
         faults.append(warn(what, "Save fewer collections in full, or their reductions alone."))
-    faults += _errors(seen, "their", "See the job's log.")
-    return unless(faults, f"{counted(seen.count, 'recorder')}, nothing lost")
+    faults += _errors(statuses, "their", "See the job's log.")
+    return unless(faults, f"{counted(count, 'recorder')}, nothing lost")
 
 
-def _unread(seen: SeenStatuses[Status]) -> Iterator[CheckResult]:
-    if seen.unread:
-        what = _listed([f"{name}: {why}" for name, why in seen.unread.items()])
+def _unread(unread: Mapping[str, str]) -> Iterator[CheckResult]:
+    if unread:
+        what = _listed([f"{name}: {why}" for name, why in unread.items()])
         yield warn(f"not read: {what}", "Does the collector's version agree with this one's?")
 
 
@@ -178,16 +174,16 @@ def _of_nodes(statuses: Sequence[CollectorStatus], now: float, *, final: bool) -
         )
 
 
-def _losses(losses: Sequence[_Loss], seen: SeenStatuses[Status], between: str) -> Iterator[CheckResult]:
+def _losses(losses: Sequence[_Loss], statuses: Sequence[Status], between: str) -> Iterator[CheckResult]:
     for field, noun, what, advice in losses:
-        lost = {each.writer: getattr(each, field) for each in seen.statuses if getattr(each, field)}
+        lost = {each.writer: getattr(each, field) for each in statuses if getattr(each, field)}
         if lost:
             writers = _listed([f"{writer}{between}{amount:,}" for writer, amount in lost.items()])
             yield warn(f"{counted(sum(lost.values()), noun)} {what}: {writers}", advice)
 
 
-def _errors(seen: SeenStatuses[Status], whose: str, advice: str) -> Iterator[CheckResult]:
-    errors = _distinct(each.errors for each in seen.statuses)
+def _errors(statuses: Sequence[Status], whose: str, advice: str) -> Iterator[CheckResult]:
+    errors = _distinct(each.errors for each in statuses)
     if errors:
         yield warn(f"{whose} newest errors: {_listed(errors)}", advice)
 

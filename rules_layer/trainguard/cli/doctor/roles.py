@@ -10,8 +10,18 @@ from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
-from trainguard.cli.doctor.check import CheckResult, UnansweredError, Why, asking, fail, ok, unless, warn
-from trainguard.cli.doctor.site import Site, allows, listed
+from trainguard.cli.doctor.site import (
+    CheckResult,
+    Site,
+    UnansweredError,
+    allows,
+    asking,
+    fail,
+    listed,
+    ok,
+    unless,
+    warn,
+)
 from trainguard.core.units import counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
@@ -37,7 +47,7 @@ def denials(
         )["EvaluationResults"]
     silent = sorted(set(actions) - {result["EvalActionName"] for result in results})
     if silent:
-        raise UnansweredError(_SIMULATE, f"it decided nothing about {', '.join(silent)}", Why.OTHER)
+        raise UnansweredError(_SIMULATE, f"it decided nothing about {', '.join(silent)}")
     return [(each["EvalActionName"], _why(each)) for each in results if each["EvalDecision"] != "allowed"]
 
 
@@ -235,7 +245,7 @@ def check_access(site: Site) -> Iterable[CheckResult]:
             with asking(action):
                 _try(ask, site)
         except UnansweredError as fault:
-            if fault.why is Why.DENIED:
+            if fault.is_denied:
                 faults.append(warn(f"you may not {needed}", _POLICY))
             else:
                 faults.append(warn(f"it is unknown whether you may {needed}: {fault.reason}", "Try again."))

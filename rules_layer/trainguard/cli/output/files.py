@@ -76,7 +76,7 @@ class OutputPath:
     def write(self, built: "BuiltReport") -> Mapping[str, bytes]:
         """Write and return a report's files, ``report.json`` last; raises OutputError, ReportPageError."""
         # A command that writes no report does not wait for what builds one.
-        from trainguard.report.job.files import report_files
+        from trainguard.report.job.build import report_files
 
         try:
             files = report_files(built)

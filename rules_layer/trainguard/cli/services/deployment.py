@@ -125,10 +125,7 @@ def look_up(stack: str, region: str | None, profile: str | None) -> tuple[Deploy
     and CDK. Raises CredentialsError, RegionError, StackNotFoundError, AccessDeniedError or PortUnavailableError.
     """
     with _advised():
-        session = Session(profile=profile)
-        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
-        if not region:
-            raise NoRegionError
+        session, region = session_in(region, profile)
         clients = Clients(session=session, region=region)
         described = _describe(clients, stack, region)
     _, partition, _, _, account, _ = described["StackId"].split(":", 5)
@@ -142,6 +139,15 @@ def look_up(stack: str, region: str | None, profile: str | None) -> tuple[Deploy
         outputs=frozen_mapping(outputs),
     )
     return deployment, clients, described.get("StackStatusReason")
+
+
+def session_in(region: str | None, profile: str | None) -> tuple[Session, str]:
+    """Return a session and its Region; raises the client library's errors."""
+    session = Session(profile=profile)
+    region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    if not region:
+        raise NoRegionError
+    return session, region
 
 
 def open_stores(deployment: Deployment, clients: Clients) -> Stores:
@@ -196,56 +202,47 @@ def _others(clients: Clients) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A folder or ``s3://`` URI; ``note`` says what else its text could have meant."""
+class Target:
+    """A folder or ``s3://`` URI, or a job of the deployed stack by its name, as a replay's.
+
+    ``note`` says what else the text of a place could have meant.
+    """
 
     text: str
+    is_job: bool = False
     note: str | None = None
 
-    @property
-    def in_s3(self) -> bool:
-        return self.text.startswith(S3)
 
-
-@dataclass(frozen=True, slots=True)
-class StackJob:
-    """A job by its name, of the deployed stack; a replay's name is one too."""
-
-    name: str
-
-
-def target_of(source: str) -> Place | StackJob:
+def target_of(source: str) -> Target:
     """Return the target; a folder comes before a job of its name. Raises ProfileSourceError for neither."""
     is_name = JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None
-    if source.startswith(S3):
-        return Place(source)
-    if is_recording(source):
-        return Place(source)
+    if source.startswith(S3) or is_recording(source):
+        return Target(source)
     if Path(source).exists():
         meant = f"{source} is a folder here, and is read as one. For the training job of this name, call it elsewhere."
-        return Place(source, meant if is_name else None)
+        return Target(source, note=meant if is_name else None)
     if is_name:
-        return StackJob(source)
+        return Target(source, is_job=True)
     raise ProfileSourceError(
         source, "does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"
     )
 
 
-def connect_for(target: Place | StackJob, where: Where) -> Connection:
+def connect_for(target: Target, where: Where) -> Connection:
     """Find the deployment of a target; for a job, an error says that it may be a mistyped folder."""
     try:
         return connect(where)
     except DeploymentError as fault:
-        if isinstance(target, Place):
+        if not target.is_job:
             raise
-        what = f"there is no folder {target.name} here, so it is taken as the name of a training job; {fault.what}"
+        what = f"there is no folder {target.text} here, so it is taken as the name of a training job; {fault.what}"
         raise type(fault)(what, fault.remedy) from fault
 
 
-def job_place(job: JobRecord) -> Place:
+def job_place(job: JobRecord) -> str:
     """Return where a job's profile lies; of a replay, its job's."""
     root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)
-    return Place(f"{S3}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
+    return f"{S3}{job.bucket}/{root.folder}{PROFILER_OUTPUT}"
 
 
 def job_in_stack(name: str, jobs: Jobs) -> JobRecord:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trainguard.core.records import JobRecord
+from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.settings.tag_names import NAMESPACE
 from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import parameters_type_of
@@ -28,16 +30,9 @@ class EffectiveParameter(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
 
 
-def effective_parameters(
-    rule: str,
-    values: Mapping[str, Value],
-    settings: Mapping[str, str],
-    *,
-    tagged: bool = True,
-    sources: Mapping[str, str] | None = None,
-) -> list[EffectiveParameter]:
-    """Return a rule's parameters, changed ones first; ``sources`` say who gave each, tags if ``tagged``."""
-    defaults = _defaults(rule, values, settings)
+def effective_parameters(rule: str, values: Mapping[str, Value], record: JobRecord) -> list[EffectiveParameter]:
+    """Return a rule's parameters on a job, changed ones first; its settings say who gave each."""
+    defaults = _defaults(rule, values, record.rule_settings)
     replaced = {f"{span}_s" for span in defaults if values.get(span) is not None}
     found = [
         EffectiveParameter(
@@ -46,7 +41,7 @@ def effective_parameters(
             unit=help_of(rule, name).unit,
             default=default,
             changed=values[name] != default and name not in replaced,
-            source=_source(rule, name, values, settings, sources or {}, tagged=tagged),
+            source=_source(rule, name, values, record),
             meaning=help_of(rule, name).meaning,
         )
         for name, default in defaults.items()
@@ -78,21 +73,14 @@ def value_text(value: Value) -> str:
     return f"{value:,g}" if abs(value) < 1_000.0 else f"{value:,.0f}"
 
 
-def _source(
-    rule: str,
-    name: str,
-    values: Mapping[str, Value],
-    settings: Mapping[str, str],
-    sources: Mapping[str, str],
-    *,
-    tagged: bool,
-) -> str:
+def _source(rule: str, name: str, values: Mapping[str, Value], record: JobRecord) -> str:
+    settings = record.rule_settings
     for other in (f"{name}_s", name.removesuffix("_s")):
         if other != name and values.get(other) is not None and setting_of(rule, other, settings) is not None:
             return f"replaced by {other}"
     setting = setting_of(rule, name, settings)
     if setting is None:
         return DEFAULT
-    if not tagged:
+    if replayed_job(record.job) is not None:
         return f"setting {setting}"
-    return sources.get(setting, f"tag {NAMESPACE}{setting}")
+    return record.setting_sources.get(setting, f"tag {NAMESPACE}{setting}")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Heading, Line, Shown, severity_cell, table
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Heading, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores

@@ -7,6 +7,7 @@ from trainguard.core.errors import UnknownJobError, UnknownNameError
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs
 from trainguard.core.units import counted
+from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES, TITLE
@@ -58,6 +59,16 @@ def similar(word: str, names: Iterable[str]) -> Sequence[str]:
     alike = get_close_matches(lower, by_lower, n=_SUGGESTIONS, cutoff=_ALIKE)
     holding = sorted(key for key in by_lower if lower and lower in key)
     return [by_lower[key] for key in dict.fromkeys([*alike, *holding])][:_SUGGESTIONS]
+
+
+def unpriced(instance_type: str | None, table: PriceTable | None) -> list[str]:
+    """Return a note, with the nearest type, where the table has no price of an instance type that a person gave."""
+    known = table or packaged_prices()
+    if instance_type is None or known.hourly(instance_type) is not None:
+        return []
+    near = similar(instance_type, (name for name, row in known.instances.items() if row.per_hour is not None))
+    perhaps = f" Perhaps you mean {near[0]}." if near else ""
+    return [f"No price of {instance_type} is known, so findings have no cost.{perhaps}"]
 
 
 def known_job(jobs: Jobs, name: str) -> JobRecord:

@@ -155,7 +155,6 @@ class Judged:
 
     @property
     def complete(self) -> bool:
-        """Whether enough was judged to call a job healthy on which nothing was found."""
         if self.failed or self.vetoes or self.gaps or self.unread or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged

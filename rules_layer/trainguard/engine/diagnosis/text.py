@@ -166,10 +166,10 @@ def _gap(gap: Gap) -> str:
 
 
 def _marked(finding: RankedFinding, case: Case) -> str:
-    reach = finding.verdict.over_nodes
+    affected, nodes = finding.verdict.reach
     parts = [finding.rule, str(finding.finding.severity)]
-    if reach.affected < reach.nodes:
-        parts.append(f"on {reach.affected:,} of {reach.nodes:,} nodes")
+    if affected < nodes:
+        parts.append(f"on {affected:,} of {nodes:,} nodes")
     if not finding.ongoing:
         parts.append("over before the end" if case.ended else "over now")
     episodes = finding.unexplained if finding.finding.held else ()

@@ -34,7 +34,6 @@ class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> tuple[str, ...]:
-        """``<kind>/<id>`` of each."""
         if self.batch_job is not None:
             return (f"batch-job/{self.batch_job}",)
         return tuple(dict.fromkeys(f"instance/{each}" for each in self.instances))
@@ -79,10 +78,8 @@ def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescript
         job=job or file.name,
         arn=f"{OUTSIDE_ARN}{job or file.name}",
         status=_status(file),
-        secondary_status=None,
         instance_type=file.instance_type,
         instance_count=file.instance_count,
-        created_at=None,
         started_at=_epoch(file.started_at),
         ended_at=_epoch(file.ended_at),
         profiling_interval_ms=file.profiling_interval_ms,
@@ -159,21 +156,7 @@ class KnownJobs:
             return None
         except JobFileError as fault:
             self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
-            return TrainingJobDescription(
-                job=job,
-                arn=f"{OUTSIDE_ARN}{job}",
-                status=JobStatus.UNKNOWN,
-                secondary_status=None,
-                instance_type=None,
-                instance_count=None,
-                created_at=None,
-                started_at=None,
-                ended_at=None,
-                profiling_interval_ms=None,
-                framework_profiling=False,
-                tags={},
-                file_fault=str(fault),
-            )
+            return TrainingJobDescription(job, f"{OUTSIDE_ARN}{job}", JobStatus.UNKNOWN, file_fault=str(fault))
 
 
 MOST_FOLDERS = 13

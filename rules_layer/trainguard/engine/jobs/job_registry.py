@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import msgspec
@@ -12,10 +12,19 @@ from trainguard.core.errors import TooManyNamesError
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
+from trainguard.core.ports import (
+    Executions,
+    Journal,
+    Services,
+    SettingDocuments,
+    TaskQueue,
+    TrainingJobDescription,
+    TrainingJobs,
+)
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
-from trainguard.core.stores import Jobs
+from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.text import one_line
+from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
@@ -82,20 +91,26 @@ _ADVICE = (
 @dataclass(frozen=True, slots=True)
 class JobRegistry:
     jobs: Jobs
+    nodes: NodeStates
+    tasks: TaskQueue
     training_jobs: TrainingJobs
     settings: SettingDocuments
     executions: Executions
     journal: Journal
+    families: Families
     now: Callable[[], float]
 
     @classmethod
-    def of(cls, services: Services, now: Callable[[], float]) -> Self:
+    def of(cls, services: Services, families: Families, now: Callable[[], float]) -> Self:
         return cls(
             jobs=services.jobs,
+            nodes=services.nodes,
+            tasks=services.tasks,
             training_jobs=services.training_jobs,
             settings=services.settings,
             executions=services.executions,
             journal=services.journal,
+            families=families,
             now=now,
         )
 
@@ -206,6 +221,12 @@ def job_of_place(jobs: Jobs, bucket: str, root: ProfileRoot) -> JobRecord | None
     return jobs.load(root.place_name)
 
 
+_AS_DESCRIBED = {each.name for each in fields(JobRecord)} & {each.name for each in fields(TrainingJobDescription)} - {
+    "job",
+    "arn",
+}
+
+
 def describe_record(
     description: TrainingJobDescription | None, documents: SettingDocuments, *, bucket: str, root: ProfileRoot
 ) -> JobRecord:
@@ -227,20 +248,9 @@ def describe_record(
         arn=f"{OUTSIDE_ARN}{name}" if description.is_outside else description.arn,
         bucket=bucket,
         prefix=root.prefix,
-        status=description.status,
-        secondary_status=description.secondary_status,
-        instance_type=description.instance_type,
-        instance_count=description.instance_count,
-        created_at=description.created_at,
-        started_at=description.started_at,
-        ended_at=description.ended_at,
-        profiling_interval_ms=description.profiling_interval_ms,
         framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
-        tuning_job=description.tuning_job,
-        file_fault=description.file_fault,
-        run_links=description.run_links,
-        resources=description.resources,
+        **{name: getattr(description, name) for name in _AS_DESCRIBED},
     )
     return _with_settings(record, description, documents)
 
@@ -251,7 +261,7 @@ def _with_settings(
     tags = {} if description is None else description.tags
     rules = configured(description.profiler_rules, description.debugger_rules) if description else configured(())
     named = settings_name(tags, documents.path)
-    sources = [tag_source(tags), rules.source]
+    sources = [tag_source(tags), rules]
     if isinstance(named, SettingFault):
         sources.append(Source(SETTINGS_TAG, faults=(named,)))
     elif named is not None:

@@ -1,7 +1,7 @@
 """Follows a job's changes of state; an event only makes the job be described, so repeats do no harm."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Journal, NodeTask, ProfileObjects, Services, TaskQueue, TrainingJobDescription
+from trainguard.core.ports import Journal, NodeTask, ProfileObjects, Services, TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families
@@ -28,22 +28,20 @@ MOST_ASKS = 8
 """Without an answer to so many, within a day, the job is given up."""
 
 
-def begin_close(
-    job: JobRecord, families: Families, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue, now: float
-) -> JobRecord:
+def begin_close(job: JobRecord, registry: JobRegistry) -> JobRecord:
     """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat."""
-    closing = replace(job, closing=True)
-    jobs.update_status(closing)
+    closing, now = replace(job, closing=True), registry.now()
+    registry.jobs.update_status(closing)
     # The last poll of a job's source comes a little after its end.
     is_still_read = bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
     if is_still_read or not _is_over(job, now):
         return closing
-    met = [record for record in nodes.of_job(job.job) if not record.key.is_own]
+    met = [record for record in registry.nodes.of_job(job.job) if not record.key.is_own]
     known = {record.key for record in met if record.generation == job.generation}
-    streams = known | families.expected(job, {record.key for record in met})
-    tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
+    streams = known | registry.families.expected(job, {record.key for record in met})
+    registry.tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
     asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
-    jobs.update_status(asked)
+    registry.jobs.update_status(asked)
     return asked
 
 
@@ -103,53 +101,40 @@ def are_all_silent(objects: ProfileObjects, bucket: str, root: ProfileRoot, now:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
-    nodes: NodeStates
-    tasks: TaskQueue
-    bucket: str
-    registry: JobRegistry
-    families: Families
-
-    def follow(self, job: str) -> JobRecord | None:
-        """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
-        description = self.registry.training_jobs.describe(job)
-        if description is None:
-            self.registry.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
-            return None
-        known = self._known(description)
-        if known is None:
-            reason = f"its profile is not in bucket {self.bucket}"
-            self.registry.journal.count("jobs_elsewhere", job=job, reason=reason)
-            return None
-        if is_another(known, description):
-            reason = "SageMaker gave the name to a later job, which is not followed"
-            self.registry.journal.count("names_given_again", job=job, reason=reason)
-        current = with_description(known, description)
-        if current.status.is_final and current.active:
-            return self._close(current)
-        if current != known:
-            self.registry.jobs.update_status(current)
-        return current
-
-    def _known(self, description: TrainingJobDescription) -> JobRecord | None:
-        """Return the job's item; None for a foreign profile, whose earlier item of that name is closed."""
-        stored = self.registry.jobs.load(description.job)
-        if stored is None:
-            place = profile_place(description)
-            if place is None or place[0] != self.bucket:
-                return None
-            bucket, root = place
-            return self.registry.register(description, bucket=bucket, root=root)
-        if not stored.is_outside or not lies_elsewhere(description, stored.bucket):
-            return self.registry.recognise(stored, description)
-        if stored.active:
-            self._close(stored)
+def follow(job: str, bucket: str, registry: JobRegistry) -> JobRecord | None:
+    """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
+    description = registry.training_jobs.describe(job)
+    if description is None:
+        registry.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
         return None
+    known = _known(description, bucket, registry)
+    if known is None:
+        registry.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {bucket}")
+        return None
+    if is_another(known, description):
+        reason = "SageMaker gave the name to a later job, which is not followed"
+        registry.journal.count("names_given_again", job=job, reason=reason)
+    current = with_description(known, description)
+    if current.status.is_final and current.active:
+        return begin_close(current, registry)
+    if current != known:
+        registry.jobs.update_status(current)
+    return current
 
-    def _close(self, job: JobRecord) -> JobRecord:
-        jobs, now = self.registry.jobs, self.registry.now()
-        return begin_close(job, self.families, jobs=jobs, nodes=self.nodes, tasks=self.tasks, now=now)
+
+def _known(description: TrainingJobDescription, bucket: str, registry: JobRegistry) -> JobRecord | None:
+    """Return the job's item; None for a foreign profile, whose earlier item of that name is closed."""
+    stored = registry.jobs.load(description.job)
+    if stored is None:
+        place = profile_place(description)
+        if place is None or place[0] != bucket:
+            return None
+        return registry.register(description, bucket=bucket, root=place[1])
+    if not stored.is_outside or not lies_elsewhere(description, stored.bucket):
+        return registry.recognise(stored, description)
+    if stored.active:
+        begin_close(stored, registry)
+    return None
 
 
 class _Detail(msgspec.Struct):

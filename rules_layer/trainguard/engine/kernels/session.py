@@ -1,38 +1,33 @@
 """The kernel family, and a job's captures in hand: S3's listing, not a message, decides; one execution at a time."""
 
-import copy
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.core.job_policy import MOST_CAPTURE_EXECUTIONS
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.units import counted
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, state_of
-from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
+from trainguard.engine.streams.rule_runner import Evaluate
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, state_of
+from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
-from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import KERNELS, TraceKey, verdict_key
+from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_of, listed_folder, verdict_key
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, decode_verdict, shorter
 from trainguard.ledger.bucket import StepShares
-from trainguard.pricing.cost import PaidTime
 from trainguard.rules.family_rules import KERNELS as RULES
-from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.rule_result import RuleResult
 
 
 class CaptureRun(msgspec.Struct):
@@ -46,15 +41,12 @@ class CaptureRun(msgspec.Struct):
     asked_at: float
 
 
-class CaptureState(msgspec.Struct, kw_only=True):
+class CaptureState(StreamState, kw_only=True):
     """What is stored of a job's captures; ``watermark_s`` is of the newest judged one, epoch seconds.
 
     ``versions`` are those judged, by capture. ``verdict`` is the newest that judged anything, else the newest.
     """
 
-    watermark_s: float | None = None
-    last_fault: str | None = None
-    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
     folders: list[str] = msgspec.field(default_factory=list)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     run: CaptureRun | None = None
@@ -63,13 +55,14 @@ class CaptureState(msgspec.Struct, kw_only=True):
     asked: int = 0
 
 
-class CaptureStream:
-    def __init__(self, unit: str, state: CaptureState, plan: RulePlan) -> None:
-        self.unit = unit
-        self.state = state
-        self._plan = plan
-        rules = [rule for rule in plan.rules_of(KERNELS) if isinstance(rule, KernelRule)]
-        self._rules: RuleRunner[KernelRule] = RuleRunner(rules, state.stored_rules, plan)
+class CaptureStream(Stream[CaptureState]):
+    @staticmethod
+    def rules_of(plan: RulePlan) -> Sequence[KernelRule]:
+        return [rule for rule in plan.rules_of(KERNELS) if isinstance(rule, KernelRule)]
+
+    def _judge(self, *, closed: bool) -> Evaluate[KernelRule]:
+        del closed
+        return lambda rule, _state, _parameters: rule.judge(self.state.verdict)
 
     def apply(self, verdict: CaptureVerdict) -> list[Fire]:
         """Apply a verdict not older than the last one, unless it judged nothing; return its fires."""
@@ -79,45 +72,13 @@ class CaptureStream:
             return []
         state.verdict = verdict
         state.watermark_s = max(verdict.at, state.watermark_s or 0.0)
-        return self._run(state.watermark_s)
-
-    def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended, which is no other judgement for rules over captures."""
-        watermark_s = self.state.watermark_s
-        return [] if watermark_s is None else self._run(watermark_s)
-
-    def finished(self) -> "CaptureStream":
-        return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
-
-    def ledger(self, paid_time: PaidTime) -> None:
-        del paid_time
-
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)
-
-    def store(self) -> CaptureState:
-        return self.state
+        return self._run(None)
 
     def degrade(self) -> str | None:
         if self.state.verdict is None or not self.state.verdict.rules:
             return None
         self.state.verdict = shorter(self.state.verdict)
         return "degraded_verdict"
-
-    @property
-    def due(self) -> set[str]:
-        return self._rules.due
-
-    @property
-    def raised(self) -> list[str]:
-        return self._rules.raised
-
-    def _run(self, watermark_s: float) -> list[Fire]:
-        return self._rules.run(None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s)
-
-    def _judge(self, rule: KernelRule, state: Any, parameters: RuleParameters) -> RuleResult:
-        del state, parameters
-        return rule.judge(self.state.verdict)
 
 
 MOST_FOLDERS = 32
@@ -323,6 +284,7 @@ class KernelFamily(Family):
     # The evaluator lists traces, and reads none.
     reads = ("*/rule-output/TrainGuardReport/kernels/*/verdict.json",)
     report = "trainguard.report.job.coverage:CAPTURES"
+    streams_type = CaptureStreams
 
     @property
     def rules(self) -> Sequence[KernelRule]:
@@ -344,15 +306,6 @@ class KernelFamily(Family):
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> CaptureStream:
         return CaptureStream(record.key.node, state_of(record, CaptureState), plan)
-
-    def streams_of(
-        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
-    ) -> CaptureStreams:
-        return CaptureStreams(records, streams)
-
-    def unit_rules(self, stream: str) -> Sequence[str]:
-        del stream
-        return [rule.name for rule in KERNEL_RULES]
 
 
 KERNEL_PROFILES = KernelFamily()

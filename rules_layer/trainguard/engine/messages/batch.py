@@ -42,8 +42,7 @@ class BatchProcessor:
         self._has_time = timing.has_time
         self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registry = JobRegistry.of(services, timing.now)
-        self._now = timing.now
+        self._registry = JobRegistry.of(services, families, timing.now)
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
         """Process a batch; never raises for a message's or a node's sake."""
@@ -130,10 +129,7 @@ class BatchProcessor:
             open_streams(job, services.nodes)
         status = JobStatus.UNKNOWN if description is None else description.status
         if (status.is_final and described.active) or (status is JobStatus.UNKNOWN and job_messages.ended):
-            now = self._now()
-            return begin_close(
-                described, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now
-            )
+            return begin_close(described, self._registry)
         if described != job:
             services.jobs.update_status(described)
         return described

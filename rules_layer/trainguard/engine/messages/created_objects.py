@@ -1,7 +1,7 @@
 """The messages of a queue, of EventBridge or of S3 itself with URL-encoded keys, sorted by job and stream."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated
 from urllib.parse import unquote_plus
@@ -137,26 +137,15 @@ class Refusal:
     is_delivered_again: bool = False
 
 
-class _Task(msgspec.Struct):
-    trainguard: str
-    job: str
-    node: str
-    stream: str
-    action: str
-    flush_before: float | None = None
-    generation: int = 0
-
-
 _Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
 Places = Callable[[str, str], ProfileRoot | None]
 """From a bucket and a key to the innermost known job's folder above it."""
 
-_TASK_DECODER = msgspec.json.Decoder(_Task)
+_TASK_DECODER = msgspec.json.Decoder(NodeTask)
 
 
 def encode_task(task: NodeTask) -> str:
-    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
-    return msgspec.json.encode(body).decode()
+    return msgspec.json.encode({"trainguard": TASK_MARK, **asdict(task)}).decode()
 
 
 def sort_messages(
@@ -205,7 +194,7 @@ def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
     _join(job_messages, work)
 
 
-def _stream_of(task: _Task, families: Families) -> StreamKey:
+def _stream_of(task: NodeTask, families: Families) -> StreamKey:
     try:
         key = StreamKey.parse(task.job, f"{task.node}#{task.stream}")
     except ValueError as fault:

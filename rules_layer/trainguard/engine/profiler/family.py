@@ -16,7 +16,6 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.correlate import Correlation
 from trainguard.engine.profiler.framework_session import MICROSECONDS, FrameworkSession, FrameworkState, FrameworkStream
 from trainguard.engine.profiler.job_time import (
-    PaidNodes,
     interruptions,
     job_ledger,
     without_steps,
@@ -34,7 +33,8 @@ from trainguard.engine.streams.job_streams import (
     LazyStreams,
 )
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
-from trainguard.engine.streams.session import Gap, GapKind, Session, Stream, item_name
+from trainguard.engine.streams.session import Gap, GapKind, Session, item_name
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, Verdict, combine
 from trainguard.formats.profile.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
@@ -57,49 +57,40 @@ class ProfilerStreams(FamilyStreams):
 
     @classmethod
     def of(cls, streams: JobStreams) -> "ProfilerStreams":
-        """Return the profiler's streams of a job; empty where the deployment has no such family."""
         held = streams.families.get(FIRST_FAMILY)
         return held if isinstance(held, cls) else cls({}, {})
 
     @cached_property
     def system(self) -> Mapping[str, SystemStream]:
-        """Streams of system metrics by node."""
         return {key.node: each for key, each in self.streams.items() if isinstance(each, SystemStream)}
 
     @cached_property
     def framework(self) -> Mapping[str, FrameworkStream]:
-        """Streams of framework events by node."""
         return {key.node: each for key, each in self.streams.items() if isinstance(each, FrameworkStream)}
 
     @property
     def system_through(self) -> float | None:
-        """The furthest watermark of the system streams, epoch seconds."""
         return self.watermarks.get("system")
 
     @property
     def framework_through(self) -> float | None:
-        """The furthest watermark of the framework streams, epoch seconds."""
         return self.watermarks.get("framework")
 
     @property
     def near_threshold(self) -> bool:
-        """Whether a rule over a node's system metrics is near a change."""
         return any(stream.state.near_threshold for stream in self.system.values())
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes with a stream of either kind."""
         return frozenset({*self.system, *self.framework})
 
     @cached_property
     def first_at(self) -> float | None:
-        """The first sample's time, epoch seconds."""
         starts = (stream.state.kept.first_sample_at for stream in self.system.values())
         return min((at for at in starts if at is not None), default=None)
 
     @cached_property
     def first_step_at(self) -> float | None:
-        """The start of the earliest step, epoch seconds."""
         starts = (stream.state.first_step_us for stream in self.framework.values())
         first_us = min((at for at in starts if at is not None), default=None)
         return None if first_us is None else first_us / MICROSECONDS
@@ -110,7 +101,6 @@ class ProfilerStreams(FamilyStreams):
 
     @cached_property
     def step_runs(self) -> tuple[tuple[float, float], ...]:
-        """Times in which steps went on, of all nodes, epoch seconds."""
         runs = [run for stream in self.framework.values() for run in stream.state.step_runs_us]
         return tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
 
@@ -131,20 +121,17 @@ class ProfilerStreams(FamilyStreams):
 
     @cached_property
     def unpaid_s(self) -> float:
-        """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
-        """Return which nodes wrote nothing, stopped early, or lack samples."""
         numbers = range(1, 0 if job.is_outside else (job.instance_count or 0) + 1)
         expected = dict.fromkeys([*(f"algo-{number}" for number in numbers), *sorted(self.framework)])
         return tuple(_gaps_of(self.system, expected, job, self.restarts)) if self.nodes else ()
 
     def ledger(self, paid_time: PaidTime, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
-        """Return where the paid time of the job's GPUs went."""
         steps = {node: stream.state.time for node, stream in self.framework.items()}
         sampled = {node: stream.sampled for node, stream in self.system.items()}
-        return job_ledger(sampled, steps, PaidNodes(paid_time, self.interruptions, ended), shares)
+        return job_ledger(sampled, steps, paid_time, unpaid=self.interruptions, ended=ended, shares=shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, job_state: JobState, moment: JobMoment) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes. No rule reads a clock."""
@@ -174,7 +161,7 @@ class ProfilerStreams(FamilyStreams):
         return verdicts, [_as_known(fire, of_job[fire.verdict.rule], job_state) for fire in fires]
 
     def _seen(
-        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
+        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: AnyStream, verdicts: Sequence[Verdict]
     ) -> None:
         """Read a judged stream for the job; keep no more of it where nobody reads details."""
         if isinstance(stream, SystemStream):
@@ -335,15 +322,12 @@ class ProfilerFamily(Family):
 
     @property
     def rules(self) -> Sequence[AnyRule]:
-        """TrainGuard's own profiler rules, and those of the deployment's package."""
         return ALL_RULES
 
     def parse_key(self, key: str) -> SystemKey | FrameworkKey | EndKey | None:
-        """Read a key of a profile."""
         return match_key(key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        """Return the session of a node's stream."""
         listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)
         if record.key.stream == "system":
             return SystemSession(record, listing, plan)
@@ -352,8 +336,7 @@ class ProfilerFamily(Family):
             names = partial(source.shared.of_node, source.bucket, source.root, record.key.node)
         return FrameworkSession(record, listing, plan, names)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
-        """Return a node's stream from its item."""
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         if record.key.stream == "system":
             system = decode_state(item_name(record), record.codec, record.state, SystemState)
             return SystemStream(record.key.node, system, plan)
@@ -361,16 +344,14 @@ class ProfilerFamily(Family):
         return FrameworkStream(record.key.node, framework, plan)
 
     def streams_of(
-        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, AnyStream]
     ) -> ProfilerStreams:
-        """Return the family's streams of a job: system metrics first."""
         ordered = sorted(streams, key=lambda key: key.stream != "system")
         if isinstance(streams, LazyStreams):
             return ProfilerStreams(records, streams.in_order(ordered))
         return ProfilerStreams(records, {key: streams[key] for key in ordered})
 
     def unit_rules(self, stream: str) -> Sequence[str]:
-        """Return the names of the rules over a node's stream."""
         kind = SystemRule if stream == "system" else FrameworkRule
         return [rule.name for rule in self.rules if isinstance(rule, kind)]
 

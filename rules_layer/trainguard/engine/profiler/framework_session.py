@@ -1,9 +1,9 @@
 """A node's framework stream in hand."""
 
-import copy
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -12,16 +12,15 @@ from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, A
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import with_steps
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
-from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
-from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.engine.streams.rule_runner import Evaluate, RuleRunner, shown
+from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, state_of
+from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.verdicts.verdict import Fire
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
-from trainguard.pricing.cost import PaidTime
-from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
+from trainguard.rules.protocol import AnyFrameworkRule
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.codec import decode_state
 from trainguard.state.step_time import StepTime
 
 LATENESS_US = 120_000_000
@@ -38,28 +37,24 @@ MICROSECONDS = 1_000_000
 COLLECTED = RuleResult(Status.OK, "collected for the job's verdict")
 
 
-class FrameworkState(msgspec.Struct, omit_defaults=True):
+class FrameworkState(StreamState):
     """State of a framework stream; ``step_runs_us`` are times with steps, up to ``listed_us`` names were listed."""
 
-    watermark_s: float | None = msgspec.field(default=None, name="through")
     first_step_us: int | None = None
     floor_us: int = -1
     listed_us: int = UNLISTED
     step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
-    last_fault: str | None = None
     time: StepTime = msgspec.field(default_factory=StepTime)
 
 
-class FrameworkStream:
-    """Works on a FrameworkState; ``store`` writes it back."""
-
+class FrameworkStream(Stream[FrameworkState]):
     def __init__(self, node: str, state: FrameworkState, plan: RulePlan) -> None:
-        self.node = node
-        self.state = state
-        self._plan = plan
-        self._rules = RuleRunner(plan.framework_rules, state.stored_rules, plan)
+        super().__init__(node, state, plan)
         self._joined = RuleRunner(plan.joined_rules, state.stored_rules, plan)
+
+    @staticmethod
+    def rules_of(plan: RulePlan) -> Sequence[AnyFrameworkRule]:
+        return plan.framework_rules
 
     def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
         """Apply one object that holds events up to ``end_us``; return its fires."""
@@ -76,79 +71,30 @@ class FrameworkStream:
             watermark_s=watermark_s,
             interval_s=self._plan.interval_s,
         )
-        return self._judge(events, watermark_s, closed=False)
-
-    def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended."""
-        watermark_s = self.state.watermark_s
-        return [] if watermark_s is None else self._judge(None, watermark_s, closed=True)
-
-    def finished(self) -> "FrameworkStream":
-        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
-        self.store()
-        return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
-
-    def ledger(self, paid_time: PaidTime) -> None:
-        """Return nothing: the stream holds no samples of GPUs."""
-        del paid_time
-
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
-        view = self.view(closed=closed)
-        return self._rules.verdicts(
-            lambda rule, state, parameters: rule.judge(state, view, parameters),
-            interval_s=self._plan.interval_s,
-            closed=closed,
-            of=of,
-        )
-
-    def degrade(self) -> str | None:
-        """Return None: the rules bound their own state."""
-        return None
+        return self._run(lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, events), parameters))
 
     def store(self) -> FrameworkState:
-        """Write everything back into the state and return it."""
-        self._rules.store()
         self._joined.store()
-        return self.state
+        return super().store()
 
     def release(self) -> None:
         """Keep what joined rules have collected for a job's verdict. Nothing more is judged or stored."""
         self._rules.release()
 
     @property
-    def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
-        return self._rules.due
-
-    @property
     def raised(self) -> list[str]:
-        """Faults that rules raised since this object was made."""
         return [*self._rules.raised, *self._joined.raised]
 
-    def state_of(self, rule: str) -> msgspec.Struct:
+    def state_of(self, rule: str) -> Any:
         """Return a rule's state, or what a joined one has collected here; raises RuleFailedError when it failed."""
         is_joined = any(each.name == rule for each in self._plan.joined_rules)
-        state: msgspec.Struct = (self._joined if is_joined else self._rules).state_of(rule)
-        return state
+        return self._joined.state_of(rule) if is_joined else super().state_of(rule)
 
-    def _judge(self, events: FrameworkEvents | None, watermark_s: float, *, closed: bool) -> list[Fire]:
+    def _judge(self, *, closed: bool) -> Evaluate[AnyFrameworkRule]:
         view = self.view(closed=closed)
-
-        def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
-            if events is not None:
-                rule.observe(state, shown(rule, events), parameters)
-
-        return self._rules.run(
-            observe,
-            lambda rule, state, parameters: rule.judge(state, view, parameters),
-            watermark_s=watermark_s,
-            interval_s=self._plan.interval_s,
-            closed=closed,
-        )
+        return lambda rule, rule_state, parameters: rule.judge(rule_state, view, parameters)
 
     def view(self, *, closed: bool) -> FrameworkView:
-        """Return what rules are shown of this stream."""
         first_us = self.state.first_step_us
         first_step_at = None if first_us is None else first_us / MICROSECONDS
         return FrameworkView(
@@ -170,9 +116,7 @@ class FrameworkSession(Session[FrameworkStream]):
     def __init__(
         self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, names: Listing | None = None
     ) -> None:
-        state = FrameworkState()
-        if record.state:
-            state = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+        state = state_of(record, FrameworkState)
         super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
         self._listing = listing
         self._names = listing.framework if names is None else names
@@ -190,7 +134,6 @@ class FrameworkSession(Session[FrameworkStream]):
         self._order.restore(listing.parse_framework(record.pending))
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages of this node."""
         for message in messages:
             if isinstance(message.parsed, FrameworkKey):
                 self._order.announce(message.key, message.parsed)
@@ -206,23 +149,20 @@ class FrameworkSession(Session[FrameworkStream]):
         name, _, kind = arrival.partition.partition("/")
         process = f"{self.record.key.node}-{name}"
         parsed = parse_key(arrival.key)
-        if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
-            trace = self._listing.trace_of(arrival.key, parsed)
-            return read_tf_trace(
-                trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
-            )
-        return read_framework_object(arrival.key, body, process=process, end_us=arrival.position, kind=kind)
+        key, start_us = arrival.key, parsed.start_us if isinstance(parsed, FrameworkKey) else None
+        if isinstance(parsed, FrameworkKey) and start_us is not None:
+            key = self._listing.trace_of(key, parsed)
+            body = self._listing.get(key)
+        return read_framework_object(key, body, process=process, end_us=arrival.position, kind=kind, start_us=start_us)
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
         return events.tally, self.stream.apply(events, end_us)
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits that the stored item does not know."""
         return self._order.stored != self.record.pending
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         order = self._order
         self.counters["duplicates"] += order.duplicates
         order.duplicates = 0

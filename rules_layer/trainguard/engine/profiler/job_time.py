@@ -40,7 +40,7 @@ def interruptions(nodes: Iterable[tuple[SampleWindowState, float | None]]) -> tu
 
 def works_at(use: GpuTime, at: float) -> bool | None:
     """Return whether a GPU works in the first half minute from ``at`` on, epoch seconds; None where unknown."""
-    found = use.steps_of_use().between(at, at + AT_ONCE_S, np.inf)
+    found = use.between(at, at + AT_ONCE_S, np.inf)
     return None if found is None else bool((found.means >= ACTIVE_PERCENT).any())
 
 
@@ -87,35 +87,6 @@ def _spans(batch: StepBatch) -> list[Run]:
 
 
 @dataclass(frozen=True, slots=True)
-class PaidNodes:
-    """What is paid for: ``paid_time`` without the times in which there were no instances."""
-
-    paid_time: PaidTime
-    unpaid: Sequence[Span]
-    ended: bool
-
-    @property
-    def spans(self) -> list[Span]:
-        """When each node is paid for, epoch seconds."""
-        started_at, until = self.paid_time.started_at, self.paid_time.watermark_s
-        if started_at is None or until is None:
-            return []
-        return without([(started_at, until)], self.unpaid)
-
-    @property
-    def gpus_of_type(self) -> int:
-        """How many GPUs an instance has; 0 where that is not known."""
-        row = None if self.paid_time.instance_type is None else self.paid_time.table.row(self.paid_time.instance_type)
-        return 0 if row is None or row.accelerators is None else row.accelerators.gpus
-
-    @property
-    def hourly(self) -> float | None:
-        """Price of a node an hour; None where it is not known."""
-        known = self.paid_time.instance_type
-        return None if known is None else self.paid_time.table.hourly(known)
-
-
-@dataclass(frozen=True, slots=True)
 class SampledNode:
     """Samples of a node's GPUs, without partitioned ones (``mig_names``); ``use`` makes `GpuTime.finished` of them."""
 
@@ -128,24 +99,33 @@ class SampledNode:
 def job_ledger(
     system: Mapping[str, SampledNode],
     framework: Mapping[str, StepTime],
-    paid: PaidNodes,
+    paid_time: PaidTime,
+    *,
+    unpaid: Sequence[Span] = (),
+    ended: bool,
     shares: StepShares | None = None,
 ) -> Ledger:
-    """Return the ledger of a job from samples and steps by node, and a kernel trace's ``shares``."""
-    spans, of_type = paid.spans, paid.gpus_of_type
+    """Return the ledger of a job from samples and steps by node, and a kernel trace's ``shares``.
+
+    The nodes are paid for but in the times ``unpaid``, in which there were no instances.
+    """
+    started_at, until, known = paid_time.started_at, paid_time.watermark_s, paid_time.instance_type
+    spans = [] if started_at is None or until is None else without([(started_at, until)], unpaid)
+    row = None if known is None else paid_time.table.row(known)
+    of_type = 0 if row is None or row.accelerators is None else row.accelerators.gpus
     seen = max((len(node.gpu_names) for node in system.values()), default=0)
-    names = _with_missing({*system, *framework}, paid.paid_time.nodes)
+    names = _with_missing({*system, *framework}, paid_time.nodes)
     with_gpus = {name: gpus for name in names if (gpus := _gpus_of(system.get(name), of_type or seen))}
     saver, evaluator = (_lead([framework.get(name) for name in with_gpus], each) for each in (CHECKPOINT, EVALUATION))
     nodes = []
     for name, gpus in with_gpus.items():
         sampled, steps = system.get(name), framework.get(name)
-        time = NodeTime(name, gpus, spans, steps=steps, ended=paid.ended, saver=saver, evaluator=evaluator)
+        time = NodeTime(name, gpus, spans, steps=steps, ended=ended, saver=saver, evaluator=evaluator)
         if sampled is not None:
             time.gpu_names, time.use, time.interval_s = tuple(sampled.gpu_names), sampled.use(), sampled.interval_s
         nodes.append(node_ledger(time, shares))
     left_out = tuple(name for name in names if name in system and system[name].mig_names)
-    return Ledger(nodes, paid.hourly, left_out, shares)
+    return Ledger(nodes, paid_time.hourly, left_out, shares)
 
 
 def _gpus_of(sampled: SampledNode | None, expected: int) -> int:

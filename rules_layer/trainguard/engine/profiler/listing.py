@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from trainguard.core.errors import ForeignKeyError, TelemetryFormatError
+from trainguard.core.errors import ForeignKeyError, ObjectMissingError, TelemetryFormatError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.core.ports import ProfileObjects
 from trainguard.formats.profile.keys import (
@@ -115,17 +115,26 @@ class ProfileListing:
         self._bucket = bucket
         self._root = root
         self._node = node
+        self._fetched: dict[str, bytes] = {}
 
     def get(self, key: str) -> bytes:
-        """Return an object's bytes, one more than the limit at most."""
-        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES)
+        """Return an object's bytes; one that was fetched by its minute is read once."""
+        held = self._fetched.pop(key, None)
+        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES) if held is None else held
+
+    def fetch(self, minute: int) -> str | None:
+        """Read the object of a minute and return its key; None when S3 has none."""
+        key = self.key_of(minute)
+        try:
+            self._fetched[key] = self.get(key)
+        except ObjectMissingError:
+            return None
+        return key
 
     def key_of(self, minute: int) -> str:
-        """Return the key of the node's object of a minute, whether there is one or not."""
         return system_key(self._root, self._node, minute)
 
     def minutes(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
-        """Yield (key, minute, last_modified) of the node's minutes after ``cursor``, in order."""
         after = "" if cursor is None else f"{self._root.system}{hour_folder(cursor)}/{cursor:010d}."
         for key, parsed, last_modified in _listed(self._objects, self._bucket, self._root.system, after):
             if isinstance(parsed, SystemKey) and parsed.node == self._node:
@@ -134,7 +143,6 @@ class ProfileListing:
     def framework(
         self, from_us: int | None = None, to_us: int | None = None, having: Collection[str] | None = None
     ) -> Iterator[FrameworkName]:
-        """Yield the node's framework objects from a time on as S3 has them now."""
         del to_us, having
         names = framework_names(self._objects, self._bucket, self._root, from_us)
         return (name for name in names if name[1].node == self._node)
@@ -171,7 +179,6 @@ class ProfileListing:
         return sum(trace.folder not in described for trace in own)
 
     def _step_folder(self, folder: str) -> tuple[list[tuple[FrameworkKey, str]], Sequence[TraceKey]]:
-        """Return the metadata of a step's folder in order of time, and the traces in it."""
         metadata: list[tuple[FrameworkKey, str]] = []
         traces: list[TraceKey] = []
         for listed in islice(self._objects.list(self._bucket, folder, ""), _MOST_IN_A_STEP):
@@ -187,7 +194,6 @@ class ProfileListing:
         return sorted(metadata, key=lambda each: (each[0].end_us, each[1])), traces
 
     def parse_framework(self, keys: Iterable[str] | Mapping[str, int]) -> Iterator[tuple[str, FrameworkKey]]:
-        """Yield stored keys, parsed."""
         for key in keys:
             parsed = parse_key(key)
             if isinstance(parsed, FrameworkKey):

@@ -4,17 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from trainguard.core.errors import ObjectMissingError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
-from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, state_of
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.keys import SystemKey
 from trainguard.formats.profile.system import Samples, read_system_object
-from trainguard.state.codec import decode_state
 
 MINUTE_PARTITION = "minute"
 
@@ -24,35 +22,12 @@ follows it may be late, too, or may not come.
 """
 
 
-class _Bodies:
-    """A node's objects; one that was fetched by its minute is read once."""
-
-    def __init__(self, listing: ProfileListing) -> None:
-        self._listing = listing
-        self._held: dict[str, bytes] = {}
-
-    def fetch(self, minute: int) -> str | None:
-        """Read the object of a minute and return its key; None when S3 has none."""
-        key = self._listing.key_of(minute)
-        try:
-            self._held[key] = self._listing.get(key)
-        except ObjectMissingError:
-            return None
-        return key
-
-    def get(self, key: str) -> bytes:
-        return self._held.pop(key) if key in self._held else self._listing.get(key)
-
-
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
     def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
-        state = SystemState()
-        if record.state:
-            state = decode_state(item_name(record), record.codec, record.state, SystemState)
-        self._bodies = _Bodies(listing)
-        super().__init__(record, self._bodies, SystemStream(record.key.node, state, plan))
+        state = state_of(record, SystemState)
+        super().__init__(record, listing, SystemStream(record.key.node, state, plan))
         self._listing = listing
         self._order = GridOrder(
             cursor=record.cursors.get(MINUTE_PARTITION),
@@ -62,7 +37,6 @@ class SystemSession(Session[SystemStream]):
         )
 
     def announce(self, messages: Sequence[Announced]) -> None:
-        """Take in messages of this node."""
         for message in messages:
             if isinstance(message.parsed, SystemKey):
                 self._order.announce(message.key, message.parsed.minute)
@@ -79,9 +53,8 @@ class SystemSession(Session[SystemStream]):
         return found_again and self._order.defers(keys, int(every_s))
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the minutes that are ready."""
         ready = self._order.ready(
-            self._listing.minutes, fetch=self._bodies.fetch, drain=drain, modified_before=modified_before
+            self._listing.minutes, fetch=self._listing.fetch, drain=drain, modified_before=modified_before
         )
         for minute, key in ready:
             yield self._use(key, partial(self._read, key, minute), self._fold)
@@ -95,12 +68,10 @@ class SystemSession(Session[SystemStream]):
 
     @property
     def near_threshold(self) -> bool:
-        """Whether a rule is near a change, or start-up is not over."""
         return self.stream.state.near_threshold
 
     @property
     def has_changes(self) -> bool:
-        """Whether something waits, or came late, that the stored item does not know."""
         return self._order.late > 0 or self._pending != self.record.pending
 
     @property
@@ -108,7 +79,6 @@ class SystemSession(Session[SystemStream]):
         return {key: minute for minute, key in self._order.pending.items()}
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        """Return the record to save."""
         order = self._order
         self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
         order.gaps = order.late = order.duplicates = 0

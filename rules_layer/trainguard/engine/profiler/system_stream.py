@@ -1,8 +1,7 @@
 """A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
 
-import copy
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,9 +9,10 @@ import numpy as np
 
 from trainguard.core.errors import RuleConfigError, RuleLoadError
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.job_time import PaidNodes, SampledNode, job_ledger
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, shown
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.profiler.job_time import SampledNode, job_ledger
+from trainguard.engine.streams.rule_runner import Evaluate, shown
+from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.assemble import (
     OpenSnapshot,
     assemble,
@@ -37,8 +37,8 @@ WARM_UP_S = 900.0
 """For so long after a node's first work its rules with a patience are waited for."""
 
 
-class SystemState(msgspec.Struct, omit_defaults=True):
-    """What is stored of a node's system stream; ``watermark_s`` in epoch seconds.
+class SystemState(StreamState):
+    """What is stored of a node's system stream.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
     GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named. ``mig_names`` are
@@ -49,10 +49,7 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     gpu_names: list[str] = msgspec.field(default_factory=list)
     open_snapshot: OpenSnapshot | None = None
     kept: SampleWindowState = msgspec.field(default_factory=SampleWindowState)
-    watermark_s: float | None = msgspec.field(default=None, name="through")
     cores: int = 0
-    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
-    last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
     use: GpuTime = msgspec.field(default_factory=GpuTime)
     gpu_interval_s: float | None = None
@@ -65,22 +62,19 @@ class SystemState(msgspec.Struct, omit_defaults=True):
             raise ValueError(f"points of {self.kept.gpus} GPUs are kept, and {len(self.gpu_names)} have a name")
 
 
-class SystemStream:
-    """Works on a SystemState; ``store`` writes it back."""
-
+class SystemStream(Stream[SystemState]):
     def __init__(self, node: str, state: SystemState, plan: RulePlan) -> None:
-        self.node = node
-        self.state = state
-        self._plan = plan
+        super().__init__(node, state, plan)
         self._kept = SampleWindow(state.kept, len(state.gpu_names))
-        self._own_rules = plan.system_rules
-        self._rules = RuleRunner(self._own_rules, state.stored_rules, plan)
         self._late: LateView | None = None
         self._packed_use = b""
         self.unnamed_gpu_samples = 0
 
+    @staticmethod
+    def rules_of(plan: RulePlan) -> Sequence[AnySystemRule]:
+        return plan.system_rules
+
     def apply(self, samples: Samples) -> list[Fire]:
-        """Apply the samples of the next minute; return their fires."""
         state = self.state
         last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
@@ -161,11 +155,6 @@ class SystemStream:
         self.state.open_snapshot = None
         return self._fold(complete(rest, tuple(self.state.gpu_names)), NO_DEVICES, closed=True)
 
-    def finished(self) -> "SystemStream":
-        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
-        self.store()
-        return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
-
     @property
     def use(self) -> GpuTime:
         """The time of the node's GPUs; of a released stream a new copy."""
@@ -173,7 +162,6 @@ class SystemStream:
 
     @property
     def sampled(self) -> SampledNode:
-        """What the node's samplers saw of its GPUs."""
         state = self.state
         return SampledNode(
             state.gpu_names, state.mig_names, lambda: self.use.finished(self.interval_s), self.interval_s
@@ -183,43 +171,19 @@ class SystemStream:
         """Return where the paid time of the node's GPUs went, by utilization alone."""
         starts = [at for at in (paid_time.started_at, self.state.kept.first_sample_at) if at is not None]
         paid_time = replace(paid_time, started_at=min(starts, default=None), nodes=1)
-        return job_ledger({self.node: self.sampled}, {}, PaidNodes(paid_time, (), ended))
+        return job_ledger({self.node: self.sampled}, {}, paid_time, ended=ended)
 
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
+    def _judge(self, *, closed: bool) -> Evaluate[AnySystemRule]:
         view = self.view(closed=closed)
-        return self._rules.verdicts(
-            lambda rule, state, parameters: rule.judge(state, shown(rule, view), parameters),
-            interval_s=self.interval_s,
-            closed=closed,
-            of=of,
-        )
+        return lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters)
 
     def degrade(self) -> str | None:
-        """Make the state smaller at a named cost; None when nothing is left to give up."""
         self._rules.forget()
         return self._kept.degrade()
 
     def store(self) -> SystemState:
-        """Write everything back into the state and return it."""
         self._kept.store()
-        self._rules.store()
-        return self.state
-
-    def state_of(self, rule: str) -> msgspec.Struct:
-        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
-        state: msgspec.Struct = self._rules.state_of(rule)
-        return state
-
-    @property
-    def due(self) -> set[str]:
-        """Rules whose row changed, or is as old as `publish_every_s` allows."""
-        return self._rules.due
-
-    @property
-    def raised(self) -> list[str]:
-        """Faults that rules raised since this object was made."""
-        return self._rules.raised
+        return super().store()
 
     @property
     def interval_s(self) -> float:
@@ -231,7 +195,7 @@ class SystemStream:
         return self._plan.interval_s if self.state.interval_s is None else self.state.interval_s
 
     def _capacity(self) -> int:
-        return max((self._window_points(rule) for rule in self._own_rules), default=0)
+        return max((self._window_points(rule) for rule in self._plan.system_rules), default=0)
 
     def _window_points(self, rule: AnySystemRule) -> int:
         if rule.name in self._plan.faults:
@@ -257,7 +221,6 @@ class SystemStream:
         state.open_snapshot, self._kept = None, SampleWindow(state.kept, 0)
 
     def view(self, *, closed: bool) -> NodeView:
-        """Return what rules are shown of this node."""
         if self._late is not None:
             return self._late.as_of(closed=closed)
         state, kept = self.state, self._kept

@@ -167,7 +167,8 @@ class Source:
 
     ``name`` is for people, for example ``stack default /TrainGuard/default-settings``. ``parameters`` are of rules,
     ``<Rule>_<parameter>``; ``choices`` the others, by their names in ``choices.CHOICES``. ``origins`` say who gave a
-    setting, where ``name`` does not say it well enough.
+    setting, where ``name`` does not say it well enough. ``elsewhere`` maps configured rules that are not evaluated here
+    to the reason, ``places`` those with a place of their own to it.
     """
 
     name: str
@@ -175,6 +176,8 @@ class Source:
     choices: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     faults: tuple[SettingFault, ...] = ()
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     def origin_of(self, setting: str) -> str:
         return self.origins.get(setting, self.name)

@@ -58,7 +58,6 @@ def read_flag(text: str) -> bool | None:
 
 
 def read_duration_s(text: str) -> float | None:
-    """Read a time in seconds, minutes (``m``) or hours (``h``)."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         return None

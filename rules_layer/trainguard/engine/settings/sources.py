@@ -13,7 +13,6 @@ choices by their names or in groups::
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -106,18 +105,10 @@ _ACTIONS = "action_json"
 _NO_ACTIONS = "actions of the managed service: TrainGuard alerts by itself, and stops a job by its own tags alone"
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """The configured settings; ``elsewhere`` maps rules that are not evaluated here to the reason."""
-
-    source: Source
-    elsewhere: Mapping[str, str]
-    places: Mapping[str, str]
-
-
-def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleConfiguration] = ()) -> Configured:
+def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleConfiguration] = ()) -> Source:
+    """Return the configured settings, rules that are not evaluated here, and where reports go."""
     source = Source(_CONFIGURATIONS)
-    elsewhere: dict[str, str] = {}
+    elsewhere = source.elsewhere
     chosen: dict[str, tuple[str, Mapping[str, str]]] = {}
     for configuration in (*profiler, *debugger):
         reason = _reason_against(configuration)
@@ -135,11 +126,8 @@ def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleCon
         for setting, value in settings.items():
             _add(source, configuration.name, setting, value)
     source.choices = {TRAINING_RULES: " ".join(chosen)} if chosen else {}
-    return Configured(
-        source=source,
-        elsewhere=elsewhere,
-        places={each.name: each.place for each in (*profiler, *debugger) if each.place},
-    )
+    source.places = {each.name: each.place for each in (*profiler, *debugger) if each.place}
+    return source
 
 
 def _reason_against(configuration: RuleConfiguration) -> str | None:

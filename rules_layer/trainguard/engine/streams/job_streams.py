@@ -16,21 +16,22 @@ import msgspec
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.streams.session import Gap, Stream
+from trainguard.engine.streams.session import Gap
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import PaidTime
 
 
-class LazyStreams(Mapping[StreamKey, Stream]):
+class LazyStreams(Mapping[StreamKey, AnyStream]):
     """Streams by key, in the order of ``keys``; raises StateCodecError when the item of one cannot be decoded."""
 
-    def __init__(self, keys: Iterable[StreamKey], open_stream: Callable[[StreamKey], Stream]) -> None:
-        self._opened: dict[StreamKey, Stream | None] = dict.fromkeys(keys)
+    def __init__(self, keys: Iterable[StreamKey], open_stream: Callable[[StreamKey], AnyStream]) -> None:
+        self._opened: dict[StreamKey, AnyStream | None] = dict.fromkeys(keys)
         self._open = open_stream
 
-    def __getitem__(self, key: StreamKey) -> Stream:
+    def __getitem__(self, key: StreamKey) -> AnyStream:
         stream = self._opened[key]
         if stream is None:
             stream = self._opened[key] = self._open(key)
@@ -42,7 +43,7 @@ class LazyStreams(Mapping[StreamKey, Stream]):
     def __len__(self) -> int:
         return len(self._opened)
 
-    def opener(self, key: StreamKey) -> Callable[[], Stream]:
+    def opener(self, key: StreamKey) -> Callable[[], AnyStream]:
         return partial(self._open, key)
 
     def in_order(self, keys: Iterable[StreamKey]) -> "LazyStreams":
@@ -52,7 +53,7 @@ class LazyStreams(Mapping[StreamKey, Stream]):
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
 
-Seen = Callable[[StreamKey, Stream, Sequence[Verdict]], None]
+Seen = Callable[[StreamKey, AnyStream, Sequence[Verdict]], None]
 
 
 FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
@@ -73,7 +74,7 @@ class FamilyStreams(ABC):
     """One family's streams of a job by key, and their items; empty before the family's first object."""
 
     records: Mapping[StreamKey, NodeRecord]
-    streams: Mapping[StreamKey, Stream]
+    streams: Mapping[StreamKey, AnyStream]
 
     @abstractmethod
     def judge(self, job: JobRecord, plan: RulePlan, job_state: "JobState", moment: JobMoment) -> FamilyVerdicts:
@@ -201,7 +202,6 @@ class JobStreams:
 
     @property
     def closed(self) -> bool:
-        """Whether every stream has ended."""
         return all(record.closed for record in self.records.values())
 
     @cached_property
@@ -235,5 +235,5 @@ class JobStreams:
         contents = (sorted(record.cursors.items()), sorted(record.pending), record.watermark_s, heard)
         return crc32(repr(contents).encode())
 
-    def stream_of(self, key: StreamKey) -> Stream:
+    def stream_of(self, key: StreamKey) -> AnyStream:
         return self.families[key.family].streams[key]

@@ -12,7 +12,7 @@ from trainguard.core.records import Status
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
-from trainguard.engine.verdicts.losses import loss_of, score_of_verdict, severity_of
+from trainguard.engine.verdicts.losses import claims_of, loss_from, score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
@@ -53,7 +53,6 @@ class LastFinding(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep the fields of a judgement that holds."""
         return cls(at, at - began_at, result.worst, result.affected_share, result.confidence, result.score)
 
     def with_result(
@@ -225,7 +224,8 @@ class RuleRunner(Generic[R]):
 
     def _fire(self, verdict: Verdict, watermark_s: float, ledger: Ledger | None) -> Fire:
         history = verdict.history
-        score = score_of_verdict(verdict, watermark_s, loss_of(verdict, ledger))
+        claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
+        score = score_of_verdict(verdict, watermark_s, None if ledger is None else loss_from(claimed, ledger))
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
         result = replace(verdict.result, affected_share=verdict.affected_share)

@@ -27,12 +27,12 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
     """Return a judgement as a row and a report can hold it; raises RuleLoadError."""
     if not isinstance(result, RuleResult):
         raise RuleLoadError(rule, "judgement", type(result).__name__, "a RuleResult")
-    if not isinstance(result.status, Status) or result.status is Status.DISABLED:
-        raise RuleLoadError(rule, "status", result.status, "a Status other than DISABLED")
-    if not isinstance(result.oversized, bool):
-        raise RuleLoadError(rule, "oversized", result.oversized, "True or False")
-    if result.idle_node not in (None, *get_args(IdleNode)):
-        raise RuleLoadError(rule, "idle_node", result.idle_node, f"None or one of {get_args(IdleNode)}")
+    is_status = isinstance(result.status, Status) and result.status is not Status.DISABLED
+    _check(rule, "status", result.status, is_status, "a Status other than DISABLED")
+    _check(rule, "oversized", result.oversized, isinstance(result.oversized, bool), "True or False")
+    kinds = get_args(IdleNode)
+    _check(rule, "idle_node", result.idle_node, result.idle_node in (None, *kinds), f"None or one of {kinds}")
+    _check(rule, "progress", result.progress, isinstance(result.progress, Progress | None), "a Progress or None")
     checked: dict[str, Any] = {
         **{name: _text(rule, name, getattr(result, name), longest) for name, longest in _TEXTS.items()},
         **{name: _number(rule, name, getattr(result, name)) for name in ("measured", "threshold", "onset", "until")},
@@ -42,7 +42,6 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         result,
         **checked,
         reason=_text(rule, "reason", result.reason, TEXT_LENGTH) or "no reason given.",
-        progress=_progress(rule, result.progress),
         measure=_measure(rule, result.measure),
         score=None,
         kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
@@ -59,23 +58,20 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
     )
 
 
+def _check(rule: str, field: str, value: Any, usable: bool, expected: str) -> None:
+    if not usable:
+        raise RuleLoadError(rule, field, value, expected)
+
+
 def _text(rule: str, field: str, value: Any, longest: int) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise RuleLoadError(rule, field, value, "a text")
-    return None if value is None else value[:longest]
-
-
-def _progress(rule: str, value: Any) -> Progress | None:
-    if value is not None and not isinstance(value, Progress):
-        raise RuleLoadError(rule, "progress", value, "a Progress or None")
-    return value
+    _check(rule, field, value, isinstance(value, str | None), "a text")
+    return None if value is None else str(value)[:longest]
 
 
 def _measure(rule: str, value: Any) -> Measure | None:
+    _check(rule, "measure", value, isinstance(value, Measure | None), "a Measure or None")
     if value is None:
         return None
-    if not isinstance(value, Measure):
-        raise RuleLoadError(rule, "measure", value, "a Measure or None")
     what, unit = (_text(rule, "measure", each, NAME_LENGTH) or "" for each in (value.what, value.unit))
     return Measure(what, unit)
 
@@ -83,21 +79,20 @@ def _measure(rule: str, value: Any) -> Measure | None:
 def _number(rule: str, field: str, value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise RuleLoadError(rule, field, value, "a finite number or None")
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    _check(rule, field, value, is_number, "a finite number or None")
     return float(value)
 
 
 def _share(rule: str, field: str, value: Any) -> float | None:
     share = _number(rule, field, value)
-    if share is not None and not 0.0 <= share <= 1.0:
-        raise RuleLoadError(rule, field, value, "a share from 0 to 1, or None")
+    _check(rule, field, value, share is None or 0.0 <= share <= 1.0, "a share from 0 to 1, or None")
     return share
 
 
 def _count(rule: str, field: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise RuleLoadError(rule, field, value, "a whole number from 0")
+    is_count = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    _check(rule, field, value, bool(is_count), "a whole number from 0")
     return int(value)
 
 
@@ -118,21 +113,19 @@ def _facts(rule: str, value: Any) -> tuple[Fact, ...]:
 def _pooled(rule: str, value: Any) -> tuple[int, int] | None:
     if value is None:
         return None
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise RuleLoadError(rule, "pooled", value, "two whole numbers, or None")
+    _check(rule, "pooled", value, isinstance(value, tuple) and len(value) == 2, "two whole numbers, or None")
     return _count(rule, "pooled", value[0]), _count(rule, "pooled", value[1])
 
 
 def _time_left(rule: str, value: Any) -> float | None:
     seconds = _number(rule, "time_left_s", value)
-    if seconds is not None and seconds < 0.0:
-        raise RuleLoadError(rule, "time_left_s", value, "a number of seconds from 0, or None")
+    _check(rule, "time_left_s", value, seconds is None or seconds >= 0.0, "a number of seconds from 0, or None")
     return seconds
 
 
 def _gpus(rule: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, tuple) or len(value) > MOST_GPUS:
-        raise RuleLoadError(rule, "gpus", value, f"a tuple of at most {MOST_GPUS} names")
+    is_short = isinstance(value, tuple) and len(value) <= MOST_GPUS
+    _check(rule, "gpus", value, is_short, f"a tuple of at most {MOST_GPUS} names")
     return tuple(_text(rule, "gpus", each, NAME_LENGTH) or "" for each in value)
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,10 +19,8 @@ from trainguard.core.errors import (
 from trainguard.core.ports import Journal
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.stores import NodeStates
-from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.ledger.job import Ledger
-from trainguard.pricing.cost import PaidTime
+from trainguard.engine.streams.stream import Stream
+from trainguard.engine.verdicts.verdict import Fire
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
@@ -67,42 +65,7 @@ class ObjectReader(Protocol):
     def get(self, key: str) -> bytes: ...
 
 
-class StreamState(Protocol):
-    watermark_s: float | None
-    last_fault: str | None
-    stored_rules: dict[str, StoredRule]
-
-
-class Stream(Protocol):
-    @property
-    def state(self) -> StreamState: ...
-
-    @property
-    def due(self) -> set[str]:
-        """Rules whose row changed, or is as old as `publish_every_s` allows."""
-        ...
-
-    @property
-    def raised(self) -> list[str]: ...
-
-    def finished(self) -> "Stream": ...
-
-    def finish(self) -> list[Fire]: ...
-
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the state for the rules that ``of`` names; None means all."""
-        ...
-
-    def ledger(self, paid_time: PaidTime) -> Ledger | None: ...
-
-    def store(self) -> StreamState: ...
-
-    def degrade(self) -> str | None:
-        """Make the state smaller at a named cost; None when nothing is left to give up."""
-        ...
-
-
-S = TypeVar("S", bound=Stream)
+S = TypeVar("S", bound=Stream[Any])
 Parsed = TypeVar("Parsed")
 
 

@@ -16,9 +16,9 @@ from trainguard.core.layout import EndKey
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, state_of
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, state_of
 from trainguard.engine.training.runs import RunObjects, open_run, run_collections
-from trainguard.engine.training.stream import StepsState, StepStream, WatchedStep, believed
+from trainguard.engine.training.stream import STEP, StepSession, StepsState, WatchedStep, believed
 from trainguard.formats.tensors.debug.keys import RunFile, TensorKey, index_name, match_name
 from trainguard.formats.tensors.debug.ledger import CompleteStep, RunHistory, StepLedger
 
@@ -55,25 +55,18 @@ class DebugState(StepsState, kw_only=True):
         return SHORTENED if self.history.shorten(_SHORT) else None
 
 
-STEP = "step"
-PROGRESS_S = 60.0
-"""How much newer the newest object must be for the item to be written for its sake alone."""
-
 _LONGEST_PREFIX = len("index/000000000/000000000000_")
 
 
-class DebugSession(Session[StepStream[DebugState]]):
+class DebugSession(StepSession[DebugState]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, DebugState)
-        super().__init__(record, source, StepStream(record.key.node, state, plan))
-        self._source = source
+        super().__init__(record, source, state, plan)
         self._files = RunObjects.of(source)
-        self._woken = self._ended = False
+        self._ended = False
         self._ledger = StepLedger(passed=record.cursors.get(STEP, -1), last_complete=state.last_complete)
         self._newest = record.cursors.get(NEWEST, -1)
-        self._progress_s = state.progress_s or 0.0
         self._listed_at: dict[int, float] = {}
-        self._looked_s = state.looked_s
         self._opened: DebugRun | None = None
 
     def announce(self, messages: Sequence[Announced]) -> None:
@@ -84,12 +77,9 @@ class DebugSession(Session[StepStream[DebugState]]):
             elif isinstance(message.parsed, TensorKey) and message.parsed.file.kind == "index":
                 self._count_taken(message.parsed.file)
 
-    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the steps that are complete; all that S3 has where the stream has ended."""
-        if not (self._woken or drain or modified_before is not None):
-            return
+    def _apply_listed(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        del modified_before
         ended = drain or self._ended
-        self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
         yield from self._begin(ended=ended)
         if ended:
             self._ledger.end()
@@ -104,25 +94,15 @@ class DebugSession(Session[StepStream[DebugState]]):
 
     @property
     def has_changes(self) -> bool:
-        fresher_s = self._progress_s - (self.stream.state.progress_s or 0.0)
-        is_looked_at = self._looked_s > self.stream.state.looked_s
-        is_late = self.counters["late"] > self.record.counters.get("late", 0)
-        waits = self._waiting.keys() != self.record.pending.keys()
-        return waits or is_late or is_looked_at or fresher_s >= PROGRESS_S
+        return super().has_changes or self.counters["late"] > self.record.counters.get("late", 0)
 
     def to_record(self, *, closed: bool) -> NodeRecord:
-        ledger, state = self._ledger, self.stream.state
+        ledger = self._ledger
         self.counters["steps_given_up"] += ledger.given_up
         self.counters["too_many_workers"] += ledger.refused
         ledger.given_up = ledger.refused = 0
-        state.last_complete = ledger.last_complete
-        # This time depends on deliveries, and says nothing about a run that has ended.
-        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
-        if self._progress_s:
-            state.progress_s = self._progress_s
-        cursors = {STEP: ledger.passed, NEWEST: self._newest}
-        known = {name: place if place >= 0 else None for name, place in cursors.items()}
-        return self._record(cursors=known, pending=self._waiting, closed=closed)
+        self.stream.state.last_complete = ledger.last_complete
+        return self._steps_record(None if ledger.passed < 0 else ledger.passed, self._newest, closed=closed)
 
     @property
     def _waiting(self) -> dict[str, int]:
@@ -178,7 +158,6 @@ class DebugSession(Session[StepStream[DebugState]]):
             self.stream.state.ended = False  # after a mark that came too early, the run goes on
 
     def _whole(self, complete: CompleteStep) -> CompleteStep:
-        """Return a step with all workers that have it by now."""
         if len(complete.workers) >= (self._ledger.workers or 1):
             return complete
         prefix = index_name(complete.step, "")[:_LONGEST_PREFIX]

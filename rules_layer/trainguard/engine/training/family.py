@@ -13,7 +13,8 @@ from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
-from trainguard.engine.streams.session import Session, Stream, state_of
+from trainguard.engine.streams.session import Session, state_of
+from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.training import keys
 from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
@@ -170,6 +171,7 @@ class TrainingFamily(Family):
     )
     settings_types = SETTINGS_TYPES
     report = "trainguard.report.job.coverage:TRAINING_STREAMS"
+    streams_type = TrainingStreams
 
     def __init__(self, rules: Sequence[AnyStepRule] = TRAINING_RULES, defaults: Sequence[str] = DEFAULT_NAMES) -> None:
         self._rules = tuple(rules)
@@ -201,19 +203,9 @@ class TrainingFamily(Family):
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
-    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         kind = ScalarState if record.key.stream == keys.SCALARS else DebugState
         return StepStream(record.key.node, state_of(record, kind), plan)
-
-    def streams_of(
-        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
-    ) -> TrainingStreams:
-        return TrainingStreams(records, streams)
-
-    def unit_rules(self, stream: str) -> Sequence[str]:
-        """Return the names of the rules over a stream: every rule runs on both."""
-        del stream
-        return [rule.name for rule in self._rules]
 
     def share(self, objects: ProfileObjects) -> SharedRuns:
         del objects

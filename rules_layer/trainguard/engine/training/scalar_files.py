@@ -89,7 +89,6 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def other_runs(self) -> Mapping[str, int]:
-        """The files of an older run by name, each with its first step that is not used."""
         return {name: known.until for name, known in self.files.items() if known.until is not None}
 
     def restart(self, until: int) -> None:
@@ -184,11 +183,10 @@ class ScalarFiles:
     def _rows(self, file: ListedFile, state: FileState) -> Piece | None:
         read = self.whole(file)
         begun = state.taken if state.taken <= len(read.rows) else 0
-        taken = read.rows[begun : begun + PIECE_ROWS]
-        if not taken and begun == state.taken:
+        found = read.rows.between(begun, begun + PIECE_ROWS, file.listed.last_modified)
+        if not found and begun == state.taken:
             return None
-        found = [Recording(row.step, file.listed.last_modified, row.values, timed=False) for row in taken]
-        return Piece(found, begun + len(taken), read.bad, read.why)
+        return Piece(found, begun + len(found), read.bad, read.why)
 
     def whole(self, file: ListedFile) -> "TrainerFile":
         """Return all rows of a file that is read as a whole; raises TelemetryFormatError, ObjectMissingError."""

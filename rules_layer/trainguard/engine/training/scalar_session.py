@@ -12,44 +12,35 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Applied, Session, state_of
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training import scalar_files
 from trainguard.engine.training.keys import ScalarKey, scalar_names
-from trainguard.engine.training.stream import StepStream, WatchedStep, believed
+from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
-STEP = "step"
 MOST_FILES = 256
 MOST_WAITING = 500
 """Rows that may wait for a source that lags; files of others are not read further while so many wait."""
 
 ROWS_AT_ONCE = 50
-PROGRESS_S = 60.0
 
 
-class ScalarSession(Session[StepStream[scalar_files.ScalarState]]):
+class ScalarSession(StepSession[scalar_files.ScalarState]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        state = state_of(record, scalar_files.ScalarState)
-        super().__init__(record, source, StepStream(record.key.node, state, plan))
+        super().__init__(record, source, state_of(record, scalar_files.ScalarState), plan)
         self._files = scalar_files.ScalarFiles(source)
         self._names = scalar_names(plan)
         self._runs = scalar_files.RunFinder(self._files, self._names)
         self._met: set[str] = set()
-        self._woken = False
         self._listed: dict[str, scalar_files.ListedFile] = {}
         self._silent: set[str] = set()
-        self._progress_s = state.progress_s or 0.0
-        self._looked_s = state.looked_s
 
     def announce(self, messages: Sequence[Announced]) -> None:
         self._woken = self._woken or any(isinstance(message.parsed, ScalarKey) for message in messages)
 
-    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        if not (self._woken or drain or modified_before is not None):
-            return
-        self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
+    def _apply_listed(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         yield from self._look()
         self._note_silent(drain=drain, modified_before=modified_before)
         yield from self._release()
@@ -57,24 +48,13 @@ class ScalarSession(Session[StepStream[scalar_files.ScalarState]]):
             yield from self._read(self._listed[name])
             yield from self._release()
 
-    @property
-    def has_changes(self) -> bool:
-        state = self.stream.state
-        is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
-        return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
-
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
         self.counters["repeated_scalars"] += state.rows.dropped
         self.counters["too_many_scalars"] += state.rows.refused
         state.rows.dropped = state.rows.refused = 0
-        # This time depends on deliveries, and says nothing about a run that has ended.
-        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
-        if self._progress_s:
-            state.progress_s = self._progress_s
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
-        cursors = {STEP: state.step, NEWEST: None if newest < 0 else newest}
-        return self._record(cursors=cursors, pending=self._waiting, closed=closed)
+        return self._steps_record(state.step, newest, closed=closed)
 
     @property
     def _waiting(self) -> dict[str, int]:

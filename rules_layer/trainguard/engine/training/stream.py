@@ -1,22 +1,22 @@
 """A stream of complete steps in order: states of rules, and verdicts."""
 
-import copy
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
-
-import msgspec
+from typing import Any, TypeVar, cast
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.layout import FUTURE_S
-from trainguard.core.records import Status
+from trainguard.core.records import NodeRecord, Status
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.streams.rule_runner import Evaluate
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Session
+from trainguard.engine.streams.stream import Stream, StreamState
 from trainguard.engine.training.keys import STALLED, TRAINING
-from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
-from trainguard.pricing.cost import PaidTime
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
@@ -25,7 +25,7 @@ from trainguard.rules.training.step_rule import RunView, StepRule, StepState
 from trainguard.rules.training.step_words import FoundScalars
 
 
-class StepsState(msgspec.Struct, kw_only=True):
+class StepsState(StreamState, kw_only=True):
     """What is stored of a stream of steps; times are epoch seconds.
 
     ``watermark_s`` is the time of the newest step, ``steps`` counts those that rules were shown. ``progress_s`` is when
@@ -33,9 +33,6 @@ class StepsState(msgspec.Struct, kw_only=True):
     longest time, seconds, between two steps that was no stall. ``ended`` says whether the end mark was met.
     """
 
-    watermark_s: float | None = None
-    last_fault: str | None = None
-    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
     steps: int = 0
     step: int | None = None
     progress_s: float | None = None
@@ -63,20 +60,19 @@ class StepsState(msgspec.Struct, kw_only=True):
 
 S = TypeVar("S", bound=StepsState)
 
+STEP = "step"
+PROGRESS_S = 60.0
+"""How much newer the newest object must be for the item to be written for its sake alone."""
 
-class StepStream(Generic[S]):
-    """Works on a StepsState; ``store`` writes it back. ``after_step`` is called once rules were shown a step."""
 
-    def __init__(self, unit: str, state: S, plan: RulePlan) -> None:
-        self.unit = unit
-        self.state = state
-        self.after_step: Callable[[], None] | None = None
-        self._plan = plan
-        self._rules = self._runner()
+class StepStream(Stream[S]):
+    """Works on a StepsState. ``after_step`` is called once rules were shown a step."""
 
-    def _runner(self) -> RuleRunner[AnyStepRule]:
-        rules = [rule for rule in step_rules(self._plan) if self._plan.by_event_time or rule.name != STALLED]
-        return RuleRunner(rules, self.state.stored_rules, self._plan)
+    after_step: Callable[[], None] | None = None
+
+    @staticmethod
+    def rules_of(plan: RulePlan) -> list[AnyStepRule]:
+        return [rule for rule in step_rules(plan) if plan.by_event_time or rule.name != STALLED]
 
     def restart(self, why: str) -> None:
         """Let the rules forget the steps, and not what was alerted; ``why`` is a sentence for their reasons."""
@@ -100,55 +96,15 @@ class StepStream(Generic[S]):
         def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
             rule.observe(of_rule, cast("StepView", step), parameters)
 
-        fires = self._rules.run(
-            observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
-        )
+        fires = self._run(observe)
         if self.after_step is not None:
             self.after_step()
         for rule, episode in alerted.items():
             state.stored_rules[rule].history.alerted = episode
         return [] if again else fires
 
-    def finish(self) -> list[Fire]:
-        if self.state.watermark_s is None:
-            return []
-        return self._rules.run(
-            None,
-            self._judge(closed=True),
-            watermark_s=self.state.watermark_s,
-            interval_s=self._plan.interval_s,
-            closed=True,
-        )
-
-    def finished(self) -> "StepStream[S]":
-        self.store()
-        return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
-
-    def ledger(self, paid_time: PaidTime) -> None:
-        del paid_time
-
-    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
-        return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)
-
-    def store(self) -> S:
-        self._rules.store()
-        return self.state
-
     def degrade(self) -> str | None:
         return self.state.shorten()
-
-    @property
-    def due(self) -> set[str]:
-        return self._rules.due
-
-    @property
-    def raised(self) -> list[str]:
-        return self._rules.raised
-
-    def state_of(self, rule: str) -> StepState:
-        """Return a rule's state; RuleFailedError when it failed here, KeyError when it does not run."""
-        state: StepState = self._rules.state_of(rule)
-        return state
 
     def is_overdue(self, now: float) -> bool:
         """Whether nothing came for as long as StalledTrainingRule waits, as far as is known at ``now``."""
@@ -170,7 +126,7 @@ class StepStream(Generic[S]):
         if patience_s is None or gap_s <= patience_s or (state.longest_s == 0.0 and gap_s <= INTERRUPTED_S):
             state.longest_s = max(state.longest_s, gap_s)
 
-    def _judge(self, *, closed: bool) -> Callable[[AnyStepRule, StepState, RuleParameters], RuleResult]:
+    def _judge(self, *, closed: bool) -> Evaluate[AnyStepRule]:
         """Return what judges a rule's state; of a stream that ended without data, every rule is in error."""
         view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
         no_data = self.state.no_data if closed else None
@@ -179,6 +135,46 @@ class StepStream(Generic[S]):
             return rule.judge(state, view, parameters) if no_data is None else RuleResult(Status.ERROR, no_data)
 
         return judge
+
+
+class StepSession(Session[StepStream[S]]):
+    """A stream of steps in hand; each look at S3's listing says what it holds."""
+
+    def __init__(self, record: NodeRecord, source: ObjectSource, state: S, plan: RulePlan) -> None:
+        super().__init__(record, source, StepStream(record.key.node, state, plan))
+        self._source = source
+        self._woken = False
+        self._progress_s = state.progress_s or 0.0
+        self._looked_s = state.looked_s
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        if self._woken or drain or modified_before is not None:
+            self._looked_s = 0.0 if modified_before is None else modified_before + SILENT_S
+            yield from self._apply_listed(drain=drain, modified_before=modified_before)
+
+    @abstractmethod
+    def _apply_listed(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the steps that are complete by S3's listing; all that S3 has where the stream has ended."""
+
+    @property
+    @abstractmethod
+    def _waiting(self) -> dict[str, int]:
+        """What waits, as stored: the scheduler has it evaluated again when nothing more comes."""
+
+    @property
+    def has_changes(self) -> bool:
+        state = self.stream.state
+        is_fresher = self._progress_s - (state.progress_s or 0.0) >= PROGRESS_S
+        return self._waiting.keys() != self.record.pending.keys() or is_fresher or self._looked_s > state.looked_s
+
+    def _steps_record(self, step: int | None, newest: int, *, closed: bool) -> NodeRecord:
+        state = self.stream.state
+        # This time depends on deliveries, and says nothing about a run that has ended.
+        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
+        if self._progress_s:
+            state.progress_s = self._progress_s
+        cursors = {STEP: step, NEWEST: None if newest < 0 else newest}
+        return self._record(cursors=cursors, pending=self._waiting, closed=closed)
 
 
 def step_rules(plan: RulePlan) -> list[AnyStepRule]:

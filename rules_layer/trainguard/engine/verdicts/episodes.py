@@ -13,10 +13,10 @@ from enum import Enum
 
 import msgspec
 
-from trainguard.core.finding import MOST_EPISODES, Episode, Fact, clock_times, named
+from trainguard.core.finding import MOST_EPISODES, NAMED_NODES, Episode, Fact, clock_times
 from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
-from trainguard.core.units import show_duration, show_percent
+from trainguard.core.units import listed, show_duration, show_percent
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import FactSheet, IdleNode, RuleResult, Words
 
@@ -59,7 +59,7 @@ def over_nodes(reason: str, facts: Sequence[Fact], worst: str, waiting: Sequence
         share = show_percent(100.0 * numbers[SHARE_OF_POINTS])
         reason += f" Over the judged nodes: {seen:,.0f} of {judged:,.0f} points ({share})."
     if waiting:
-        reason += f" {len(waiting)} of {nodes:.0f} nodes without a verdict: {named(waiting)}."
+        reason += f" {len(waiting)} of {nodes:.0f} nodes without a verdict: {listed(waiting, NAMED_NODES)}."
     return reason
 
 

@@ -27,7 +27,7 @@ from trainguard.engine.verdicts.losses import (
 )
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.job import Claim, Claimed, Ledger
-from trainguard.pricing.cost import Cost, PaidTime
+from trainguard.pricing.cost import PaidTime
 from trainguard.rules.registry import spec_of
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def cost_of(loss: Loss | None, ledger: Ledger, paid_time: PaidTime) -> str | Non
     """Say what a finding cost in money; None where no price is known, and where it claims less than a cent."""
     if loss is None or loss.usd is None or loss.usd < LEAST_MONEY:
         return None
-    spent = ledger.spent or 0.0
-    return str(Cost(min(loss.usd, spent), spent, paid_time.table.currency))
+    spent, currency = ledger.spent or 0.0, paid_time.table.currency
+    return f"about {currency} {min(loss.usd, spent):,.2f} of the {currency} {spent:,.2f} spent"
 
 
 def _priced(

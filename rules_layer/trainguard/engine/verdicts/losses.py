@@ -125,17 +125,20 @@ def mark_ruined(ledger: Ledger, verdicts: Iterable[Verdict]) -> None:
 def losses_of(ledger: Ledger, claims: Sequence[tuple[str, Sequence[Claim]]]) -> dict[str, Loss]:
     """Return by rule what its claims get, in the order given: the first takes first."""
     claimed = ledger.claim([claim for _, of_rule in claims for claim in of_rule])
-    until, losses, place = ledger_end(ledger), {}, 0
+    losses, place = dict[str, Loss](), 0
     for rule, of_rule in claims:
         parts = claimed[place : place + len(of_rule)]
         place += len(of_rule)
-        if parts:
-            losses[rule] = _loss(parts, ledger, until)
+        if (loss := loss_from(parts, ledger)) is not None:
+            losses[rule] = loss
     return losses
 
 
-def _loss(parts: Sequence[Claimed], ledger: Ledger, until: float | None) -> Loss:
-    buckets: dict[Bucket, float] = {}
+def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
+    """Return what claims got together; None of none."""
+    if not parts:
+        return None
+    until, buckets = ledger_end(ledger), dict[Bucket, float]()
     for part in parts:
         for bucket, seconds in part.gpu_seconds.items():
             buckets[bucket] = buckets.get(bucket, 0.0) + seconds
@@ -149,15 +152,6 @@ def _loss(parts: Sequence[Claimed], ledger: Ledger, until: float | None) -> Loss
         rate=ledger.rate(newest, until - HOUR_S) if goes_on and until is not None else 0.0,
         buckets=buckets,
     )
-
-
-def loss_of(verdict: Verdict, ledger: Ledger | None) -> Loss | None:
-    """Return what a finding claims by itself; None of a risk, and where nothing is known of the GPUs."""
-    return None if ledger is None else loss_from(ledger.claim(claims_of(verdict, ledger)), ledger)
-
-
-def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
-    return _loss(parts, ledger, ledger_end(ledger)) if parts else None
 
 
 def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> float:

@@ -34,26 +34,20 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    affected: int
-    nodes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """A rule's result with its firing history, as its row shows it.
 
     An episode is over after ``clear_after_s`` clean seconds of event time. ``liveness`` is how it stands among the
-    job's nodes, ``watermark_s`` the epoch seconds up to which the job's verdict is known. ``reach`` and ``merged``, a
-    job's episodes, are None for one node alone. ``ended``: the stream or the job has. ``worst_first`` are the names in
-    a job's details; on ``waiting_nodes`` the rule has no verdict yet.
+    job's nodes, ``watermark_s`` the epoch seconds up to which the job's verdict is known. ``reach`` is on how many
+    nodes the rule fires, of how many; ``merged``, a job's episodes, is None for one node alone. ``ended``: the stream
+    or the job has. ``worst_first`` are the names in a job's details; on ``waiting_nodes`` the rule has no verdict yet.
     """
 
     rule: str
     result: RuleResult
     history: FiringHistory
     clear_after_s: float = 0.0
-    reach: Reach | None = None
+    reach: tuple[int, int] = (1, 1)
     liveness: Liveness = Liveness.KNOWN
     watermark_s: float | None = None
     merged: tuple[Episode, ...] | None = None
@@ -89,11 +83,6 @@ class Verdict:
             finding_kind=result.kind,
             facts=result.facts,
         )
-
-    @property
-    def over_nodes(self) -> Reach:
-        """The verdict's reach; of one node alone, that node."""
-        return Reach(1, 1) if self.reach is None else self.reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +230,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     merged, earlier = merged_episodes(verdicts)
     if set(verdicts) == {JOB_NODE}:
-        reach = Reach(nodes_of_job, nodes_of_job)
+        reach = (nodes_of_job, nodes_of_job)
         return replace(verdicts[JOB_NODE], reach=reach, merged=merged, merged_earlier=earlier)
     worst_first = sorted(sorted(verdicts), key=lambda name: _badness(verdicts[name]), reverse=True)
     node = worst_first[0]
@@ -271,7 +260,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         result,
         _history([each.history for each in verdicts.values()]),
         # A finding on a part of the job as a whole is of all its nodes.
-        reach=Reach(len(nodes) if JOB_NODE in firing else len(firing), len(nodes)),
+        reach=(len(nodes) if JOB_NODE in firing else len(firing), len(nodes)),
         liveness=liveness_of(verdicts),
         watermark_s=known_until(verdicts),
         merged=merged,

@@ -16,7 +16,7 @@ from trainguard.formats.profile.events import (
     TraceEvent,
     decode_trace,
 )
-from trainguard.formats.profile.keys import EARLIEST_MINUTE, TF_TRACE
+from trainguard.formats.profile.keys import EARLIEST_MINUTE
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.formats.profile.system import MAX_NAME_LENGTH, printable, unpack
 
@@ -227,30 +227,19 @@ class FrameworkEvents:
 
 
 def read_framework_object(
-    key: str, body: bytes, *, process: str, end_us: int, kind: str = "pythontimeline"
+    key: str, body: bytes, *, process: str, end_us: int, kind: str = "pythontimeline", start_us: int | None = None
 ) -> FrameworkEvents:
     """Read one object of a timeline, a JSON array or a gzip stream of one, possibly truncated.
 
     ``end_us`` is the end of the last event as the key names it, epoch microseconds; an event that ends a second later,
-    or began before 2015, is left out. ``process`` is ``<node>-<pid>``, ``kind`` the file kind of the key. Raises
-    TelemetryFormatError when nothing can be read.
+    or began before 2015, is left out. ``process`` is ``<node>-<pid>``, ``kind`` the file kind of the key. Times of a
+    trace of TensorFlow's profiler are relative to ``start_us`` of its metadata. Raises TelemetryFormatError when
+    nothing can be read.
     """
-    return _read(key, body, 0, end_us, process=process, kind=kind)
-
-
-def read_tf_trace(key: str, body: bytes, *, process: str, start_us: int, end_us: int) -> FrameworkEvents:
-    """Read one trace of TensorFlow's profiler, whose times are relative to ``start_us``.
-
-    ``start_us`` and ``end_us``, epoch microseconds, are those of the metadata; otherwise as `read_framework_object`.
-    """
-    return _read(key, body, start_us, end_us, process=process, kind=TF_TRACE)
-
-
-def _read(key: str, body: bytes, origin_us: int, end_us: int, *, process: str, kind: str) -> FrameworkEvents:
     tally: Counter[str] = Counter()
     trace = decode_trace(key, unpack(key, body, tally, mark=b"{"), tally)
     tally["events"] += len(trace)
     table, steps, loaders = build_columns(
-        trace, tally, process=process, kind=kind, origin_us=origin_us, latest_us=end_us + _SLACK_US
+        trace, tally, process=process, kind=kind, origin_us=start_us or 0, latest_us=end_us + _SLACK_US
     )
     return FrameworkEvents(steps, +tally, table, loaders)

@@ -209,10 +209,6 @@ class Walk:
     wrong: int
     cut: int
 
-    @classmethod
-    def none(cls) -> "Walk":
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), 0, 0, 0)
-
 
 def walk(file: str, content: bytes) -> Walk:
     """Find the whole frames of a file that TensorBoard reads, from the beginning of a frame on.

@@ -10,7 +10,7 @@ from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS
-from trainguard.kernels.rules.ranks import beside_late_rank
+from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
 from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
@@ -27,12 +27,7 @@ def is_judged(rank: RankProfile) -> bool:
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
-    found: dict[str, list[tuple[str, KernelFinding]]] = {}
-    for rank in ranks:
-        for finding in beside_late_rank(rank.findings, across):
-            found.setdefault(finding.id, []).append((called(rank), finding))
-    for finding in [] if across is None else across.findings:
-        found.setdefault(finding.id, []).append(("", finding))
+    found = by_rule(ranks, across)
     return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
 
 
@@ -56,7 +51,7 @@ def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[s
     return [_text(line) for line in (*([] if across is None else across.notes), *lines_shown)][:NAMED]
 
 
-def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVerdict:
+def _of_rule(rule: str, entries: Sequence[tuple[RankProfile | None, KernelFinding]]) -> RuleVerdict:
     sure = [each for each in entries if each[1].confidence == "normal"]
     counted = sure or entries
     _, worst = max(counted, key=lambda each: (each[1].gain.share, each[1].severity.rank))
@@ -71,7 +66,7 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
         gain_share=worst.gain.share,
         sure=len(sure),
         unsure=len(entries) - len(sure),
-        ranks=[name for name, _ in counted if name][:NAMED],
+        ranks=[called(rank) for rank, _ in counted if rank is not None][:NAMED],
         evidence=[
             Proof(what=_short(each.what), duration_ns=each.duration_ns, count=each.count, step=each.step)
             for each in worst.evidence[:EVIDENCE]

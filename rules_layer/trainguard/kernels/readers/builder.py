@@ -1,22 +1,27 @@
-"""What readers of all formats share: the collector of a trace, with limits, numbers, and names of calls and copies."""
+"""What readers of all formats share: a trace's bytes, numbers, names of calls and copies, the collector of rows."""
 
 import re
+import zlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
+from trainguard.core.ports import ByteStream
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import (
+    GROWTH_FROM_BYTES,
     LONGEST_NAME,
     MOST_COLLECTIVE_CALLS,
     MOST_COLLECTIVES,
+    MOST_GROWTH,
     MOST_NAME_BYTES,
     MOST_ROWS,
+    Bools,
     Floats,
     Framework,
     Gpu,
@@ -27,6 +32,77 @@ from trainguard.kernels.columns import (
     Trace,
 )
 from trainguard.kernels.entries import Collective, CounterEntry
+
+CHUNK_BYTES = 1024 * 1024
+"""Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times."""
+
+_FEW_BYTES = 64
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def text_chunks(name: str, stream: ByteStream, tally: Counter[str]) -> Iterator[bytes]:
+    """Yield the text of a trace; a gzip stream that breaks off ends it and is counted.
+
+    ``tally`` counts ``text_bytes``, ``truncated_gzip`` and ``broken_gzip``. Raises KernelTraceError when a gzip stream
+    is broken before its first byte of text, or grows as no trace does.
+    """
+    first = stream.read(CHUNK_BYTES)
+    chunks = _unzipped(name, first, stream, tally) if first.startswith(_GZIP_MAGIC) else _read(first, stream)
+    for chunk in chunks:
+        tally["text_bytes"] += len(chunk)
+        yield chunk
+
+
+def _read(first: bytes, stream: ByteStream) -> Iterator[bytes]:
+    while first:
+        yield first
+        first = stream.read(CHUNK_BYTES)
+
+
+def _unzipped(name: str, packed: bytes, stream: ByteStream, tally: Counter[str]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    taken, given = 0, 0
+    while packed:
+        before = unpacker.copy()
+        try:
+            text = unpacker.decompress(packed, CHUNK_BYTES)
+        except zlib.error as fault:
+            text = _until_broken(before, packed)
+            if not text and not tally["text_bytes"]:
+                raise KernelTraceError(name, f"a broken gzip stream ({fault}), expected a trace") from fault
+            tally["broken_gzip"] += 1
+            yield text
+            return
+        taken += len(packed) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+        given += len(text)
+        if given > max(GROWTH_FROM_BYTES, MOST_GROWTH * taken):
+            raise KernelTraceError(name, f"a gzip stream that grows over {MOST_GROWTH}-fold, expected a trace")
+        if text:
+            yield text
+        packed = unpacker.unconsumed_tail
+        if unpacker.eof:
+            packed = unpacker.unused_data
+            if len(packed) < len(_GZIP_MAGIC):
+                packed += stream.read(CHUNK_BYTES)
+            if not packed.startswith(_GZIP_MAGIC):
+                return
+            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        packed = packed or stream.read(CHUNK_BYTES)
+    tally["truncated_gzip"] += 1
+
+
+def _until_broken(unpacker: "zlib._Decompress", packed: bytes) -> bytes:
+    """Return what a broken stream holds up to the fault, nearly: its bytes are given to it a few at a time."""
+    text = b""
+    try:
+        for place in range(0, len(packed), _FEW_BYTES):
+            text += unpacker.decompress(packed[place : place + _FEW_BYTES])
+            if len(text) > CHUNK_BYTES:
+                break
+    except zlib.error:
+        pass
+    return text
+
 
 _INT64 = 1 << 63
 _UNKNOWN = -1
@@ -102,9 +178,10 @@ _LARGEST = float(1 << 63)
 
 _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
 """The columns of `Rows`, 40 bytes a row."""
-
 _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
+_MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i"}}
 _DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
+
 SORTS = ("gpu", "launches", "waits", "annotations", "gpu_annotations", "operators", "overhead")
 
 
@@ -115,27 +192,34 @@ class TraceBuilder:
         self.names = Names()
         self._name = name
         self._tally = tally
-        self._rows = {sort: {name: array(code) for name, code in _ROW_TYPES.items()} for sort in SORTS}
+        types = {sort: _ROW_TYPES | _MORE_TYPES.get(sort, {}) for sort in SORTS}
+        self._rows = {sort: {name: array(code) for name, code in of.items()} for sort, of in types.items()}
         self._count = 0
-        self._gpu = {name: array(code) for name, code in _GPU_TYPES.items()}
-        self._inputs = array("i")
         self._collectives: dict[Collective, int] = {}
         self._called: dict[int, tuple[int, int]] = {}
         self._reserved: dict[int, int] = {}
         self._reserved_at: dict[int, int] = {}
         self._counters: dict[tuple[int, str], tuple[int, float, float, float]] = {}
 
-    def add(self, sort: str, rows: Rows, inputs: Ints | None = None) -> None:
-        """Add rows of one of `SORTS`, operators with their inputs; KernelTraceError for more than a trace has."""
-        self._count += len(rows)
+    def add(self, sort: str, kept: Bools | None = None, **columns: Any) -> None:
+        """Add rows of one of `SORTS` by column, or those of a mask; a column that is not given is unknown.
+
+        Columns are those of `Rows`, of ``gpu`` those of `GpuRows`; ``operators`` have ``inputs``. Raises
+        KernelTraceError for more rows than a trace has.
+        """
+        count = len(columns["start"]) if kept is None else int(np.count_nonzero(kept))
+        self._count += count
         if self._count > MOST_ROWS:
             raise KernelTraceError(self._name, f"over {MOST_ROWS:,} rows, expected a trace of some steps")
         if self.names.size > MOST_NAME_BYTES:
             raise KernelTraceError(self._name, f"names of over {MOST_NAME_BYTES:,} bytes, expected less")
         for name, held in self._rows[sort].items():
-            held.frombytes(getattr(rows, name).astype(_DTYPES[held.typecode], copy=False).tobytes())
-        if sort == "operators":
-            self._inputs.frombytes((unknown(len(rows)) if inputs is None else inputs).astype(np.int32).tobytes())
+            values = columns.get(name)
+            if values is None:
+                values = np.full(count, np.nan if held.typecode == "d" else _UNKNOWN)
+            elif kept is not None:
+                values = values[kept]
+            held.frombytes(values.astype(_DTYPES[held.typecode], copy=False).tobytes())
 
     def collective(self, found: Collective) -> int:
         """Return the number of a sort of collective; -1 for one more than a trace has."""
@@ -147,11 +231,6 @@ class TraceBuilder:
         """Note which collective, of so many bytes, the operator of an external id calls."""
         if operator >= 0 and len(self._called) < MOST_COLLECTIVE_CALLS:
             self._called[operator] = (self.collective(found), size)
-
-    def add_gpu(self, gpu: GpuRows) -> None:
-        self.add("gpu", gpu)
-        for name, held in self._gpu.items():
-            held.frombytes(getattr(gpu, name).tobytes())
 
     def reserve(self, device: int, size: int, at: int) -> None:
         """Note how many bytes of a GPU were reserved at a time, in nanoseconds of the trace's clock."""
@@ -186,7 +265,7 @@ class TraceBuilder:
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
         columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
-        gpu = GpuRows(**columns.pop("gpu"), **{name: _array(held) for name, held in self._gpu.items()})
+        gpu, inputs = GpuRows(**columns.pop("gpu")), columns["operators"].pop("inputs")
         return Trace(
             name=self._name,
             rank=rank,
@@ -206,7 +285,7 @@ class TraceBuilder:
             ],
             collectives=list(self._collectives),
             operator_collectives=self._called,
-            operator_inputs=_array(self._inputs),
+            operator_inputs=inputs,
             **{sort: Rows(**held) for sort, held in columns.items()},
         )
 

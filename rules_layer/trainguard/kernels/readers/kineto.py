@@ -12,7 +12,7 @@ import numpy as np
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
-from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, GpuRows, Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
 from trainguard.kernels.kernel_names import communicates
@@ -24,11 +24,11 @@ from trainguard.kernels.readers.builder import (
     ints,
     memcpy_name,
     memset_name,
+    text_chunks,
     unknown,
     whole,
 )
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
-from trainguard.kernels.readers.unpacking import text_chunks
 
 NS_PER_US = 1_000
 MOST_GROUP = 200
@@ -166,9 +166,10 @@ class _Sorter:
             "operator": ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
         }
         if sort == "gpu":
-            self._builder.add_gpu(GpuRows(**columns, **self._gpu_columns(events, args)))
-            return
-        self._builder.add(sort, Rows(**columns), self._inputs(args) if sort == "operators" else None)
+            columns |= self._gpu_columns(events, args)
+        elif sort == "operators":
+            columns["inputs"] = self._inputs(args)
+        self._builder.add(sort, **columns)
         if sort == "operators":
             for place, each in enumerate(args):
                 if each.collective is not None:

@@ -10,10 +10,10 @@ from tempfile import NamedTemporaryFile
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import Trace
+from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
 from trainguard.kernels.readers.nsight.database import MAGIC
 from trainguard.kernels.readers.nsight.reader import read_nsight
-from trainguard.kernels.readers.unpacking import text_chunks
 from trainguard.kernels.readers.xplane.reader import read_xplane
 
 MOST_DATABASE_BYTES = 8 * 1024**3

@@ -3,25 +3,32 @@
 import re
 
 from trainguard.core.finding import Severity
-from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.entries import Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.rules.finding import Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.work import KernelLine
 from trainguard.rules.rule_result import Measure
 
 VOLTA = (7, 0)
 
 
-class TensorCoresIdle(RankRule):
+class _ComputeRule(RankRule):
+    """A rule over kernels that compute. These do not go away: in a better form they still run."""
+
+    counts_for = 0.5
+
+    def gain_of(self, judged: Judged, total_ns: int) -> Gain:
+        """Return what can be won of kernels that take so much time on all GPUs together."""
+        return judged.gain(min(total_ns / judged.counted, judged.compute_ns) * self.counts_for)
+
+
+class TensorCoresIdle(_ComputeRule):
     title = "Tensor cores"
     fires_when = "under {enough} of the time of matrix, convolution and attention kernels is on tensor cores"
     measure = Measure("share of that time on tensor cores")
-    # Kernels that compute do not go away: on tensor cores they still run.
-    counts_for = 0.5
     summary = "{tensor_core_share} of the time of matrix, convolution and attention kernels is on tensor cores."
     advice = "Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8."
     clause = "tensor cores were not used"
@@ -30,7 +37,8 @@ class TensorCoresIdle(RankRule):
     eligible: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        if judged.capability < VOLTA or not judged.compute_ns or judged.eligible_ns < self.eligible * judged.compute_ns:
+        computing_ns = judged.computing_ns
+        if judged.capability < VOLTA or not computing_ns or judged.eligible_ns < self.eligible * computing_ns:
             return None
         used = judged.tensor_core_ns / judged.eligible_ns
         if used >= self.enough:
@@ -41,7 +49,7 @@ class TensorCoresIdle(RankRule):
             [portion("tensor_core_share", used, self.enough)],
             severity=Severity.MEDIUM if used == 0 else Severity.LOW,
             evidence=judged.lines(rest),
-            gain=judged.gain(min(idle / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+            gain=self.gain_of(judged, idle),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
@@ -58,12 +66,10 @@ _AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
 """ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them."""
 
 
-class LowPrecisionUnused(RankRule):
+class LowPrecisionUnused(_ComputeRule):
     title = "Precision"
     fires_when = "over {most} of the computing time is in FP32, on a GPU that has BF16 and TF32"
     measure = Measure("share of computing time in FP32")
-    # Kernels that compute do not go away: in a lower precision they still run.
-    counts_for = 0.5
     summary = "{fp32_share} of the time of kernels that compute is in FP32."
     advice = "Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32."
     clause = "most of the computation was in FP32"
@@ -71,17 +77,17 @@ class LowPrecisionUnused(RankRule):
     most: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        if not _has_bf16(judged) or not judged.compute_ns:
+        if not _has_bf16(judged) or not judged.computing_ns:
             return None
         in_fp32 = judged.by_precision().get(Precision.FP32, 0)
-        share = in_fp32 / judged.compute_ns
+        share = in_fp32 / judged.computing_ns
         if share <= self.most:
             return None
         return self.found(
             [portion("fp32_share", share, self.most)],
             severity=Severity.MEDIUM,
             evidence=judged.lines(_in_fp32(judged)),
-            gain=judged.gain(min(in_fp32 / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+            gain=self.gain_of(judged, in_fp32),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
@@ -100,12 +106,10 @@ def _has_bf16(judged: Judged) -> bool:
     return judged.capability >= AMPERE
 
 
-class SmUnderfilled(RankRule):
+class SmUnderfilled(_ComputeRule):
     title = "Underfilled multiprocessors"
     fires_when = "{least} of the computing time is in kernels with less than one block a multiprocessor"
     measure = Measure("share of computing time in such kernels")
-    # Kernels that compute do not go away: in larger ones they still run.
-    counts_for = 0.5
     summary = "{underfilled_share} of the computing time is in kernels with less than one block per multiprocessor."
     advice = "Give each kernel more work: a larger batch, fused operators."
     clause = "kernels did not fill the GPU"
@@ -116,7 +120,7 @@ class SmUnderfilled(RankRule):
         if any(AMD.search(gpu.name) for gpu in judged.trace.gpus):
             return None
         underfilled = sum(line.underfilled_ns for line in judged.compute)
-        share = underfilled / judged.compute_ns if judged.compute_ns else 0.0
+        share = underfilled / judged.computing_ns if judged.computing_ns else 0.0
         if share < self.least:
             return None
         lines = sorted(judged.compute, key=lambda line: -line.underfilled_ns)
@@ -124,7 +128,7 @@ class SmUnderfilled(RankRule):
             [portion("underfilled_share", share, self.least)],
             severity=Severity.LOW,
             evidence=judged.lines(line for line in lines if line.underfilled_ns),
-            gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) * self.counts_for),
+            gain=self.gain_of(judged, underfilled),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:

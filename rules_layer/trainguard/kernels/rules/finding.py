@@ -1,7 +1,7 @@
 """A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and its evidence."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -10,13 +10,11 @@ from msgspec.structs import replace
 from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
-from trainguard.kernels.durations import exact_sum
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.window import Window
-from trainguard.kernels.work import KernelLine
+from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5
 FAMILY = "kernels/"
@@ -25,31 +23,24 @@ SMALL_GAIN = 0.01
 """What could win less than that of the window is of low severity, whatever its value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A rank's metrics and its kernels, most time first, for rules."""
+class Judged(RankMetrics):
+    """A rank's metrics, and its kernels, for rules."""
 
-    metrics: RankMetrics
-    kernels: Sequence[KernelLine]
-
-    @property
-    def trace(self) -> Trace:
-        return self.metrics.trace
-
-    @property
-    def window(self) -> Window:
-        return self.metrics.window
+    @cached_property
+    def kernels(self) -> list[KernelLine]:
+        """The kernels of the window, most time first."""
+        return kernel_lines(self)
 
     @property
     def has_gpu(self) -> bool:
-        return bool(self.metrics.in_window.any())
+        return bool(self.in_window.any())
 
     @property
     def compute(self) -> list[KernelLine]:
         return [line for line in self.kernels if not line.communication]
 
     @property
-    def compute_ns(self) -> int:
+    def computing_ns(self) -> int:
         return sum(line.total_ns for line in self.compute)
 
     @property
@@ -73,7 +64,7 @@ class Judged:
 
     @property
     def gaps(self) -> Spans:
-        return gaps(self.metrics.busy, self.window.start, self.window.end)
+        return gaps(self.busy, self.window.start, self.window.end)
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -87,7 +78,7 @@ class Judged:
 
     def gain(self, total_ns: float) -> Gain:
         """Return the most that can be won where so much of the window goes away."""
-        return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
+        return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.share(total_ns), 4))
 
     def runs(self, what: str, rows: Ints) -> Evidence:
         start = self.trace.gpu.start[rows]

@@ -10,8 +10,16 @@ from trainguard.kernels.intervals import Spans, difference, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
 from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
-from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
-from trainguard.kernels.rules.text import MICROSECONDS, MILLISECONDS, portion, shown
+from trainguard.kernels.rules.rule import (
+    MICROSECONDS,
+    MILLISECONDS,
+    Nanoseconds,
+    Number,
+    RankRule,
+    Share,
+    portion,
+    shown,
+)
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS
@@ -33,8 +41,8 @@ class LoaderBound(RankRule):
     high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        waiting = difference(judged.metrics.loading, judged.metrics.busy)
-        share = judged.metrics.share(waiting.total)
+        waiting = difference(judged.loading, judged.busy)
+        share = judged.share(waiting.total)
         if share <= self.most:
             return None
         return self.found(
@@ -83,16 +91,15 @@ class LaunchBound(RankRule):
     delay_ns: Nanoseconds = 10_000
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        metrics = judged.metrics
-        window_ns = judged.window.length - metrics.loader_idle_ns
-        busy = metrics.busy_ns / window_ns if window_ns else 1.0
-        idle = window_ns - metrics.busy_ns
-        late = metrics.host_idle_ns / idle if idle else 0.0
-        delays = metrics.delays.after_call
+        window_ns = judged.window.length - judged.loader_idle_ns
+        busy = judged.busy_ns / window_ns if window_ns else 1.0
+        idle = window_ns - judged.busy_ns
+        late = judged.host_idle_ns / idle if idle else 0.0
+        delays = judged.delays.after_call
         if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= self.delay_ns:
             return None
-        waits = metrics.share(metrics.loader_idle_ns)
-        queue = sum(stream.mean_queue(judged.window) for stream in metrics.streams)
+        waits = judged.share(judged.loader_idle_ns)
+        queue = sum(stream.mean_queue(judged.window) for stream in judged.streams)
         return self.found(
             [
                 Fact(
@@ -105,9 +112,9 @@ class LaunchBound(RankRule):
                 portion("host_share", late, self.host_share),
                 *([portion("waits_for_data_share", waits)] if waits >= SHOWN_WAIT else []),
             ],
-            severity=severity(metrics.share(idle), 1 - self.enough, 1 - self.medium),
+            severity=severity(judged.share(idle), 1 - self.enough, 1 - self.medium),
             evidence=longest_gaps(judged, judged.gaps),
-            gain=judged.gain(metrics.host_idle_ns),
+            gain=judged.gain(judged.host_idle_ns),
         )
 
 
@@ -136,12 +143,11 @@ class SmallKernelStorm(RankRule):
     enough: Share = 0.9
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        metrics = judged.metrics
-        window_ns = judged.window.length - metrics.loader_idle_ns
-        busy = metrics.busy_ns / window_ns if window_ns else 1.0
-        runs = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
-        kernels = runs / judged.steps / metrics.counted
-        short = metrics.delays.short_calls
+        window_ns = judged.window.length - judged.loader_idle_ns
+        busy = judged.busy_ns / window_ns if window_ns else 1.0
+        runs = int((judged.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
+        kernels = runs / judged.steps / judged.counted
+        short = judged.delays.short_calls
         share = float(short.mean()) if len(short) else 0.0
         if kernels < self.kernels_per_step or share < self.short_share or busy >= self.enough:
             return None
@@ -150,11 +156,11 @@ class SmallKernelStorm(RankRule):
             [
                 portion("short_share", share, self.short_share),
                 Fact(name="kernels_per_step", value=round(kernels, 1), threshold=self.kernels_per_step),
-                Fact(name="gpus", value=metrics.counted),
+                Fact(name="gpus", value=judged.counted),
             ],
             severity=Severity.MEDIUM,
             evidence=judged.lines(lines),
-            gain=judged.gain(window_ns - metrics.busy_ns),
+            gain=judged.gain(window_ns - judged.busy_ns),
         )
 
 
@@ -178,8 +184,7 @@ class SyncStall(RankRule):
     idle_high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        metrics = judged.metrics
-        waiting, idle = metrics.share(metrics.host_sync.total), metrics.share(metrics.sync_idle_ns)
+        waiting, idle = judged.share(judged.host_sync.total), judged.share(judged.sync_idle_ns)
         if waiting < self.waiting or idle < self.idle:
             return None
         return self.found(
@@ -190,16 +195,16 @@ class SyncStall(RankRule):
             ],
             severity=severity(idle, self.idle, self.idle_high),
             evidence=_waits(judged),
-            gain=judged.gain(metrics.sync_idle_ns),
+            gain=judged.gain(judged.sync_idle_ns),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        return intersection(gpu.waits_for_host, judged.metrics.sync_reach)
+        return intersection(gpu.waits_for_host, judged.sync_reach)
 
 
 def _waits(judged: Judged) -> list[Evidence]:
     launches, trace = judged.trace.launches, judged.trace
-    waits = np.flatnonzero(judged.metrics.waiting_calls)
+    waits = np.flatnonzero(judged.waiting_calls)
     evidence = []
     for place in waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist():
         caller = caller_of(trace, place)
@@ -222,7 +227,7 @@ class QueueFull(RankRule):
     most: Share = 0.05
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        share = judged.metrics.share(judged.metrics.full_queue_ns)
+        share = judged.share(judged.full_queue_ns)
         if share <= self.most:
             return None
         return self.found(
@@ -231,6 +236,6 @@ class QueueFull(RankRule):
                 Fact(name="queued_launches", value=FULL_QUEUE),
             ],
             severity=Severity.LOW,
-            evidence=[Evidence(what=f"queue of {FULL_QUEUE:,} launches", duration_ns=judged.metrics.full_queue_ns)],
+            evidence=[Evidence(what=f"queue of {FULL_QUEUE:,} launches", duration_ns=judged.full_queue_ns)],
             gain=judged.gain(0),
         )

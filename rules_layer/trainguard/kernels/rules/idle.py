@@ -8,8 +8,7 @@ from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
-from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share
-from trainguard.kernels.rules.text import Saying, milliseconds, portion, shown
+from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Saying, Share, milliseconds, portion, shown
 from trainguard.ledger.bucket import LOST_AT_WORK
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
@@ -41,27 +40,27 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        busy = judged.metrics.share(judged.metrics.busy_ns)
+        busy = judged.share(judged.busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
         return self.found(
             [
                 portion("busy_share", busy, self.medium if busy < self.medium else self.enough),
-                Fact(name="gpus", value=judged.metrics.counted),
+                Fact(name="gpus", value=judged.counted),
                 *_least_busy(judged),
             ],
             severity=Severity.MEDIUM if busy < self.medium else Severity.LOW,
             evidence=_worst_parts(judged),
-            gain=judged.gain(judged.window.length - judged.metrics.busy_ns),
+            gain=judged.gain(judged.window.length - judged.busy_ns),
         )
 
 
 def _least_busy(judged: Judged) -> list[Fact]:
-    counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
+    counted = [gpu for gpu in judged.gpus if gpu.counted]
     if len(counted) < 2:
         return []
     least = min(counted, key=lambda gpu: gpu.busy.total)
-    return [portion("least_busy_share", judged.metrics.share(least.busy.total), device=f"gpu{least.number}")]
+    return [portion("least_busy_share", judged.share(least.busy.total), device=f"gpu{least.number}")]
 
 
 def _worst_parts(judged: Judged) -> list[Evidence]:
@@ -71,7 +70,7 @@ def _worst_parts(judged: Judged) -> list[Evidence]:
     lasted = np.diff(edges)
     if not lasted.all():
         return []
-    shares = busy_shares(judged.metrics.gpus, edges)
+    shares = busy_shares(judged.gpus, edges)
     evidence = []
     for place in np.argsort(shares, kind="stable")[:SHOWN].tolist():
         start, end = int(edges[place]), int(edges[place + 1])
@@ -110,7 +109,7 @@ class GpuGap(RankRule):
                 milliseconds("longest_gap", int((long.end - long.start).max()), self._limit_ns(judged)),
                 Fact(name="gaps", value=len(long.start)),
             ],
-            severity=severity(judged.metrics.share(long.total), self.medium, self.high),
+            severity=severity(judged.share(long.total), self.medium, self.high),
             evidence=longest_gaps(judged, long),
             gain=judged.gain(long.total),
         )
@@ -165,7 +164,7 @@ class TraceStepOutlier(RankRule):
         slow, median = self._slow_steps(lasted)
         if not len(slow):
             return None
-        parts = judged.metrics.step_parts(steps.start, steps.end)
+        parts = judged.step_parts(steps.start, steps.end)
         worst = slow[np.argsort(-lasted[slow], kind="stable")]
         return self.found(
             [

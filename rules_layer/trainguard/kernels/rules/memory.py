@@ -10,8 +10,7 @@ from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.rules.finding import Judged, by_name, severity
-from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import portion, shown
+from trainguard.kernels.rules.rule import RankRule, Share, portion, shown
 from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -30,14 +29,14 @@ class MemcpyBound(RankRule):
     high: Share = 0.25
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        share = judged.metrics.share(judged.metrics.exposed_memory_ns)
+        share = judged.share(judged.exposed_memory_ns)
         if share < self.least:
             return None
         return self.found(
             [portion("copy_share", share, self.least)],
             severity=severity(share, self.least, self.high),
-            evidence=by_name(judged, judged.metrics.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)),
-            gain=judged.gain(judged.metrics.exposed_memory_ns),
+            evidence=by_name(judged, judged.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)),
+            gain=judged.gain(judged.exposed_memory_ns),
         )
 
 
@@ -66,8 +65,8 @@ class PageableCopy(RankRule):
         rows = judged.trace.gpu
         mask = np.zeros(len(rows), dtype=np.bool_)
         mask[_pageable_rows(judged)] = True
-        lasted = int((rows.end[mask] - rows.start[mask]).sum()) // judged.metrics.counted
-        share = judged.metrics.share(lasted)
+        lasted = int((rows.end[mask] - rows.start[mask]).sum()) // judged.counted
+        share = judged.share(lasted)
         if share < self.least:
             return None
         return self.found(
@@ -85,7 +84,7 @@ def _pageable_rows(judged: Judged) -> Ints:
     trace, rows = judged.trace, judged.trace.gpu
     pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
     asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
-    mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
+    mask = judged.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
     copies = np.flatnonzero(mask & (judged.window.launch >= 0))
     calls = trace.launches.name[judged.window.launch[copies]]
     return copies[np.isin(calls, asynchronous)]

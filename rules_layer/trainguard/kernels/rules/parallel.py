@@ -10,8 +10,7 @@ from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
 from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
-from trainguard.kernels.rules.rule import Number, RankRule, Share
-from trainguard.kernels.rules.text import Saying, portion
+from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion
 from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import Measure
@@ -47,10 +46,9 @@ class ExposedCommunication(RankRule):
     overlap: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        metrics = judged.metrics
-        share = metrics.share(metrics.exposed_communication_ns)
-        communicating = metrics.share(metrics.communication_ns)
-        overlap = metrics.overlap_ns / metrics.communication_ns if metrics.communication_ns else 1.0
+        share = judged.share(judged.exposed_communication_ns)
+        communicating = judged.share(judged.communication_ns)
+        overlap = judged.overlap_ns / judged.communication_ns if judged.communication_ns else 1.0
         much = share >= self.exposed
         if not much and not (communicating >= self.communicating and overlap < self.overlap):
             return None
@@ -59,13 +57,13 @@ class ExposedCommunication(RankRule):
             measured="exposed_share" if much else "overlap_share",
             severity=severity(share, self.exposed, self.exposed_high),
             evidence=_collectives(judged),
-            gain=judged.gain(metrics.exposed_communication_ns),
+            gain=judged.gain(judged.exposed_communication_ns),
         )
 
 
 def _collectives(judged: Judged) -> list[Evidence]:
     found = []
-    for each in collectives_of(judged.metrics)[:SHOWN]:
+    for each in collectives_of(judged)[:SHOWN]:
         parts = [each.name, each.group, f"{each.group_size} ranks" if each.group_size else ""]
         parts.append(f"{percent(each.overlap_ns / each.total_ns)} overlaps" if each.total_ns else "")
         if each.bus_gb_per_s is not None:
@@ -120,15 +118,15 @@ class WrongParallel(RankRule):
     def _data_parallel(self, judged: Judged) -> KernelFinding | None:
         """Fire for DataParallel; a step takes a GPU's mean computation at least, and the rest can be won."""
         calls = _calls(judged, (_DATA_PARALLEL,))
-        devices = judged.metrics.gpus
+        devices = judged.gpus
         if not len(calls.start) or len(devices) <= self.gpus:
             return None
         busy = [device.kernels.total for device in devices]
         return self.found(
             [
                 Fact(name="gpus", value=len(devices), threshold=self.gpus),
-                portion("least_busy_share", judged.metrics.share(min(busy))),
-                portion("most_busy_share", judged.metrics.share(max(busy))),
+                portion("least_busy_share", judged.share(min(busy))),
+                portion("most_busy_share", judged.share(max(busy))),
             ],
             kind="data_parallel",
             severity=Severity.MEDIUM,
@@ -153,12 +151,12 @@ class WrongParallel(RankRule):
             return None
         library = ", ".join(sorted(libraries))
         waits = _calls(judged, _host_collectives(trace))
-        idle = difference(waits, judged.metrics.busy).total
+        idle = difference(waits, judged.busy).total
         return self.found(
             [
                 Fact(name="library", value=library),
-                portion("collective_share", judged.metrics.share(waits.total)),
-                portion("idle_share", judged.metrics.share(idle)),
+                portion("collective_share", judged.share(waits.total)),
+                portion("idle_share", judged.share(idle)),
             ],
             kind="without_nccl",
             measured="collective_share",

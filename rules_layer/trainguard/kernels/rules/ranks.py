@@ -11,8 +11,7 @@ from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
-from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share
-from trainguard.kernels.rules.text import portion, shown
+from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share, portion, shown
 from trainguard.kernels.waiting import Waiting
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -154,7 +153,20 @@ def _latest(ranks: Sequence[RankProfile], waiting: Waiting) -> list[Evidence]:
     return evidence
 
 
-def beside_late_rank(findings: Sequence[KernelFinding], across: AcrossRanks | None) -> list[KernelFinding]:
+def by_rule(
+    ranks: Sequence[RankProfile], across: AcrossRanks | None
+) -> dict[str, list[tuple[RankProfile | None, KernelFinding]]]:
+    """Return the findings on all ranks by rule, each with its rank; those across ranks have none."""
+    found: dict[str, list[tuple[RankProfile | None, KernelFinding]]] = {}
+    for rank in ranks:
+        for finding in _beside_late_rank(rank.findings, across):
+            found.setdefault(finding.id, []).append((rank, finding))
+    for finding in [] if across is None else across.findings:
+        found.setdefault(finding.id, []).append((None, finding))
+    return found
+
+
+def _beside_late_rank(findings: Sequence[KernelFinding], across: AcrossRanks | None) -> list[KernelFinding]:
     """Return a rank's findings; exposed communication without the wait that a late rank explains."""
     found = [] if across is None else across.findings
     late = next((each.gain for each in found if each.id == LateRank.name and each.confidence == "normal"), None)

@@ -17,12 +17,10 @@ from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
 from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
 from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
-from trainguard.kernels.rules.rule import KernelRule, RankRule
-from trainguard.kernels.rules.text import words
+from trainguard.kernels.rules.rule import KernelRule, RankRule, words
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.kernels.window import inner
-from trainguard.kernels.work import kernel_lines
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
 
@@ -99,8 +97,7 @@ def _unsteady(judged: Judged, fired: Iterable[RankRule]) -> set[RankRule]:
     stale = {rule for rule in fired if rule.is_steady}
     if not stale:
         return set()
-    metrics = judged.metrics.within(window)
-    within = Judged(metrics, kernel_lines(metrics))
+    within = judged.within(window)
     return {rule for rule in stale if rule.judge_rank(within) is None}
 
 
@@ -122,7 +119,7 @@ def _explained(judged: Judged, found: Mapping[RankRule, KernelFinding]) -> list[
 def _totals(judged: Judged, order: Iterable[RankRule]) -> dict[RankRule, float]:
     """Return nanoseconds of the window by rule, which take them in order: the mean over the GPUs that count."""
     totals = dict.fromkeys(order, 0.0)
-    counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
+    counted = [gpu for gpu in judged.gpus if gpu.counted]
     for gpu in counted:
         taken = Spans(gpu.busy.start[:0], gpu.busy.end[:0])
         for rule in totals:

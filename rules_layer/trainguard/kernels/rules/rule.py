@@ -1,26 +1,154 @@
-"""The protocol of rules over kernel profiles; in a job one fires where it holds on a rank with normal confidence."""
+"""Rules over kernel profiles, and their words; in a job one fires where it holds on a rank with normal confidence."""
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from trainguard.core.finding import MOST_FACTS, Fact, Severity
-from trainguard.core.records import Status
-from trainguard.core.units import show_number
+from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
+from trainguard.core.units import counted, show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.intervals import Spans
-from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
-from trainguard.kernels.rules.text import SAYINGS, CaptureKind, Saying, text, words
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged, percent
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import RuleSpec, Symptom
+
+SHARE, MILLISECONDS, MICROSECONDS = "share", "ms", "us"
+
+
+class CaptureKind(StrEnum):
+    """Outcomes of a rule without a finding; a finding's kind is that of a `Saying`."""
+
+    NO_CAPTURE = "no_capture"
+    HOLDS_NOT = "holds_not"
+    UNREAD = "unread"
+    CUT_OFF = "cut_off"
+    TOO_FEW_STEPS = "too_few_steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """The words on one kind of finding, which no two rules share.
+
+    ``summary`` is a template of facts by name, shares as percentages; in ``advice`` facts named ``remedy`` stand for
+    it. ``clause`` is in the past tense, for a report's first sentence; empty of what never fires.
+    """
+
+    kind: str
+    summary: str | Callable[[FactSheet], str]
+    advice: str
+    clause: str = ""
+
+
+SAYINGS: dict[str, Saying] = {}
+"""By kind: each rule adds its own when it is defined."""
+
+
+def portion(name: str, value: float, threshold: float | None = None, device: str | None = None) -> Fact:
+    return Fact(name=name, value=round(value, 4), unit=SHARE, threshold=threshold, device=device)
+
+
+def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) -> Fact:
+    threshold = None if threshold_ns is None else round(threshold_ns / 1e6, 3)
+    return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
+
+
+def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
+    saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
+    said = saying.summary
+    summary = said(sheet) if callable(said) else said.format_map(shown(sheet))
+    return summary, " ".join(str(fact.value) for fact in sheet.all("remedy")) or saying.advice
+
+
+def shown(sheet: FactSheet) -> Mapping[str, Any]:
+    return {
+        fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)
+    }
+
+
+def text(sheet: FactSheet) -> Words:
+    if sheet.kind in set(CaptureKind):
+        return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
+    summary, advice = words(sheet.kind, sheet.facts)
+    if sheet.status is Status.OK:
+        return Words(summary)
+    if sheet.status is not Status.FIRED:
+        return Words(_unsure(sheet) + summary)
+    reason = ("In an earlier capture: " if sheet.past else "") + _on_ranks(sheet) + summary
+    return Words(reason, advice + _explained(sheet), SAYINGS[sheet.kind].clause)
+
+
+def _unsure(sheet: FactSheet) -> str:
+    why = "files that are cut off, too few steps" if sheet.get("cut_traces") else "too few steps"
+    many = counted(int(sheet.number("unsure_ranks")), "rank")
+    return f"On {many} with low confidence, from {why} or only the first or last one: "
+
+
+def _on_ranks(sheet: FactSheet) -> str:
+    affected = sheet.get("ranks_affected")
+    if affected is None:
+        return ""
+    names = [str(fact.value) for fact in sheet.all("rank")]
+    number = int(affected.value)
+    if number == 1:
+        return f"On {names[0]}: "
+    named = ", ".join(names) + (", …" if number > len(names) else "")
+    return f"On {number:,} of {int(sheet.number('ranks_read')):,} ranks ({named}), at worst: "
+
+
+def _explained(sheet: FactSheet) -> str:
+    gain, share = sheet.number("gain_per_step"), sheet.number("gain_share")
+    if gain <= 0:
+        return ""
+    return f" It explains {100 * share:.1f} % of the time, {gain / 1e6:,.3f} ms a step."
+
+
+def _holds_not(sheet: FactSheet) -> str:
+    ranks = counted(int(sheet.number("ranks_judged")), "rank")
+    return f"It does not hold on {ranks} of the newest capture.{_cut(sheet)}"
+
+
+def _cut(sheet: FactSheet) -> str:
+    cut = sheet.get("cut_traces")
+    if cut is None:
+        return ""
+    number = int(cut.value)
+    files = "1 trace ends" if number == 1 else f"{number:,} traces end"
+    return f" It is judged in part: {files} early."
+
+
+def _unread(sheet: FactSheet) -> str:
+    traces = counted(int(sheet.number("traces")), "trace")
+    why = f"{sheet.name('unread_trace')}: {sheet.name('unread_why')}"
+    return f"None of {traces} of the newest capture could be read; {why}."
+
+
+def _few(sheet: FactSheet) -> str:
+    steps = sheet["steps"]
+    traces = counted(int(sheet.number("traces")), "trace")
+    return (
+        f"The newest capture has no trace with a GPU's work in {steps.threshold:g} steps or more ({traces}, "
+        f"{counted(int(steps.value), 'step')}). Profile 3 to 10 steps."
+    )
+
+
+_SILENT = {
+    CaptureKind.NO_CAPTURE: lambda _: "No capture was judged yet.",
+    CaptureKind.HOLDS_NOT: _holds_not,
+    CaptureKind.UNREAD: _unread,
+    CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
+    CaptureKind.TOO_FEW_STEPS: _few,
+}
+
 
 FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
 """Facts of a capture; the last one, the most that can be won, is there where a rule fires."""

@@ -7,8 +7,7 @@ from trainguard.kernels.columns import Framework, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.intervals import clipped, merged
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
-from trainguard.kernels.rules.rule import RankRule, Share
-from trainguard.kernels.rules.text import Saying
+from trainguard.kernels.rules.rule import RankRule, Saying, Share
 from trainguard.rules.rule_result import FactSheet, Measure
 
 EPOCH_LEAST_NS = 10**18
@@ -96,7 +95,7 @@ class TraceQuality(RankRule):
 
 
 def missing(judged: Judged) -> list[Fault]:
-    trace, metrics = judged.trace, judged.metrics
+    trace = judged.trace
     found = _steps(judged)
     if not len(trace.gpu):
         is_pytorch = trace.framework is Framework.PYTORCH
@@ -112,7 +111,7 @@ def missing(judged: Judged) -> list[Fault]:
         words = "no time base, so ranks cannot be aligned"
         found.append(Fault(words, DAMAGES["rounded_times"].advice))
     found += _joined(judged)
-    kernels = metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
+    kernels = judged.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
     unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
     if unlaunched > TraceQuality.unlaunched:
         words = f"{percent(unlaunched)} of the kernels without their launch"
@@ -137,10 +136,10 @@ def _steps(judged: Judged) -> list[Fault]:
 
 
 def _costs(judged: Judged) -> list[Fault]:
-    trace, metrics, found = judged.trace, judged.metrics, []
+    trace, found = judged.trace, []
     spent = clipped(merged(trace.overhead.start, trace.overhead.end), judged.window.start, judged.window.end)
-    if metrics.share(spent.total) > TraceQuality.overhead:
-        words = f"the profiler itself takes {percent(metrics.share(spent.total))} of the time"
+    if judged.share(spent.total) > TraceQuality.overhead:
+        words = f"the profiler itself takes {percent(judged.share(spent.total))} of the time"
         found.append(Fault(words, "Record less: with_stack=False, profile_memory=False, fewer steps."))
     stacks = trace.tally.get("stack_bytes", 0) / max(trace.tally.get("text_bytes", 0), 1)
     if stacks > TraceQuality.stacks:
@@ -150,10 +149,10 @@ def _costs(judged: Judged) -> list[Fault]:
 
 
 def _joined(judged: Judged) -> list[Fault]:
-    tally, metrics = judged.trace.tally, judged.metrics
+    tally = judged.trace.tally
     processes, graphs = tally.get("processes"), tally.get("whole_graphs")
-    found = [Fault(f"{metrics.counted:,} GPUs, judged by their mean")] if metrics.counted > 1 else []
-    idle = (gpu.number for gpu in metrics.gpus if not gpu.counted)
+    found = [Fault(f"{judged.counted:,} GPUs, judged by their mean")] if judged.counted > 1 else []
+    idle = (gpu.number for gpu in judged.gpus if not gpu.counted)
     found += [Fault(f"GPU {number} with hardly any work, not in the mean") for number in idle]
     if processes:
         found.append(Fault(f"{processes:,} processes, judged as one rank", "Export one process at a time."))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.report.schema import encode_schema, report_schema
+from trainguard.report.document import encode_schema, report_schema
 
 SCHEMA_VERSION: Literal["1"] = "1"
 

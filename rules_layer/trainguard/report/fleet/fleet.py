@@ -22,11 +22,14 @@ from trainguard.report.fleet.facts import (
     fleet_job,
     group_of,
     has_fired,
+    kernels_of_jobs,
     money_of,
+    owner_notes,
+    owners_by_kind,
     shortened,
+    shown_owners,
     sums_of,
 )
-from trainguard.report.fleet.parts import kernels_of_jobs, owner_notes, owners_by_kind, shown_owners
 from trainguard.rules.registry import RULE_NAMES
 
 JOBS_SHOWN = 250

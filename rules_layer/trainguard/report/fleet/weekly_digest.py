@@ -15,9 +15,8 @@ from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, show_percent
 from trainguard.pricing.table import packaged_prices
 from trainguard.report.fleet.document import FleetGroup, FleetJob
-from trainguard.report.fleet.facts import JobFacts, fleet_job, group_of, monday_of
+from trainguard.report.fleet.facts import JobFacts, fleet_job, group_of, monday_of, owners_by_kind
 from trainguard.report.fleet.fleet import Fleet
-from trainguard.report.fleet.parts import owners_by_kind
 
 SCHEMA_VERSION: Literal["1"] = "1"
 JOBS_SHOWN = 10

@@ -1,12 +1,14 @@
-"""A job's report as a typed document: from its items alone, or with time lines from its profile read again."""
+"""A job's report: from its items alone, or with time lines from its profile read again; and its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from trainguard.core.errors import ReportPageError
 from trainguard.core.finding import EpisodeEntry, finding_fields
-from trainguard.core.links import plain_links
+from trainguard.core.links import REPORT_JSON, REPORT_PAGE, plain_links
+from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
@@ -17,18 +19,17 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.explanations import RankedFinding
 from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
-from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict
+from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict, encode_document
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
-from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, steps
-from trainguard.report.job.not_collected import not_collected
+from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, not_collected, steps
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, Timelines
-from trainguard.report.training.build import rule_fires, training_report
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.document import FirstFire
+from trainguard.report.training.document import FirstFire, rule_fires, training_report
+from trainguard.report.training.xgboost_files import xgboost_files
 
 
 def job_summary(judged: EvaluatedJob) -> JobSummary:
@@ -74,7 +75,7 @@ MOST_NAMES = 512
 
 
 def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
-    verdict, reach = ranked.verdict, ranked.verdict.over_nodes
+    verdict, (affected, nodes) = ranked.verdict, ranked.verdict.reach
     of_finding = finding_fields(ranked.finding)
     columns = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
     episodes: list[EpisodeEntry] = columns["episodes"]
@@ -92,8 +93,8 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
         affected_share=verdict.affected_share,
         wasted_share=ranked.wasted_share,
         worst=verdict.result.worst,
-        nodes_affected=reach.affected,
-        nodes=reach.nodes,
+        nodes_affected=affected,
+        nodes=nodes,
         explained_by=ranked.explained_by,
         explained_share=round(ranked.explained_share, 4),
         reasons={rule: round(part, 4) for rule, part in ranked.reasons.items() if part},
@@ -246,3 +247,57 @@ def _spending(judged: EvaluatedJob) -> Spending:
 
 def _rounded(hours: float | None) -> float | None:
     return None if hours is None else round(hours, 4)
+
+
+XGBOOST_PAGE = "xgboost_report.html"
+CONTENT_TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8"}
+
+
+def report_files(built: BuiltReport, *, page: bool = True) -> dict[str, bytes]:
+    """Return the files of a report by name, ``report.json`` last; ``page`` is whether to make ``report.html`` too.
+
+    Raises ReportPageError when the page cannot be made; it holds the other files, so that they can be written before.
+    """
+    document = encode_document(built.report)
+    data = {**built.managed, **training_files(built.report, page=False)}
+    if not page:
+        return {**data, REPORT_JSON: document}
+    try:
+        from trainguard.report.html.render import render_report  # noqa: PLC0415 -- JSON alone takes no templates
+
+        pages = {**training_files(built.report), REPORT_PAGE: render_report(built.report).encode()}
+    except Exception as fault:
+        # Whatever a page fails of, the numbers are made and must not be lost for it.
+        raise ReportPageError(built.report.job.name, fault, {**data, REPORT_JSON: document}) from fault
+    return {**data, **pages, REPORT_JSON: document}
+
+
+def training_files(report: Report, *, page: bool = True) -> dict[str, bytes]:
+    """Return the files of a report's training beside its own: data and page on a model of XGBoost, else none."""
+    if report.training is None or report.training.model is None:
+        return {}
+    files = xgboost_files(report.training)
+    if page:
+        from trainguard.report.html.training.sections import render_xgboost  # noqa: PLC0415 -- JSON takes no templates
+
+        files[XGBOOST_PAGE] = render_xgboost(report.training, report.job.name).encode()
+    return files
+
+
+def write_report(objects: ProfileObjects, job: JobRecord, built: BuiltReport) -> int:
+    """Write a job's report, ``report.json`` last, and return of how many files it is; a repeat overwrites them.
+
+    Raises ReportPageError when the page could not be made, after all other files are written.
+    """
+    try:
+        files = report_files(built)
+    except ReportPageError as fault:
+        put_files(objects, job.bucket, job.root.report, fault.files)
+        raise
+    put_files(objects, job.bucket, job.root.report, files)
+    return len(files)
+
+
+def put_files(objects: ProfileObjects, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:
+    for name, body in files.items():
+        objects.put(bucket, prefix + name, body, CONTENT_TYPES[name[name.rindex(".") :]])

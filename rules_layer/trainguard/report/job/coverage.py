@@ -1,12 +1,16 @@
 """What was collected of a job, stream by stream, and what was missing or could not be used."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import cast
 
 from msgspec.structs import replace
 
 from trainguard.core.records import FIRST_FAMILY, NodeRecord, StreamKey
 from trainguard.core.units import counted, faults_counted, listed, show_duration, show_share
+from trainguard.engine.family import Family
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureStreams
 from trainguard.engine.ordering.grid_order import MINUTE_S
@@ -16,7 +20,7 @@ from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING
 from trainguard.engine.verdicts.verdict import VANISHED_S
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.report.evaluated_job import EvaluatedJob, FamilyCoverage, NodeCoverage, coverage_of, shown_time
+from trainguard.report.evaluated_job import EvaluatedJob, NodeCoverage, shown_time
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"
@@ -71,53 +75,82 @@ def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
         yield f"System metrics end before those of the other nodes: {text}."
 
 
-class ProfilerCoverage(FamilyCoverage):
-    """What was collected of system metrics and framework events."""
-
-    titles = STREAMS
-
-    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
-        node, entry = record.key.node, super().coverage(record, judged)
-        if record.key.stream == "system":
-            first_at = judged.profiler.system[node].state.kept.first_sample_at
-            used, expected = minutes_of(record, judged)
-            return replace(entry, first_at=shown_time(first_at), share=used / expected if expected else None)
-        first_us = judged.profiler.framework[node].state.first_step_us
-        return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
-
-    def covered(self, judged: EvaluatedJob) -> list[str]:
-        nodes, framework = judged.system_nodes, judged.framework_nodes
-        parts = []
-        if nodes:
-            systems = [record for record in judged.streams.records.values() if record.key.stream == "system"]
-            counts = [minutes_of(record, judged) for record in systems]
-            used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
-            # Rounded down: what is missing is not hidden.
-            covered = show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
-            instances = judged.mig_instances
-            lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
-            gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
-            parts.append(
-                f"system metrics of {counted(len(nodes), 'node')}{gpus}, {covered} of their minutes, "
-                f"a point every {judged.interval_s:g} s"
-            )
-        if framework:
-            parts.append(f"framework events of {counted(len(framework), 'node')}")
-        return parts
-
-    def missing(self, judged: EvaluatedJob) -> list[str]:
-        return [*silent_nodes(judged), *late_nodes(judged)]
+def stream_coverage(record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+    return NodeCoverage(
+        node=record.key.node,
+        stream=record.key.stream,
+        first_at=None,
+        evaluated_through=shown_time(record.watermark_s),
+        closed=record.closed,
+        share=None,
+        counters=dict(record.counters),
+        last_fault=judged.streams.stream_of(record.key).state.last_fault,
+    )
 
 
-PROFILER = ProfilerCoverage()
+@dataclass(frozen=True, slots=True)
+class FamilyCoverage:
+    """What a report says about what was collected of a family's streams.
 
+    ``titles`` are what people call them, ``covered`` are phrases and ``missing`` sentences about all of them, ``entry``
+    is of one.
+    """
+
+    titles: Mapping[str, str]
+    covered: Callable[[EvaluatedJob], Sequence[str]]
+    missing: Callable[[EvaluatedJob], Sequence[str]]
+    entry: Callable[[NodeRecord, EvaluatedJob], NodeCoverage] = stream_coverage
+
+    def title_of(self, stream: str) -> str:
+        return self.titles.get(stream, stream)
+
+
+def coverage_of(family: Family) -> FamilyCoverage:
+    """Return a family's half; raises ImportError or AttributeError where ``family.report`` names none."""
+    return cast("FamilyCoverage", resolve_name(family.report))
+
+
+def _profiler_entry(record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
+    node, entry = record.key.node, stream_coverage(record, judged)
+    if record.key.stream == "system":
+        first_at = judged.profiler.system[node].state.kept.first_sample_at
+        used, expected = minutes_of(record, judged)
+        return replace(entry, first_at=shown_time(first_at), share=used / expected if expected else None)
+    first_us = judged.profiler.framework[node].state.first_step_us
+    return replace(entry, first_at=None if first_us is None else shown_time(first_us / 1e6))
+
+
+def _profiler_covered(judged: EvaluatedJob) -> list[str]:
+    nodes, framework = judged.system_nodes, judged.framework_nodes
+    parts = []
+    if nodes:
+        systems = [record for record in judged.streams.records.values() if record.key.stream == "system"]
+        counts = [minutes_of(record, judged) for record in systems]
+        used, expected = sum(each for each, _ in counts), sum(each for _, each in counts)
+        # Rounded down: what is missing is not hidden.
+        covered = show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
+        instances = judged.mig_instances
+        lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
+        gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
+        parts.append(
+            f"system metrics of {counted(len(nodes), 'node')}{gpus}, {covered} of their minutes, "
+            f"a point every {judged.interval_s:g} s"
+        )
+    if framework:
+        parts.append(f"framework events of {counted(len(framework), 'node')}")
+    return parts
+
+
+PROFILER = FamilyCoverage(
+    STREAMS, _profiler_covered, lambda judged: [*silent_nodes(judged), *late_nodes(judged)], _profiler_entry
+)
 
 IN_MINUTES = frozenset({"gaps", "late"})
 
 
 def coverage(judged: EvaluatedJob) -> list[NodeCoverage]:
     families = judged.families
-    return [coverage_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
+    return [coverage_of(families.of(key)).entry(record, judged) for key, record in judged.streams.records.items()]
 
 
 def data_covered(judged: EvaluatedJob) -> str:
@@ -154,47 +187,39 @@ def _fault(stream: str, name: str, nodes: Mapping[str, int]) -> str:
     return f"Not used of {stream}: {faults_counted(total, name)}, {_by_node(nodes)}."
 
 
-class CaptureCoverage(FamilyCoverage):
-    """Says how many captures were judged."""
-
-    titles: Mapping[str, str] = {KERNELS: "kernel traces"}
-
-    def covered(self, judged: EvaluatedJob) -> list[str]:
-        family = judged.streams.families.get(KERNELS)
-        stream = family.stream if isinstance(family, CaptureStreams) else None
-        if stream is None or stream.state.verdict is None:
-            return []
-        traces = counted(stream.state.verdict.traces, "trace")
-        return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
-
-    def missing(self, judged: EvaluatedJob) -> list[str]:
-        waits = any(each.pending for each in judged.streams.records.values() if each.key.family == KERNELS)
-        return ["The newest kernel traces are not judged yet."] if waits else []
+def _captures_covered(judged: EvaluatedJob) -> list[str]:
+    family = judged.streams.families.get(KERNELS)
+    stream = family.stream if isinstance(family, CaptureStreams) else None
+    if stream is None or stream.state.verdict is None:
+        return []
+    traces = counted(stream.state.verdict.traces, "trace")
+    return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
 
 
-CAPTURES = CaptureCoverage()
+def _captures_missing(judged: EvaluatedJob) -> list[str]:
+    waits = any(each.pending for each in judged.streams.records.values() if each.key.family == KERNELS)
+    return ["The newest kernel traces are not judged yet."] if waits else []
 
 
-class TrainingCoverage(FamilyCoverage):
-    """Says how many steps were judged."""
+CAPTURES = FamilyCoverage({KERNELS: "kernel traces"}, _captures_covered, _captures_missing)
 
-    titles: Mapping[str, str] = {TRAINING: "tensors of debug-output", SCALARS: "files of scalars"}
 
-    def covered(self, judged: EvaluatedJob) -> list[str]:
-        return [
-            f"{counted(stream.state.steps, 'step')} of the {self.title_of(key.stream)}"
-            for key, stream in _streams(judged).items()
-            if stream.state.steps
-        ]
+def _training_covered(judged: EvaluatedJob) -> list[str]:
+    return [
+        f"{counted(stream.state.steps, 'step')} of the {TRAINING_STREAMS.title_of(key.stream)}"
+        for key, stream in _streams(judged).items()
+        if stream.state.steps
+    ]
 
-    def missing(self, judged: EvaluatedJob) -> list[str]:
-        streams = _streams(judged)
-        without = [
-            stream.state.no_data
-            for key, stream in streams.items()
-            if judged.streams.records[key].closed and stream.state.no_data
-        ]
-        return [*without, *(note for stream in streams.values() for note in stream.state.notes)]
+
+def _training_missing(judged: EvaluatedJob) -> list[str]:
+    streams = _streams(judged)
+    without = [
+        stream.state.no_data
+        for key, stream in streams.items()
+        if judged.streams.records[key].closed and stream.state.no_data
+    ]
+    return [*without, *(note for stream in streams.values() for note in stream.state.notes)]
 
 
 def _streams(judged: EvaluatedJob) -> Mapping[StreamKey, AnyStepStream]:
@@ -202,4 +227,6 @@ def _streams(judged: EvaluatedJob) -> Mapping[StreamKey, AnyStepStream]:
     return family.of_steps if isinstance(family, TrainingStreams) else {}
 
 
-TRAINING_STREAMS = TrainingCoverage()
+TRAINING_STREAMS = FamilyCoverage(
+    {TRAINING: "tensors of debug-output", SCALARS: "files of scalars"}, _training_covered, _training_missing
+)

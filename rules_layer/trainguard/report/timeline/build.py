@@ -1,19 +1,24 @@
 """Digests of all nodes to the time lines of a report."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from trainguard.core.errors import TimelinePartError
+from trainguard.core.finding import severity_rank
 from trainguard.formats.profile.snapshots import IntArray
 from trainguard.render.names import natural
-from trainguard.report.timeline.axis import shown_axis
-from trainguard.report.timeline.detail import details_of
-from trainguard.report.timeline.digest import MICROSECONDS, NodeDigest, StepDigest
-from trainguard.report.timeline.series import Episode, Phase, TimeAxis, Timelines
+from trainguard.report.timeline.digest import MICROSECONDS, STEPS, NodeDigest
+from trainguard.report.timeline.series import Band, Episode, Phase, TimeAxis, TimelineDetail, Timelines, shown_axis
 from trainguard.report.timeline.shown import (
+    FLOAT_BYTES,
+    PERCENT_BYTES,
+    DeviceForms,
+    bytes_a_bucket,
+    bytes_taken,
     device_forms,
     node_timeline,
     overall_means,
@@ -33,14 +38,14 @@ _FINALIZATION = "Finalization"
 
 
 def phases_of(
-    digests: Sequence[StepDigest], axis: TimeAxis, *, started_at: float | None, ended_at: float | None
+    digests: Sequence[NodeDigest], axis: TimeAxis, *, started_at: float | None, ended_at: float | None
 ) -> tuple[list[Phase], float]:
     """Return a job's phases in order, at most MAX_PHASES, and the least length of one, seconds.
 
     Without ``started_at`` and ``ended_at``, epoch seconds, there is no initialization and no finalization. The length
     is ``axis.bucket_s``, or as many times longer as MAX_PHASES takes.
     """
-    extents = [extent for steps in digests for extent in steps.extents.values()]
+    extents = [extent for digest in digests for extent in digest.extents.values()]
     if not extents:
         return [], axis.bucket_s
     first = min(first_us for first_us, _, _ in extents) / MICROSECONDS
@@ -64,12 +69,13 @@ def phases_of(
     return phases, width
 
 
-def _time_by_loop(digests: Sequence[StepDigest], axis: TimeAxis) -> IntArray:
+def _time_by_loop(digests: Sequence[NodeDigest], axis: TimeAxis) -> IntArray:
     """Return microseconds of the steps that began in each bucket, and one a step: int64[3, buckets]."""
     time = np.zeros((len(_LOOPS), axis.buckets), dtype=np.int64)
-    for steps in digests:
-        loops = [_LOOPS.index(_MODES.get(mode.rpartition(".")[2], "other")) for _, _, mode in steps.table.keys]
-        np.add.at(time, loops, steps.table.totals + steps.table.counts)
+    for digest in digests:
+        table = digest.tables[STEPS]
+        loops = [_LOOPS.index(_MODES.get(mode.rpartition(".")[2], "other")) for _, _, mode in table.keys]
+        np.add.at(time, loops, table.totals + table.counts)
     return time
 
 
@@ -99,7 +105,7 @@ def build_timelines(
     shown = _shown(nodes, [time for time in (started_at, ended_at) if time is not None])
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
-    phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
+    phases, phase_s = phases_of(nodes, whole, started_at=started_at, ended_at=ended_at)
     forms, devices_left_out = device_forms(nodes, shown.stop - shown.start)
     left_out = [*devices_left_out, *steps_left_out, *_not_shown(nodes)]
     if gpus > len(banded):
@@ -134,7 +140,7 @@ def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
 def _shown(nodes: Sequence[NodeDigest], times: Sequence[float]) -> slice:
     """Return the buckets from the first to the last value or time; all when there is none."""
     axis = nodes[0].axis
-    ranges = [used_buckets([*node.tables.values(), node.steps.table]) for node in nodes]
+    ranges = [used_buckets([*node.tables.values()]) for node in nodes]
     buckets = [bucket for used in ranges if used is not None for bucket in used]
     if not buckets:
         return slice(0, axis.buckets)
@@ -157,10 +163,10 @@ def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
 
 def _not_shown(nodes: Sequence[NodeDigest]) -> list[str]:
     sentences = []
-    outside = {node.node: node.outside + node.steps.outside for node in nodes}
+    outside = {node.node: node.outside for node in nodes}
     if any(outside.values()):
         sentences.append(f"{_on_nodes(outside)} lie outside the time shown.")
-    refused = {node.node: sum(table.refused for table in (*node.tables.values(), node.steps.table)) for node in nodes}
+    refused = {node.node: sum(table.refused for table in node.tables.values()) for node in nodes}
     if any(refused.values()):
         sentences.append(f"{_on_nodes(refused)} are of more devices or processes than a node is shown with.")
     return sentences
@@ -170,3 +176,115 @@ def _on_nodes(counts: dict[str, int]) -> str:
     found = [node for node, count in counts.items() if count]
     names = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
     return f"{sum(counts.values()):,} samples or steps on {names}"
+
+
+MAX_PAGE_BYTES = 2_600_000
+"""What all series of a page may take; a page of 3 MB has the rest for everything else."""
+
+GPU_BYTES, NODE_BYTES = 80, 120
+
+MAX_EPISODES = 12
+FEWEST_BUCKETS = 60
+"""A shorter part is shown as it is."""
+
+BEFORE, AFTER = 0.25, 0.1
+
+LEAST_AROUND_S = 120.0
+
+
+def details_of(
+    digests: Sequence[NodeDigest],
+    shown: Timelines,
+    banded: Collection[tuple[str, str]],
+    forms: DeviceForms,
+    episodes: Sequence[Episode],
+) -> list[TimelineDetail]:
+    """Return the parts to show finely, in order of time; none where ``shown`` is as fine as the digests are.
+
+    ``banded`` are the GPUs, as (node, GPU), whose lowest and highest utilization is shown. ``forms`` says which further
+    series are shown, and how.
+    """
+    axis = digests[0].axis
+    if axis.bucket_s >= shown.axis.bucket_s:
+        return []
+    names = NODE_BYTES * len(digests) + GPU_BYTES * sum(len(digest.tables["gpu"].keys) for digest in digests)
+    names += bytes_a_bucket(digests, forms)[1]
+    room = MAX_PAGE_BYTES - _packed_bytes(shown) - 2 * names
+    whole = _buckets(axis, shown.axis.start, shown.axis.start + shown.axis.buckets * shown.axis.bucket_s)
+    for bands in (banded, ()):
+        if (whole.stop - whole.start) * _bytes_a_bucket(digests, bands, forms) <= room:
+            return [_detail(digests, whole, bands, forms)]
+    a_bucket = _bytes_a_bucket(digests, (), forms)
+    overhead = math.ceil(names / a_bucket)
+    parts = _around(episodes, axis, whole, int(room / a_bucket) + overhead, overhead)
+    return [_detail(digests, part, (), forms) for part in parts]
+
+
+def _around(episodes: Sequence[Episode], axis: TimeAxis, whole: slice, fitting: int, overhead: int) -> list[slice]:
+    """Return the parts around the most severe episodes; each takes ``overhead`` buckets for names."""
+    most = min(max(fitting // (FEWEST_BUCKETS + overhead), 0), MAX_EPISODES)
+    chosen = sorted(episodes, key=lambda episode: (-severity_rank(episode[2]), episode[0]))[:most]
+    each = fitting // max(len(chosen), 1) - overhead
+    parts = []
+    for start, end, _ in chosen:
+        length = max((axis.start + whole.stop * axis.bucket_s if end is None else end) - start, 0.0)
+        before, after = (max(share * length, LEAST_AROUND_S) for share in (BEFORE, AFTER))
+        before = min(before, 0.25 * each * axis.bucket_s)
+        wanted = _buckets(axis, start - before, start + length + after)
+        first = max(wanted.start, whole.start)
+        parts.append(slice(first, min(wanted.stop, first + each, whole.stop)))
+    return list(_joined(sorted((part for part in parts if part.stop > part.start), key=lambda part: part.start)))
+
+
+def _joined(parts: Sequence[slice]) -> Iterator[slice]:
+    if not parts:
+        return
+    first, stop = parts[0].start, parts[0].stop
+    for part in parts[1:]:
+        if part.start > stop:
+            yield slice(first, stop)
+            first = part.start
+        stop = max(stop, part.stop)
+    yield slice(first, stop)
+
+
+def _buckets(axis: TimeAxis, start: float, end: float) -> slice:
+    first = math.floor((start - axis.start) / axis.bucket_s + 1e-9)
+    stop = math.ceil((end - axis.start) / axis.bucket_s - 1e-9)
+    first = min(max(first, 0), axis.buckets - 1)
+    return slice(first, min(max(stop, first + 1), axis.buckets))
+
+
+def _detail(
+    digests: Sequence[NodeDigest], part: slice, banded: Collection[tuple[str, str]], forms: DeviceForms
+) -> TimelineDetail:
+    return TimelineDetail(
+        axis=part_of(digests[0].axis, part),
+        nodes=[node_timeline(digest, part, banded, brief=True, forms=forms) for digest in digests],
+    )
+
+
+def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str, str]], forms: DeviceForms) -> float:
+    percents, floats = 2 * len(banded), 0
+    for digest in digests:
+        tables = digest.tables
+        percents += len(tables["gpu"].keys) + len(tables["gpu_memory"].keys) + len(tables["host_memory"].keys)
+        percents += 2 * (len(tables["cpu"].keys) + len(tables["io_wait"].keys))
+        floats += 1 if tables["network"].keys else 0
+    return max(PERCENT_BYTES * percents + FLOAT_BYTES * floats + bytes_a_bucket(digests, forms)[0], PERCENT_BYTES)
+
+
+def _packed_bytes(timelines: Timelines) -> float:
+    percents, floats, devices = [], [], 0.0
+    for node in timelines.nodes:
+        percents += [node.cpu, node.io_wait, node.host_memory]
+        percents += [band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)]
+        floats.append(node.network)
+        devices += bytes_taken(node.devices)
+    steps = sum(3 * FLOAT_BYTES * len(each.mean_s) + 40 * len(each.slowest) for each in timelines.steps)
+    return _band_bytes(percents, PERCENT_BYTES) + _band_bytes(floats, FLOAT_BYTES) + devices + steps
+
+
+def _band_bytes(bands: Sequence[Band | None], each: float) -> float:
+    lines = [line for band in bands if band is not None for line in (band.mean, band.low, band.high)]
+    return each * sum(len(line) for line in lines if line is not None)

@@ -1,8 +1,8 @@
-"""A node's objects folded into the buckets of one axis, in any order."""
+"""A node's objects folded into the buckets of one axis, in any order, and the series of its GPUs."""
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,16 +10,58 @@ import numpy as np
 
 from trainguard.core.errors import TimelinePartError
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.formats.profile import snapshots as names
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.events import StepBatch
 from trainguard.formats.profile.keys import FrameworkKey
-from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray
+from trainguard.formats.profile.snapshots import DeviceSamples, FloatArray, IntArray, device_order
 from trainguard.formats.profile.system import MAX_SERIES, Samples, Series, series_order
-from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.report.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, KIND_LIMITS, RATE, device_series
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 from trainguard.state.histogram import MAX_DURATION_US
+
+MOST_GPUS = 64
+
+
+PERCENT, RATE = "%", "bytes per second"
+"""Units of values from 0 to 100, and of rates; a rate has no decimals, any other value has two."""
+
+DEVICE_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "sm_activity": ("SM activity", PERCENT, (names.SM_ACTIVITY,)),
+    "memory_used": ("GPU memory in use", PERCENT, (names.MEMORY_USED,)),
+    "tensor_activity": ("Tensor core activity", PERCENT, (names.TENSOR_ACTIVITY,)),
+    "dram_activity": ("Use of GPU memory's bandwidth", PERCENT, (names.DRAM_ACTIVITY,)),
+    "sm_occupancy": ("SM occupancy", PERCENT, (names.SM_OCCUPANCY,)),
+    "power": ("GPU power", "watts", (names.POWER,)),
+    "sm_clock": ("SM clock", "MHz", (names.SM_CLOCK,)),
+    "temperature": ("GPU temperature", "°C", (names.TEMPERATURE,)),
+    "nvlink": ("NVLink, both directions", RATE, (names.NVLINK_SENT, names.NVLINK_RECEIVED)),
+    "pcie": ("PCIe, both directions", RATE, (names.PCIE_SENT, names.PCIE_RECEIVED)),
+}
+"""Title, unit and metrics of each quantity of a GPU."""
+
+KIND_LIMITS = {kind: MOST_GPUS * len(metrics) for kind, (_, _, metrics) in DEVICE_KINDS.items()}
+
+
+def device_series(devices: DeviceSamples) -> Iterator[tuple[str, Key, FloatArray, FloatArray]]:
+    """Yield kind, key, times (epoch seconds, float64[N]) and values (float64[N]) of one object's series.
+
+    Memory in use, percent of the GPU's, is left out where the GPU's memory is not in the same object.
+    """
+    totals = devices.of(names.MEMORY_TOTAL)
+    for kind, (_, _, metrics) in DEVICE_KINDS.items():
+        for metric in metrics:
+            for device, series in devices.of(metric).items():
+                if not device.startswith("gpu"):
+                    continue
+                number = device_order(device)[0]
+                values = series.values
+                if kind == "memory_used":
+                    if device not in totals or totals[device].last <= 0.0:
+                        continue
+                    values = np.minimum(100.0 * values / totals[device].last, 100.0)
+                yield kind, (number, device, metric if len(metrics) > 1 else ""), series.times, values
+
 
 MAX_STEP_SERIES = 64
 """Processes times modes of one node."""
@@ -35,67 +77,7 @@ Extent = tuple[int, int, list[KeptStep]]
 """Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
 
 StoredSteps = tuple[int, StoredTable, list[Extent]]
-"""`StepDigest` as bytes: steps outside the axis, the table, and extents in the order of its series."""
-
-
-class StepDigest:
-    """Steps of one node; ``outside`` counts those that began before the axis or after it.
-
-    ``table`` holds microseconds in the bucket of a step's start, by keys (0, process, mode).
-    """
-
-    def __init__(self, axis: TimeAxis) -> None:
-        self._axis = axis
-        self.table = BucketTable(axis.buckets, MAX_STEP_SERIES)
-        self.extents: dict[Key, Extent] = {}
-        self.outside = 0
-
-    def add(self, batch: StepBatch) -> None:
-        """Add the steps of one process and mode that one object holds."""
-        axis = self._axis
-        buckets = (batch.starts_us - round(axis.start * MICROSECONDS)) // round(axis.bucket_s * MICROSECONDS)
-        rows = np.flatnonzero((buckets >= 0) & (buckets < axis.buckets))
-        self.outside += int(batch.starts_us.size - rows.size)
-        if not rows.size:
-            return
-        key = (0, batch.process, batch.mode)
-        durations = np.clip(batch.durations_us[rows], 0, MAX_DURATION_US)
-        self.table.add([key], np.zeros(rows.size, dtype=np.int64), buckets[rows], durations)
-        self._widen(key, _extent(batch, rows, durations))
-        self._drop_refused()
-
-    def merge(self, other: "StepDigest") -> None:
-        self.table.merge(other.table)
-        for key, extent in other.extents.items():
-            self._widen(key, extent)
-        self._drop_refused()
-        self.outside += other.outside
-
-    def joined(self, axis: TimeAxis, edges: IntArray) -> "StepDigest":
-        """Return the steps on an ``axis`` whose buckets join some of this one's; see `BucketTable.joined`."""
-        steps = StepDigest(axis)
-        steps.table, steps.extents, steps.outside = self.table.joined(edges), self.extents, self.outside
-        return steps
-
-    def stored(self) -> StoredSteps:
-        return self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys]
-
-    @classmethod
-    def restored(cls, stored: StoredSteps, axis: TimeAxis) -> "StepDigest":
-        steps = cls(axis)
-        steps.outside, table, extents = stored
-        steps.table = BucketTable.restored(table, axis.buckets, MAX_STEP_SERIES)
-        steps.extents = dict(zip(steps.table.keys, extents, strict=True))
-        return steps
-
-    def _widen(self, key: Key, extent: Extent) -> None:
-        first_us, end_us, slowest = extent
-        own_first_us, own_end_us, own = self.extents.get(key, (first_us, end_us, []))
-        self.extents[key] = min(first_us, own_first_us), max(end_us, own_end_us), _slowest([*own, *slowest])
-
-    def _drop_refused(self) -> None:
-        if len(self.extents) > len(self.table.keys):
-            self.extents = {key: self.extents[key] for key in self.table.keys}
+"""Steps as bytes: how many lie outside the axis, their table, and extents in the order of its series."""
 
 
 def _extent(batch: StepBatch, rows: IntArray, durations: IntArray) -> Extent:
@@ -121,7 +103,8 @@ MAX_RATE = 10**12
 
 MOST_BUCKETS = FINER * MAX_BUCKETS
 
-_LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1} | KIND_LIMITS
+STEPS = "steps"
+_LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1} | KIND_LIMITS | {STEPS: MAX_STEP_SERIES}
 """Cores are one series, of which the mean and the busiest is shown."""
 
 _MAGIC = b"TGTL"
@@ -138,14 +121,15 @@ class NodeDigest:
     """What one node was like over time; objects are added once each, in any order.
 
     ``axis`` is at most MOST_BUCKETS long. ``tables`` hold hundredths of a percent, and bytes per second of rates, by
-    kind as in MAX_SERIES. ``outside`` counts samples before the axis or after it.
+    kind as in MAX_SERIES. That of ``steps`` holds microseconds in the bucket of a step's start, by keys (0, process,
+    mode), which have ``extents``, too. ``outside`` counts samples and steps before the axis or after it.
     """
 
     def __init__(self, node: str, axis: TimeAxis) -> None:
         self.node = node
         self.axis = axis
         self.tables = {kind: BucketTable(axis.buckets, limit) for kind, limit in _LIMITS.items()}
-        self.steps = StepDigest(axis)
+        self.extents: dict[Key, Extent] = {}
         self.outside = 0
 
     def add_samples(self, samples: Samples) -> None:
@@ -177,7 +161,19 @@ class NodeDigest:
     def add_events(self, events: FrameworkEvents) -> None:
         """Add one framework object, of which steps alone are used."""
         for batch in events.steps:
-            self.steps.add(batch)
+            self._add_steps(batch)
+
+    def _add_steps(self, batch: StepBatch) -> None:
+        axis = self.axis
+        buckets = (batch.starts_us - round(axis.start * MICROSECONDS)) // round(axis.bucket_s * MICROSECONDS)
+        rows = np.flatnonzero((buckets >= 0) & (buckets < axis.buckets))
+        self.outside += int(batch.starts_us.size - rows.size)
+        if not rows.size:
+            return
+        key = (0, batch.process, batch.mode)
+        durations = np.clip(batch.durations_us[rows], 0, MAX_DURATION_US)
+        self.tables[STEPS].add([key], np.zeros(rows.size, dtype=np.int64), buckets[rows], durations)
+        self._widen({key: _extent(batch, rows, durations)})
 
     def merge(self, other: "NodeDigest") -> None:
         if (other.node, other.axis) != (self.node, self.axis):
@@ -186,7 +182,7 @@ class NodeDigest:
             )
         for kind, table in self.tables.items():
             table.merge(other.tables[kind])
-        self.steps.merge(other.steps)
+        self._widen(other.extents)
         self.outside += other.outside
 
     def joined(self, axis: TimeAxis) -> "NodeDigest":
@@ -197,14 +193,25 @@ class NodeDigest:
         edges = np.maximum(np.rint((starts - self.axis.start) / self.axis.bucket_s), 0.0).astype(np.int64)
         joined = NodeDigest(self.node, axis)
         joined.tables = {kind: table.joined(edges) for kind, table in self.tables.items()}
-        joined.steps, joined.outside = self.steps.joined(axis, edges), self.outside
+        joined.extents, joined.outside = self.extents, self.outside
         return joined
 
     def encode(self) -> bytes:
         """Return the digest as bytes; equal digests give equal bytes."""
-        tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys}
-        stored: _StoredDigest = self.node, self.axis, self.outside, tables, self.steps.stored()
+        tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys and kind != STEPS}
+        table = self.tables[STEPS]
+        steps: StoredSteps = 0, table.stored(), [self.extents[key] for key in table.keys]
+        stored: _StoredDigest = self.node, self.axis, self.outside, tables, steps
         return _MAGIC + bytes([_FORMAT]) + zlib.compress(msgspec.msgpack.encode(stored), _LEVEL)
+
+    def _widen(self, extents: Mapping[Key, Extent]) -> None:
+        """Take in extents of steps; those of series without a place are dropped."""
+        for key, (first_us, end_us, slowest) in extents.items():
+            own_first_us, own_end_us, own = self.extents.get(key, (first_us, end_us, []))
+            self.extents[key] = min(first_us, own_first_us), max(end_us, own_end_us), _slowest([*own, *slowest])
+        keys = self.tables[STEPS].keys
+        if len(self.extents) > len(keys):
+            self.extents = {key: self.extents[key] for key in keys}
 
 
 def decode_digest(data: bytes, part: str = "") -> NodeDigest:
@@ -226,15 +233,16 @@ def decode_digest(data: bytes, part: str = "") -> NodeDigest:
 
 
 def _restored(stored: _StoredDigest) -> NodeDigest:
-    node, axis, outside, tables, steps = stored
+    node, axis, outside, tables, (steps_outside, steps, extents) = stored
     if not (1 <= axis.buckets <= MOST_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
         raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MOST_BUCKETS} of 1 s or more")
     digest = NodeDigest(node, axis)
-    digest.outside, digest.steps = outside, StepDigest.restored(steps, axis)
-    for kind, table in tables.items():
+    digest.outside = outside + steps_outside
+    for kind, table in {**tables, STEPS: steps}.items():
         if kind not in digest.tables:
             raise ValueError(f"a series of kind {kind}, expected one of {', '.join(digest.tables)}")
         digest.tables[kind] = BucketTable.restored(table, axis.buckets, _LIMITS[kind])
+    digest.extents = dict(zip(digest.tables[STEPS].keys, extents, strict=True))
     return digest
 
 
@@ -267,7 +275,7 @@ def read_framework(listing: ProfileListing, key: str, parsed: FrameworkKey) -> F
     """
     process = f"{parsed.node}-{parsed.process}"
     if parsed.start_us is not None:
-        trace = listing.trace_of(key, parsed)
-        body = listing.get(trace)
-        return read_tf_trace(trace, body, process=process, start_us=parsed.start_us, end_us=parsed.end_us)
-    return read_framework_object(key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind)
+        key = listing.trace_of(key, parsed)
+    return read_framework_object(
+        key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind, start_us=parsed.start_us
+    )

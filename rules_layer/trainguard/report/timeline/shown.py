@@ -9,8 +9,7 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.report.timeline.buckets import BucketTable
-from trainguard.report.timeline.device_kinds import DEVICE_KINDS, PERCENT, RATE
-from trainguard.report.timeline.digest import HUNDREDTHS, MICROSECONDS, NodeDigest
+from trainguard.report.timeline.digest import DEVICE_KINDS, HUNDREDTHS, MICROSECONDS, PERCENT, RATE, STEPS, NodeDigest
 from trainguard.report.timeline.series import (
     Band,
     DeviceTimeline,
@@ -231,7 +230,7 @@ def step_timelines(nodes: Iterable[NodeDigest], shown: slice) -> tuple[list[Step
     series = [
         (digest, row, process, mode)
         for digest in nodes
-        for row, (_, process, mode) in enumerate(digest.steps.table.keys)
+        for row, (_, process, mode) in enumerate(digest.tables[STEPS].keys)
     ]
     ranked = _by_time_lost(series)
     chosen = set(ranked[:MAX_PROCESSES])
@@ -244,24 +243,24 @@ def _by_time_lost(series: Sequence[_Series]) -> list[Process]:
     """Order by the time that steps took beyond the median of the processes' mean steps."""
     means = defaultdict(list)
     for digest, row, _, mode in series:
-        table = digest.steps.table
+        table = digest.tables[STEPS]
         means[mode].append(float(table.totals[row].sum()) / float(table.counts[row].sum()))
     typical = {mode: median(values) for mode, values in means.items()}
     lost: defaultdict[Process, float] = defaultdict(float)
     for digest, row, process, mode in series:
-        beyond = digest.steps.table.totals[row] - digest.steps.table.counts[row] * typical[mode]
+        beyond = digest.tables[STEPS].totals[row] - digest.tables[STEPS].counts[row] * typical[mode]
         lost[digest.node, process] += float(np.maximum(beyond, 0.0).sum())
     return sorted(lost, key=lambda owner: -lost[owner])
 
 
 def _timeline(digest: NodeDigest, row: int, process: str, mode: str, shown: slice, slowest: int) -> StepTimeline:
-    mean, low, high = seconds(digest.steps.table, row, shown)
-    _, _, kept = digest.steps.extents[0, process, mode]
+    mean, low, high = seconds(digest.tables[STEPS], row, shown)
+    _, _, kept = digest.extents[0, process, mode]
     return StepTimeline(
         node=digest.node,
         process=process,
         mode=mode,
-        steps=int(digest.steps.table.counts[row].sum()),
+        steps=int(digest.tables[STEPS].counts[row].sum()),
         mean_s=mean,
         low_s=low,
         high_s=high,

@@ -159,7 +159,7 @@ class ReadBudget(msgspec.Struct, kw_only=True):
         return self.tried(fold, step, name)
 
     def tensor(
-        self, fold: Callable[[StepView, str], T], step: StepView, name: str, allowance: "Allowance", *, times: int = 1
+        self, fold: Callable[[StepView, str], T], step: StepView, name: str, allowance: "ReadBudget", *, times: int = 1
     ) -> T | None:
         """Fold a tensor whose entries are read ``times`` times; None where it is too large or cannot be used."""
         size = self.tried(_entries, step, name)
@@ -173,8 +173,9 @@ class ReadBudget(msgspec.Struct, kw_only=True):
         self.bytes_left -= size
         return self.tried(fold, step, name)
 
-    def of_step(self) -> "Allowance":
-        return Allowance(self.bytes_left // SHARE_OF_STEP)
+    def of_step(self) -> "ReadBudget":
+        """Return what may still be read of a step."""
+        return ReadBudget(bytes_left=self.bytes_left // SHARE_OF_STEP)
 
     def tried(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
         """Fold a tensor, whatever it takes; where it cannot be used, count it and return None."""
@@ -189,12 +190,3 @@ class ReadBudget(msgspec.Struct, kw_only=True):
 def _entries(step: StepView, name: str) -> int:
     shape = step.shape(name)
     return 0 if shape is None or not step.has_value(name) else math.prod(shape)
-
-
-class Allowance:
-    """How many bytes may still be read of a step."""
-
-    __slots__ = ("bytes_left",)
-
-    def __init__(self, bytes_left: int) -> None:
-        self.bytes_left = bytes_left

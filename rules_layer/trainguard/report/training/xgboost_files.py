@@ -8,8 +8,7 @@ from typing import Any
 
 from trainguard.render.details import encode_report
 from trainguard.report.training.document import TrainingReport
-from trainguard.report.training.predictions import REGRESSION
-from trainguard.report.training.scores import Evaluation, Score
+from trainguard.report.training.predictions import REGRESSION, Evaluation, Score
 
 FOLDER = "xgboost-reports"
 DECIMALS = 5

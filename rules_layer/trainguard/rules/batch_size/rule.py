@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import NodeDetails, SeriesDetails
@@ -36,7 +35,7 @@ from trainguard.rules.windows.rule import (
     counted_boxes,
     sampled_enough,
 )
-from trainguard.rules.windows.warm_up import never_collected, node_fact, warming_up
+from trainguard.rules.windows.warm_up import never_collected, warming_up
 
 MEMORY_NOTE = (
     "GPUMemoryUtilization is how busy the memory controller was, not how much memory was in use: a larger batch may "
@@ -214,13 +213,12 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             kind = BatchKind.TOO_SMALL if fired else BatchKind.SMALL_PART if lasted else BatchKind.NOT_LONG_YET
         facts = [*_facts_of(usage, view, parameters.thresholds)]
         if state.since is not None:
-            begun = node_fact("points_low", lasting, view, threshold=float(needed))
+            begun = view.work_fact("points_low", lasting, threshold=float(needed))
             facts += _lasted_facts(state, view) if lasted else [begun]
         if lasted:
-            facts.append(node_fact("unused_share", wasted, view, unit="share", threshold=COSTLY_SHARE))
-        return RuleResult.of(
+            facts.append(view.work_fact("unused_share", wasted, unit="share", threshold=COSTLY_SHARE))
+        return RuleResult.told(
             text,
-            Status.FIRED if fired else Status.OK,
             kind,
             tuple(facts),
             measured=usage.gpu[busiest],
@@ -293,11 +291,10 @@ def _undecided(
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
         return never_collected(metric, view)
     if view.kept_total > patience and view.first_active_at is not None:
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.WARMING_UP,
             BatchKind.UNSAMPLED,
-            (node_fact("points", view.kept_total, view),),
+            (view.work_fact("points", view.kept_total),),
             data_points=view.kept_total,
             progress=Progress(seen=view.kept_total, needed=patience),
             details=details,
@@ -307,7 +304,7 @@ def _undecided(
 
 def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     points = len(usage.window)
-    where = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
+    where: dict[str, Any] = {"start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
     gpu, memory = max(usage.gpu), max(usage.memory)
     shown = (
         ("core_utilization", usage.cpu, "CPUUtilization", None),
@@ -316,9 +313,9 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
     )
     for (name, value, series, device), threshold in zip(shown, thresholds, strict=True):
         on = {"series": series, "device": device, "threshold": threshold}
-        yield node_fact(f"p95_{name}_at_work", value, view, unit="%", **on, **where)
-    yield node_fact("samples", points, view, **where)
-    yield node_fact("window", _time_s(view, points), view, unit="s", **where)
+        yield view.work_fact(f"p95_{name}_at_work", value, unit="%", **on, **where)
+    yield view.work_fact("samples", points, **where)
+    yield view.work_fact("window", _time_s(view, points), unit="s", **where)
 
 
 def _time_s(view: NodeView, points: int) -> float:
@@ -334,8 +331,8 @@ def _lasted_facts(state: BatchSizeState, view: NodeView) -> list[Fact]:
     newest = float(view.kept_times[-1])
     onset = newest if state.onset is None else min(state.onset, newest)
     begun = (state.since or 0) if state.begun is None else state.begun
-    times = {"start": onset, "end": newest}
+    times: dict[str, Any] = {"start": onset, "end": newest}
     return [
-        node_fact("points_low", view.kept_total - begun, view, **times),
-        node_fact("low_time", newest - onset, view, unit="s", **times),
+        view.work_fact("points_low", view.kept_total - begun, **times),
+        view.work_fact("low_time", newest - onset, unit="s", **times),
     ]

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from trainguard.core.units import show_number, show_percent
 from trainguard.formats.profile.snapshots import Snapshots
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.bottlenecks.rule import (
@@ -24,18 +23,18 @@ FULL_NODE = 80.0
 """Cores whose mean is as high, percent, leave little: the rest is what the system itself needs."""
 
 
-def _cpu_cause_of_minutes(sheet: FactSheet) -> str:
-    level, full = sheet.number("mean_core_utilization"), sheet.number("cores_full")
-    if level >= FULL_NODE:
-        return f"the cores were {show_percent(level)} busy on average"
-    return f"{show_number(full)} cores were full on average" if full >= 1.5 else "a core was full"
+def _full_cores(sheet: FactSheet) -> str:
+    if sheet.number("mean_core_utilization") >= FULL_NODE:
+        return sheet.say("the cores were {mean_core_utilization} busy on average")
+    return sheet.say(
+        "{cores_full} cores were full on average" if sheet.number("cores_full") >= 1.5 else "a core was full"
+    )
 
 
 def _cpu_remedy(sheet: FactSheet) -> str:
-    found = sheet.get("mean_core_utilization_found")
-    level = sheet.number("mean_core_utilization") if found is None else float(found.value)
-    busy = f"The cores {'were' if sheet.past else 'are'} {show_percent(level)} busy on average"
-    if level >= FULL_NODE:
+    level = sheet.get("mean_core_utilization_found") or sheet["mean_core_utilization"]
+    busy = sheet.say("The cores {were/are} {level} busy on average", level=level)
+    if float(level.value) >= FULL_NODE:
         return (
             f"{busy}, which leaves little: use fewer or cheaper transforms, preprocess once ahead of training or on "
             "the GPU, or take an instance with more cores for each GPU"
@@ -48,10 +47,11 @@ def _cpu_remedy(sheet: FactSheet) -> str:
 
 CPU_WORDS = CoreWords(
     clause="the CPU cores could not keep up with the GPUs",
-    cause=lambda sheet: f"a core was above {show_percent(sheet['core_limit'].threshold or 0.0)}",
-    cause_of_minutes=_cpu_cause_of_minutes,
-    at_limit=lambda sheet: f"A core was above {show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)}",
-    remedy=_cpu_remedy,
+    cause="a core was above {core_limit.limit}",
+    cause_of_minutes="{full_cores}",
+    at_limit="A core was above {limit}",
+    remedy="{remedy}",
+    parts={"full_cores": _full_cores, "remedy": _cpu_remedy},
 )
 
 
@@ -114,18 +114,10 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
 
 IO_WORDS = CoreWords(
     clause="the GPUs waited for storage or other I/O",
-    cause=lambda sheet: (
-        f"a core waited for I/O more than {show_percent(sheet['core_limit'].threshold or 0.0)} of its time"
-    ),
-    cause_of_minutes=lambda sheet: (
-        f"cores waited for I/O, the first of them {sheet.percent('highest_io_wait')} of its time and all "
-        f"{sheet.percent('mean_io_wait')}"
-    ),
-    at_limit=lambda sheet: (
-        "A core waited for I/O more than "
-        f"{show_percent(sheet['core_at_limit_while_working'].threshold or 0.0)} of its time"
-    ),
-    remedy=lambda _: (
+    cause="a core waited for I/O more than {core_limit.limit} of its time",
+    cause_of_minutes=("cores waited for I/O, the first of them {highest_io_wait} of its time and all {mean_io_wait}"),
+    at_limit="A core waited for I/O more than {limit} of its time",
+    remedy=(
         "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
         "file system"
     ),

@@ -41,7 +41,7 @@ from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeMinute, NodeView, s
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS, PATIENCE_HELP, SLOW_STEPS, SMALL_WORK, ParameterHelp
 from trainguard.rules.windows.rule import PatienceParameters, SampledRule
-from trainguard.rules.windows.warm_up import never_collected, node_fact, warming_up
+from trainguard.rules.windows.warm_up import never_collected, warming_up
 from trainguard.state.sample_window import ACTIVE_PERCENT
 
 RECENT_MIN_SHARE = 0.5
@@ -169,12 +169,12 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         why: list[Fact] = []
         if above and not costly:
             kind, undone = kind.ending("cheap"), measured.wasted_of(least)
-            why = [node_fact("undone_share", undone, view, unit="share", threshold=ALARMING_WASTE)]
+            why = [view.work_fact("undone_share", undone, unit="share", threshold=ALARMING_WASTE)]
         elif contrast is not None and alike:
             kind = kind.ending("alike")
             why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
         elif costly and found is None:
-            kind, why = kind.ending("over"), [node_fact("free_minutes", LAPSED_MINUTES, view, unit="min")]
+            kind, why = kind.ending("over"), [view.work_fact("free_minutes", LAPSED_MINUTES, unit="min")]
         facts = (
             *share_facts(measured, view, parameters.threshold, kept.recent if recently else None),
             *self._condition(kept, slow, view, parameters, by_points=evidence is points),
@@ -208,13 +208,13 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if not by_points:
             yield from core_facts(kept.slow_minutes(slow), self.series, view, newest=bool(slow))
             return
-        yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
-        yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
+        yield view.work_fact("gpus_low", parameters.gpu_fraction, unit="share", series="GPUUtilization")
+        yield view.work_fact("low_limit", parameters.gpu_threshold, unit="%", series="GPUUtilization")
         core, limit = kept.newest[-1][2] if kept.newest else 0.0, self.limit(parameters)
-        yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
+        yield view.work_fact("core_limit", core, unit="%", series=self.series.name, threshold=limit)
         if kept.bottlenecked:
             level = kept.level / HUNDREDTHS / kept.bottlenecked
-            yield node_fact(f"{self.series.level}_found", level, view, unit="%", series=self.series.name)
+            yield view.work_fact(f"{self.series.level}_found", level, unit="%", series=self.series.name)
 
 
 def _points(kept: Tally) -> Evidence:

@@ -1,18 +1,19 @@
 """The kinds, facts, details and words that the rules on bottlenecks share."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from trainguard.core.finding import Fact, Status, clock
-from trainguard.core.units import counted, show_duration, show_percent
+from trainguard.core.units import show_percent
 from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.state import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, Words
-from trainguard.rules.windows.warm_up import WarmUpKind, node_fact, undecided_text
+from trainguard.rules.rule_result import FactSheet, Parts, Words
+from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 
 MINUTE_S = 60.0
 
@@ -57,31 +58,31 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
     if recent is not None and end is not None:
         # The newest minute that counts may lie before an idle run that goes on.
         start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
-    where = {"start": start, "end": end}
+    where: dict[str, Any] = {"start": start, "end": end}
     on = {"series": "GPUUtilization", "threshold": threshold / 100.0}
-    yield node_fact("share_of_samples", share.percent / 100.0, view, unit="share", **on, **where)
-    yield node_fact("samples_found", share.hits, view, **where)
-    yield node_fact("samples", share.judged, view, **where)
+    yield view.work_fact("share_of_samples", share.percent / 100.0, unit="share", **on, **where)
+    yield view.work_fact("samples_found", share.hits, **where)
+    yield view.work_fact("samples", share.judged, **where)
     if recent is not None:
-        yield node_fact("window", MINUTE_S * len(recent), view, unit="s", **where)
+        yield view.work_fact("window", MINUTE_S * len(recent), unit="s", **where)
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
     on = {"series": "GPUUtilization", "threshold": GOOD_GPUS}
-    yield node_fact(name, count.mean(count.gpu), view, unit="%", start=start, **on)
+    yield view.work_fact(name, count.mean(count.gpu), unit="%", start=start, **on)
     for of, total, unit in ((series.level, count.level, "%"), (series.peak, count.peak, series.peak_unit)):
-        yield node_fact(of, count.mean(total), view, unit=unit, series=series.name, start=start)
+        yield view.work_fact(of, count.mean(total), unit=unit, series=series.name, start=start)
 
 
 def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
             on = {"series": series.name, "threshold": limit, "start": None}
-            yield node_fact(f"core_at_limit_{name}", count.hot_share, view, unit="share", **on)
+            yield view.work_fact(f"core_at_limit_{name}", count.hot_share, unit="share", **on)
             mean = count.mean(count.gpu)
-            yield node_fact(f"mean_utilization_{name}", mean, view, unit="%", series="GPUUtilization", start=None)
+            yield view.work_fact(f"mean_utilization_{name}", mean, unit="%", series="GPUUtilization", start=None)
 
 
 class ComparedClass(msgspec.Struct, frozen=True):
@@ -155,11 +156,14 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class CoreWords:
+    """What a rule says about its cores: texts with places for facts and for ``parts``."""
+
     clause: str
-    cause: Callable[[FactSheet], str]
-    cause_of_minutes: Callable[[FactSheet], str]
-    at_limit: Callable[[FactSheet], str]
-    remedy: Callable[[FactSheet], str]
+    cause: str
+    cause_of_minutes: str
+    at_limit: str
+    remedy: str
+    parts: Parts = field(default_factory=dict)
 
     def __call__(self, sheet: FactSheet) -> Words:
         if sheet.kind in tuple(WarmUpKind):
@@ -167,64 +171,49 @@ class CoreWords:
         if not sheet.kind:
             return Words("", None, self.clause)
         kind = BottleneckKind(sheet.kind)
-        reason = _points(sheet, self) if kind.by_points else _minutes(sheet, self)
-        reason += _why_not(sheet, kind, self)
-        advice = _advice(sheet, self) if sheet.status is Status.FIRED else None
-        return Words(reason, advice, "" if kind.value.endswith("alike") else self.clause)
+        found = f"{_POINTS}{self.cause}." if kind.by_points else f"{_MINUTES}{self.cause_of_minutes}."
+        why_not = _WHY_NOT.get(kind.value.partition("_")[2], "").format(at_limit=self.at_limit)
+        advice = f"{self.remedy}{_ADVICE}" if sheet.status is Status.FIRED else None
+        clause = "" if kind.value.endswith("alike") else self.clause
+        slow = sheet.get("mean_utilization_newest_slow") or sheet.get("mean_utilization_slow")
+        return sheet.fill(Words(f"{found}{why_not}", advice, clause), slow=slow, **_PARTS, **self.parts)
 
 
-def _counted(sheet: FactSheet) -> tuple[str, str]:
-    share, window = sheet["share_of_samples"], sheet.get("window")
-    where = f"on {share.node}"
-    if window is not None and share.end is not None:
-        where = f"of the {show_duration(float(window.value))} to {clock(share.end)} on {share.node}"
-    percent, threshold = (show_percent(100.0 * value) for value in (float(share.value), share.threshold or 0.0))
-    seen = f"{sheet.count('samples_found'):,} of {counted(sheet.count('samples'), 'point')}"
-    return f"{seen} {where}", f"{percent}, threshold {threshold}"
+def _where(sheet: FactSheet) -> str:
+    share = sheet["share_of_samples"]
+    if share.end is None:
+        return ""
+    return sheet.say_if("window", "of the {window} to {end} ", end=clock(share.end))
 
 
-def _points(sheet: FactSheet, cores: CoreWords) -> str:
-    seen, share = _counted(sheet)
-    fraction, low = sheet.share("gpus_low"), sheet.percent("low_limit")
-    return f"in {seen} ({share}) at least {fraction} of the GPUs were below {low} while {cores.cause(sheet)}."
-
-
-def _minutes(sheet: FactSheet, cores: CoreWords) -> str:
-    seen, share = _counted(sheet)
-    newest = sheet.get("mean_utilization_newest_slow")
-    mean = newest or sheet["mean_utilization_slow"]
-    now = "" if newest is None else " in the newest"
-    return (
-        f"in the minutes of {seen} ({share}) the GPUs were below {show_percent(mean.threshold or 0.0)} on average, at "
-        f"{show_percent(float(mean.value))}{now}, while {cores.cause_of_minutes(sheet)}."
-    )
-
-
-def _why_not(sheet: FactSheet, kind: BottleneckKind, cores: CoreWords) -> str:
-    if kind.value.endswith("cheap"):
-        undone = sheet["undone_share"]
-        amount, least = show_percent(100.0 * float(undone.value)), show_percent(100.0 * (undone.threshold or 0.0))
-        return f" The GPUs left {amount} of the time undone in it, less than the {least} from which on it fires."
-    if kind.value.endswith("over"):
-        return f" The newest {sheet.number('free_minutes'):g} min were free of it."
-    if kind.value.endswith("alike"):
-        good, poor = sheet.number("core_at_limit_while_working"), sheet.number("core_at_limit_while_low")
-        return (
-            f" {cores.at_limit(sheet)} in {show_percent(100.0 * good)} of the points of minutes in which the GPUs "
-            f"worked, at {sheet.percent('mean_utilization_while_working')}, and in "
-            f"{show_percent(100.0 * poor)} of those of the others: that is no cause."
-        )
-    return ""
-
-
-def _advice(sheet: FactSheet, cores: CoreWords) -> str:
-    advice = f"{cores.remedy(sheet)} ({sheet['share_of_samples'].node})."
-    phase = sheet.get("grown_phase")
-    if phase is None:
-        return advice
-    hit, clean = (sheet.percent(f"phase_time_{side}") for side in ("with", "without"))
-    takes = "took" if sheet.past else "takes"
-    return (
-        f"{advice} {phase.value} {takes} {hit} of the processes' time in minutes with bottlenecks and {clean} in those "
-        "without."
-    )
+_SEEN = (
+    "{samples_found.value:,} of {samples:point} {where}on {share_of_samples.node} ({share_of_samples}, threshold "
+    "{share_of_samples.limit})"
+)
+_POINTS = f"in {_SEEN} at least {{gpus_low}} of the GPUs were below {{low_limit}} while "
+_MINUTES = (
+    f"in the minutes of {_SEEN} the GPUs were below {{slow.limit}} on average, at {{slow}}{{in_the_newest}}, while "
+)
+_WHY_NOT = {
+    "cheap": (
+        " The GPUs left {{undone_share}} of the time undone in it, less than the {{undone_share.limit}} from which on "
+        "it fires."
+    ),
+    "over": " The newest {{free_minutes.value:g}} min were free of it.",
+    "alike": (
+        " {at_limit} in {{core_at_limit_while_working}} of the points of minutes in which the GPUs worked, at "
+        "{{mean_utilization_while_working}}, and in {{core_at_limit_while_low}} of those of the others: that is no "
+        "cause."
+    ),
+}
+_ADVICE = " ({share_of_samples.node}).{grown}"
+_PARTS: Parts = {
+    "where": _where,
+    "limit": lambda sheet: show_percent(sheet["core_at_limit_while_working"].threshold or 0.0),
+    "in_the_newest": lambda sheet: sheet.say_if("mean_utilization_newest_slow", " in the newest"),
+    "grown": lambda sheet: sheet.say_if(
+        "grown_phase",
+        " {grown_phase} {took/takes} {phase_time_with} of the processes' time in minutes with bottlenecks and "
+        "{phase_time_without} in those without.",
+    ),
+}

@@ -116,15 +116,14 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         counted = [load for load in loads if load.cores]
         if not counted:
             unknown = (Fact(name="cores", value=0, node=loads[0].node),)
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_CORES, unknown, details=details)
+            return RuleResult.told(text, DataloaderKind.NO_CORES, unknown, details=details)
         patience = parameters.patience_points(BUCKET_S)
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
             furthest = max(counted, key=lambda load: load.seconds)
             node, seconds = furthest.node, furthest.seconds
-            return RuleResult.of(
+            return RuleResult.told(
                 text,
-                Status.WARMING_UP,
                 DataloaderKind.WARMING_UP,
                 (Fact(name="seconds", value=seconds, unit="s", node=node, threshold=float(patience)),),
                 data_points=seconds,
@@ -134,15 +133,14 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
         worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
         kind = _kind_of(worst, waits[worst.node], view)
-        found = kind in Dataloader.spec.claims
+        found = kind.status is Status.FIRED
         by_waits = kind is DataloaderKind.WAITS
         waiting = (waits[worst.node].starved if by_waits else None) or waits[worst.node].costliest
         percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
         threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
         costs = found and not worst.too_many and waiting.waited is not None
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED if found else Status.WARMING_UP if kind is DataloaderKind.TOO_EARLY else Status.OK,
             kind,
             _facts(worst, waiting, kind),
             measured=percent if by_waits else worst.percent,
@@ -242,13 +240,13 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
     if pipelines:
         prefetches = all(state.prefetch for state in pipelines.values())
         facts, details = (Fact(name="prefetch", value=int(prefetches)),), _details(view, pipelines)
-        return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.TENSORFLOW, facts, details=details)
+        return RuleResult.told(text, DataloaderKind.TENSORFLOW, facts, details=details)
     if view.framework_seen:
         gaps = _between_steps(view, states)
-        return gaps or RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_LOADERS)
+        return gaps or RuleResult.told(text, DataloaderKind.NO_LOADERS)
     if view.framework_expected and not view.closed:
-        return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_EVENTS)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_FRAMEWORK_METRICS)
+        return RuleResult.told(text, DataloaderKind.NO_EVENTS)
+    return RuleResult.told(text, DataloaderKind.NO_FRAMEWORK_METRICS)
 
 
 def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
@@ -259,9 +257,8 @@ def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResu
     if not found:
         return None
     node, loop = max(found.items(), key=lambda each: each[1].share or 0.0)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED,
         DataloaderKind.BETWEEN_STEPS,
         _loop_facts(node, loop, "between_steps_share", "Step"),
         measured=100.0 * (loop.waited or 0.0),

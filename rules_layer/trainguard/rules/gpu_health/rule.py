@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_health.faults import (
@@ -246,11 +245,10 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         details = details_of(state, problems) if view.detailed else NO_DETAILS
         if not state.gpus or not (problems or state.seen):
             none = (Fact(name="series", value=0, node=view.node),)
-            return RuleResult.of(text, Status.NOT_APPLICABLE, HealthKind.NOT_COLLECTED, none, details=NO_DETAILS)
+            return RuleResult.told(text, HealthKind.NOT_COLLECTED, none, details=NO_DETAILS)
         if not problems:
-            return RuleResult.of(
+            return RuleResult.told(
                 text,
-                Status.OK,
                 HealthKind.HEALTHY,
                 healthy_facts(state, view.node),
                 data_points=state.minutes,
@@ -265,9 +263,8 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         if others:
             also = [Fact(name="other_gpus", value=len(others), unit="GPUs", **where), *also]
         lost = max((each.lost_min for each in problems if each.lost_min is not None), default=None)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED,
             worst.look,
             (*worst.facts, *also),
             measured=worst.measured,

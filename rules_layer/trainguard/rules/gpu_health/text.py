@@ -1,168 +1,130 @@
 """The words of GPUHealth."""
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 
-from trainguard.core.units import counted, show_number
+from trainguard.core.records import Status
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 
-class HealthKind(StrEnum):
+class HealthKind(JudgedKind):
     """Findings on a node's GPUs, the most severe first; the last are no faults."""
 
-    LOST = "lost"
-    VANISHED = "vanished"
-    UNANSWERED = "unanswered"
-    XID = "xid"
-    XID_AFTER_RESET = "xid_after_reset"
-    ECC = "ecc"
-    ROWS = "rows"
-    HEAT = "heat"
-    SLOWDOWN = "slowdown"
-    POWER_LIMIT = "power_limit"
-    LINK = "link"
+    LOST = "lost", Status.FIRED
+    VANISHED = "vanished", Status.FIRED
+    UNANSWERED = "unanswered", Status.FIRED
+    XID = "xid", Status.FIRED
+    XID_AFTER_RESET = "xid_after_reset", Status.FIRED
+    ECC = "ecc", Status.FIRED
+    ROWS = "rows", Status.FIRED
+    HEAT = "heat", Status.FIRED
+    SLOWDOWN = "slowdown", Status.FIRED
+    POWER_LIMIT = "power_limit", Status.FIRED
+    LINK = "link", Status.FIRED
     HEALTHY = "healthy"
-    NOT_COLLECTED = "not_collected"
+    NOT_COLLECTED = "not_collected", Status.NOT_APPLICABLE
 
-
-Said = tuple[str, str]
 
 NOT_COLLECTED = (
-    "has no series of GPU health, such as XID and ECC errors, reasons for throttling and PCIe width: "
+    "{node} has no series of GPU health, such as XID and ECC errors, reasons for throttling and PCIe width: "
     "trainguard-collector writes them, dcgm-exporter some of them, the managed profiler none."
 )
 
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    first = sheet.facts[0]
     if sheet.kind == HealthKind.NOT_COLLECTED:
-        return Words(f"{first.node} {NOT_COLLECTED}")
+        return Words(sheet.say(NOT_COLLECTED))
     if sheet.kind == HealthKind.HEALTHY:
         return Words(_healthy(sheet))
-    gpu, node = first.device or "", first.node or ""
-    sentence, advice = _FAULTS[HealthKind(sheet.kind)](sheet, gpu, node)
-    others = sheet.get("other_gpus")
-    if others is not None:
-        shown = [str(fact.value) for fact in sheet.all("other_gpu")]
-        more = int(others.value) - len(shown)
-        named = ", ".join(shown) + (f" and {more} more" if more else "")
-        sentence += f"; {counted(int(others.value), 'other GPU')} of the node, {named}, too"
-    return Words(f"{sentence}.", advice, f"{gpu} on {node} was not healthy")
+    fault = _FAULTS[HealthKind(sheet.kind)]
+    shown = [str(fact.value) for fact in sheet.all("other_gpu")]
+    more = sheet.count("other_gpus") - len(shown) if sheet.get("other_gpus") else 0
+    gpus = ", ".join(shown) + (f" and {more} more" if more else "")
+    others = sheet.say_if("other_gpus", "; {other_gpus:other GPU} of the node, {gpus}, too", gpus=gpus)
+    words = Words(f"{fault.reason}{{others}}.", fault.advice, "{device} on {node} was not healthy")
+    return sheet.fill(words, others=others, **_named(sheet))
+
+
+def _named(sheet: FactSheet) -> dict[str, str]:
+    """Return what a sentence says beside its facts."""
+    if sheet.kind in {HealthKind.XID, HealthKind.XID_AFTER_RESET}:
+        meaning = XID_FAULTS[sheet.count("xid")]
+        return {"meaning": meaning, "again": "" if sheet.count("times") == 1 else sheet.say(", {times:time}")}
+    if sheet.kind == HealthKind.LINK:
+        before = sheet.say_if("lanes_before", "it had {lanes_before} before")
+        return {"expected": before or sheet.say("those of the other GPUs have {lanes_of_others}")}
+    return {"below": sheet.say_if("clock_of_peers", ", which {was/is} below that of its peers")}
 
 
 def _healthy(sheet: FactSheet) -> str:
-    devices, node = sheet.facts[0], sheet.facts[0].node
-    what = counted(int(devices.value), "Neuron device" if devices.name == "neuron_devices" else "GPU")
-    over, by = counted(sheet.count("minutes"), "minute"), [str(fact.value) for fact in sheet.all("watched_by")]
-    reason = f"{what} of {node} reported no fault in {over} by {', '.join(by)}."
+    devices = sheet.facts[0]
+    what = f"{devices:Neuron device}" if devices.name == "neuron_devices" else f"{devices:GPU}"
+    by = ", ".join(str(fact.value) for fact in sheet.all("watched_by"))
+    reason = sheet.say("{what} of {node} reported no fault in {minutes:minute} by {by}.", what=what, by=by)
     xid = sheet.get("xid")
     if xid is None:
         return reason
     usual = XID_OF_PROGRAMS.get(int(xid.value))
     meaning = "whose cause the vendor's catalogue names" if usual is None else f"usually {usual}"
-    return f"{reason} {xid.device} on {node} reported XID {xid.value}, {meaning}: no fault of the GPU by itself."
+    said = "{reason} {xid.device} on {node} reported XID {xid.value}, {meaning}: no fault of the GPU by itself."
+    return sheet.say(said, reason=reason, meaning=meaning)
 
 
-def _lost(sheet: FactSheet, gpu: str, node: str) -> Said:
-    reaches = "did not reach it any more" if sheet.past else "does not reach it any more"
-    why = "a GPU that is lost comes back after a restart of the machine at best."
-    return f"{gpu} on {node} {'was' if sheet.past else 'is'} lost: its driver {reaches}", f"Replace {node}: {why}"
-
-
-def _vanished(sheet: FactSheet, gpu: str, node: str) -> Said:
-    minutes = counted(sheet.count("silent_minutes"), "minute")
-    gone, have = ("had vanished", "had") if sheet.past else ("has vanished", "have")
-    has = "had" if sheet.past else "has"
-    return (
-        f"{gpu} on {node} {gone}: other GPUs {have} samples in {minutes}, and it {has} none",
-        f"Check the driver's log on {node}, and replace the node if {gpu} is not listed any more.",
-    )
-
-
-def _unanswered(sheet: FactSheet, gpu: str, node: str) -> Said:
-    minutes, answered = counted(sheet.count("unanswered_minutes"), "minute"), "has not answered"
-    advice = (
-        f"Check the driver's log on {node} for XIDs and stuck processes of {gpu}, and replace the node if it does not "
-        "answer after a restart."
-    )
-    return f"the driver {'did not answer' if sheet.past else answered} for {gpu} on {node} in {minutes}", advice
-
-
-def _xid(sheet: FactSheet, gpu: str, node: str) -> Said:
-    code, count = sheet.count("xid"), sheet.count("times")
-    times = "" if count == 1 else f", {counted(count, 'time')}"
-    advice = f"Replace {node}: XID {code} is of the hardware of {gpu}, and not of the training script."
-    if sheet.kind == HealthKind.XID_AFTER_RESET:
-        advice = (
-            f"Restart the job from its last checkpoint, and reset {gpu} on {node} before; replace the node if XID "
-            f"{code} comes back."
-        )
-    return f"{gpu} on {node} reported XID {code}, {XID_FAULTS[code]}{times}", advice
-
-
-def _ecc(sheet: FactSheet, gpu: str, node: str) -> Said:
-    errors = counted(sheet.count("ecc_errors"), "uncorrectable ECC error")
-    advice = (
-        f"Restart the job from its last checkpoint on another node: what {gpu} computed since then may be wrong. "
-        f"Replace {node} if the errors come back after a reset of the GPU."
-    )
-    return f"{gpu} on {node} had {errors} during the job", advice
-
-
-def _rows(sheet: FactSheet, gpu: str, node: str) -> Said:
-    del sheet
-    why = f"{gpu} has no spare memory rows where it needs them."
-    return f"{gpu} on {node} could not remap a faulty memory row", f"Replace {node}: {why}"
-
-
-_CAUSES: Mapping[str, str] = {
-    HealthKind.HEAT: "heat",
-    HealthKind.SLOWDOWN: "a slowdown that its hardware demands",
-    HealthKind.POWER_LIMIT: "its power limit",
-}
-
-
-def _throttled(sheet: FactSheet, gpu: str, node: str) -> Said:
-    advice = f"Compare the power limit of {gpu} on {node} with that of the other GPUs, and set it as theirs is."
-    if sheet.kind == HealthKind.HEAT:
-        advice = f"Replace {node}, or have its cooling repaired: {gpu} is too hot to keep its clock under load."
-    elif sheet.kind == HealthKind.SLOWDOWN:
-        advice = f"Replace {node}, or have its power supply checked: the hardware of {gpu} slows it down under load."
-    held = (
-        ""
-        if sheet.get("clock_of_peers") is None
-        else f", which {'was' if sheet.past else 'is'} below that of its peers"
-    )
-    verb = "was" if sheet.past else "is"
-    clock, lost = show_number(sheet.number("clock")), sheet.percent("clock_lost")
-    look = f"its clock under load {verb} {clock} MHz, {lost} lower than without{held}"
-    return f"{gpu} on {node} {verb} throttled by {_CAUSES[sheet.kind]}: {look}", advice
-
-
-def _link(sheet: FactSheet, gpu: str, node: str) -> Said:
-    if sheet.get("lanes_before") is not None:
-        was = f"it had {show_number(sheet.number('lanes_before'))} before"
-    else:
-        was = f"those of the other GPUs have {show_number(sheet.number('lanes_of_others'))}"
-    has = "had" if sheet.past else "has"
-    advice = (
-        f"Replace {node} if its data loading or its communication is slow: a link that lost lanes does not get them "
-        "back while the machine runs."
-    )
-    lanes = show_number(sheet.number("lanes"))
-    return f"the PCIe link of {gpu} on {node} {has} {lanes} lanes under load, where {was}", advice
-
-
-_FAULTS: Mapping[HealthKind, Callable[[FactSheet, str, str], Said]] = {
-    HealthKind.LOST: _lost,
-    HealthKind.VANISHED: _vanished,
-    HealthKind.UNANSWERED: _unanswered,
-    HealthKind.ECC: _ecc,
-    HealthKind.ROWS: _rows,
-    HealthKind.LINK: _link,
-    **dict.fromkeys((HealthKind.XID, HealthKind.XID_AFTER_RESET), _xid),
-    **dict.fromkeys((HealthKind.HEAT, HealthKind.SLOWDOWN, HealthKind.POWER_LIMIT), _throttled),
+_XID = "{device} on {node} reported XID {xid.value}, {meaning}{again}"
+_THROTTLED = (
+    "{{device}} on {{node}} {{was/is}} throttled by {}: its clock under load {{was/is}} {{clock}} MHz, {{clock_lost}} "
+    "lower than without{{below}}"
+)
+_FAULTS: Mapping[HealthKind, Words] = {
+    HealthKind.LOST: Words(
+        "{device} on {node} {was/is} lost: its driver {did/does} not reach it any more",
+        "Replace {node}: a GPU that is lost comes back after a restart of the machine at best.",
+    ),
+    HealthKind.VANISHED: Words(
+        "{device} on {node} {had/has} vanished: other GPUs {had/have} samples in {silent_minutes:minute}, and it "
+        "{had/has} none",
+        "Check the driver's log on {node}, and replace the node if {device} is not listed any more.",
+    ),
+    HealthKind.UNANSWERED: Words(
+        "the driver {did not answer/has not answered} for {device} on {node} in {unanswered_minutes:minute}",
+        "Check the driver's log on {node} for XIDs and stuck processes of {device}, and replace the node if it does "
+        "not answer after a restart.",
+    ),
+    HealthKind.XID: Words(
+        _XID,
+        "Replace {node}: XID {xid.value} is of the hardware of {device}, and not of the training script.",
+    ),
+    HealthKind.XID_AFTER_RESET: Words(
+        _XID,
+        "Restart the job from its last checkpoint, and reset {device} on {node} before; replace the node if XID "
+        "{xid.value} comes back.",
+    ),
+    HealthKind.ECC: Words(
+        "{device} on {node} had {ecc_errors:uncorrectable ECC error} during the job",
+        "Restart the job from its last checkpoint on another node: what {device} computed since then may be wrong. "
+        "Replace {node} if the errors come back after a reset of the GPU.",
+    ),
+    HealthKind.ROWS: Words(
+        "{device} on {node} could not remap a faulty memory row",
+        "Replace {node}: {device} has no spare memory rows where it needs them.",
+    ),
+    HealthKind.HEAT: Words(
+        _THROTTLED.format("heat"),
+        "Replace {node}, or have its cooling repaired: {device} is too hot to keep its clock under load.",
+    ),
+    HealthKind.SLOWDOWN: Words(
+        _THROTTLED.format("a slowdown that its hardware demands"),
+        "Replace {node}, or have its power supply checked: the hardware of {device} slows it down under load.",
+    ),
+    HealthKind.POWER_LIMIT: Words(
+        _THROTTLED.format("its power limit"),
+        "Compare the power limit of {device} on {node} with that of the other GPUs, and set it as theirs is.",
+    ),
+    HealthKind.LINK: Words(
+        "the PCIe link of {device} on {node} {had/has} {lanes} lanes under load, where {expected}",
+        "Replace {node} if its data loading or its communication is slow: a link that lost lanes does not get them "
+        "back while the machine runs.",
+    ),
 }

@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.rules.gpu_memory_increase.growth import (
@@ -56,7 +55,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import PATIENCE_HELP, SYSTEM, WINDOW_HELP, ParameterHelp, RuleSpec
 from trainguard.rules.windows.rule import WindowedRule, WindowParameters, column_quantiles, sampled_enough
-from trainguard.rules.windows.warm_up import never_collected, node_fact, stream_end, warming_up
+from trainguard.rules.windows.warm_up import never_collected, stream_end, warming_up
 
 IN_USE = Measure("increase of GPU memory in use", "percentage points")
 LEAK = "leak"
@@ -81,11 +80,10 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
     progress = Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
     if not leaks and seen_s < LEAST_S:
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.WARMING_UP,
             MemoryKind.TOO_SHORT_FOR_LEAK,
-            (node_fact("watched_time", seen_s, view, unit="s", threshold=LEAST_S),),
+            (view.work_fact("watched_time", seen_s, unit="s", threshold=LEAST_S),),
             data_points=view.kept_total,
             progress=progress,
             needs_longer=True,
@@ -95,9 +93,8 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
     if leaks and view.watermark_s is not None and view.first_sample_at is not None:
         affected = min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if leaks else Status.OK,
         MemoryKind.LEAK if leaks else MemoryKind.NO_LEAK,
         (*_use_facts(worst, view, increase, leaks), *stream_end(view)),
         measured=worst.points,
@@ -117,7 +114,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
 
 def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[UseRise]) -> Iterator[Fact]:
     def fact(name: str, value: float, unit: str, **more: float) -> Fact:
-        return node_fact(name, value, view, unit=unit, series=names.MEMORY_USED, device=worst.device, **more)
+        return view.work_fact(name, value, unit=unit, series=names.MEMORY_USED, device=worst.device, **more)
 
     yield fact("increase", worst.points, "points", threshold=increase)
     yield fact("memory_in_use", worst.bytes_of(worst.use.percent), "bytes")
@@ -127,7 +124,7 @@ def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[
         yield fact("rise_time", worst.minutes * MINUTE_S, "s")
         yield fact("hourly_increase", worst.hourly, "points/h")
         yield fact("hourly_bytes", worst.bytes_of(worst.hourly), "bytes/h")
-        yield node_fact("gpus_affected", len(leaks), view, unit="GPUs")
+        yield view.work_fact("gpus_affected", len(leaks), unit="GPUs")
         if worst.time_left_s:
             yield fact("time_left", worst.time_left_s, "s")
 
@@ -212,15 +209,15 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             if times.size:
                 state.note_jumps(increases, float(times[0]))
 
-    def unfit(self, view: NodeView) -> RuleResult | str | None:
+    def unfit(self, view: NodeView) -> RuleResult | None:
         return None if view.mig_names else super().unfit(view)
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
-            none = (node_fact("instances", len(view.mig_names), view),)
-            return RuleResult.of(text, Status.NOT_APPLICABLE, MemoryKind.INSTANCES_UNKNOWN, none)
+            none = (view.work_fact("instances", len(view.mig_names)),)
+            return RuleResult.told(text, MemoryKind.INSTANCES_UNKNOWN, none)
         window = self.window_points(parameters, state.interval_s or view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
@@ -230,9 +227,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             needed = patience + JUMP_WINDOWS * window
             if view.first_active_at is None:
                 return warming_up(view.kept_total, needed, view, {})
-            return RuleResult.of(
+            return RuleResult.told(
                 text,
-                Status.WARMING_UP,
                 *first_windows(view, patience, window),
                 data_points=view.kept_total,
                 progress=Progress(seen=view.kept_total, needed=needed),
@@ -250,10 +246,9 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         if strongest is not None and strongest.points > worst.points:
             facts += jump_facts(strongest, view)
         if fired:
-            facts.append(node_fact("gpus_affected", len(fired), view, unit="GPUs"))
-        return RuleResult.of(
+            facts.append(view.work_fact("gpus_affected", len(fired), unit="GPUs"))
+        return RuleResult.told(
             text,
-            Status.FIRED if fired else Status.OK,
             kind_of(worst, parameters.increase),
             tuple(facts),
             measured=max(worst.points, strongest.points) if strongest is not None else worst.points,

@@ -1,40 +1,39 @@
 """Kinds of findings on GPU memory that rises, their facts, details and words."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from trainguard.core.finding import Fact, Status, clock
-from trainguard.core.units import show_duration, show_number, show_percentage_points
+from trainguard.core.units import show_number
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
 from trainguard.rules.gpu_memory_increase.rise import TENTHS
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.rule import column_boxes, column_quantiles
-from trainguard.rules.windows.warm_up import node_fact, or_undecided, stream_end
+from trainguard.rules.windows.warm_up import or_undecided, stream_end
 
 SERIES = "GPUMemoryUtilization"
 
 
-class MemoryKind(StrEnum):
+class MemoryKind(JudgedKind):
     """Findings on a node's GPU memory: ``leak`` is of memory in use, others are of its activity."""
 
-    LEAK = "leak"
-    JUMP = "jump"
-    RAMP = "ramp"
-    TREND = "trend"
-    LATE = "late"
-    RISE = "rise"
+    LEAK = "leak", Status.FIRED
+    JUMP = "jump", Status.FIRED
+    RAMP = "ramp", Status.FIRED
+    TREND = "trend", Status.FIRED
+    LATE = "late", Status.FIRED
+    RISE = "rise", Status.FIRED
     NO_LEAK = "no_leak"
     LOAD_EXPLAINS = "load_explains"
     NO_INCREASE = "no_increase"
-    TOO_SHORT_FOR_LEAK = "too_short_for_leak"
-    FIRST_WINDOWS = "first_windows"
-    UNSAMPLED = "unsampled"
-    INSTANCES_UNKNOWN = "instances_unknown"
+    TOO_SHORT_FOR_LEAK = "too_short_for_leak", Status.WARMING_UP
+    FIRST_WINDOWS = "first_windows", Status.WARMING_UP
+    UNSAMPLED = "unsampled", Status.WARMING_UP
+    INSTANCES_UNKNOWN = "instances_unknown", Status.NOT_APPLICABLE
 
 
 def kind_of(worst: Increase, threshold: float) -> MemoryKind:
@@ -49,7 +48,7 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
     growth = worst.growth
 
     def fact(name: str, value: float, unit: str, **more: Any) -> Fact:
-        return node_fact(name, value, view, unit=unit, series=SERIES, device=worst.gpu, **more)
+        return view.work_fact(name, value, unit=unit, series=SERIES, device=worst.gpu, **more)
 
     yield fact("increase", worst.points, "points", threshold=threshold)
     yield fact("rise_time", worst.windows * window_s, "s")
@@ -79,12 +78,12 @@ def first_windows(view: NodeView, patience: int, window: int) -> tuple[MemoryKin
     """Return what is missing until the third window after patience is complete; both in points."""
     needed = patience + JUMP_WINDOWS * window
     facts = (
-        node_fact("points", view.kept_total, view, threshold=float(needed)),
-        node_fact("patience_points", patience, view),
-        node_fact("window_points", window, view),
-        node_fact("time_left", max(needed - view.kept_total, 0) * view.interval_s, view, unit="s"),
-        node_fact("needed_time", needed * view.interval_s, view, unit="s"),
-        node_fact("sampling_interval", view.interval_s, view, unit="s"),
+        view.work_fact("points", view.kept_total, threshold=float(needed)),
+        view.work_fact("patience_points", patience),
+        view.work_fact("window_points", window),
+        view.work_fact("time_left", max(needed - view.kept_total, 0) * view.interval_s, unit="s"),
+        view.work_fact("needed_time", needed * view.interval_s, unit="s"),
+        view.work_fact("sampling_interval", view.interval_s, unit="s"),
         *stream_end(view),
     )
     return MemoryKind.UNSAMPLED if view.kept_total >= needed else MemoryKind.FIRST_WINDOWS, facts
@@ -146,167 +145,160 @@ _GIGA = 1e9
 def text(sheet: FactSheet) -> Words:
     kind = MemoryKind(sheet.kind)
     if sheet.status is not Status.FIRED:
-        return Words(_CALM[kind](sheet) if kind in _CALM else _activity(sheet, kind))
+        return Words(_first_windows(sheet) if kind is MemoryKind.FIRST_WINDOWS else sheet.say(_CALM[kind], **_PARTS))
+    words = _WORDS[kind]
     if kind is MemoryKind.LEAK:
-        return _leak_over(sheet) if sheet.past else _leak(sheet)
-    if sheet.past and kind is not MemoryKind.JUMP:
-        return _growth_over(sheet)
-    return Words(_activity(sheet, kind), _advice(sheet, kind), f"the memory activity of {_place(sheet)} rose")
+        words = _LEAK_OVER if sheet.past else words if sheet.get("stream_end") is None else _LEAK_UP_TO_THE_END
+    elif sheet.past and kind is not MemoryKind.JUMP:
+        words = _GROWTH_OVER
+    return sheet.fill(words, **_PARTS)
 
 
-def _place(sheet: FactSheet) -> str:
-    fact = sheet["increase"]
-    return f"{fact.device} on {fact.node}"
-
-
-def _amount(sheet: FactSheet) -> str:
-    fact = sheet["increase"]
-    return f"{show_percentage_points(float(fact.value))} (threshold {show_number(fact.threshold or 0.0)})"
-
-
-def _more(sheet: FactSheet, what: str) -> str:
-    gpus = sheet.get("gpus_affected")
-    return "" if gpus is None or int(gpus.value) < 2 else f"; {int(gpus.value)} GPUs of {gpus.node} {what}"
-
-
-def _activity(sheet: FactSheet, kind: MemoryKind) -> str:
-    where, floor, amount = f"{_place(sheet)}: memory activity", sheet.percent("p5_activity_at_work"), _amount(sheet)
-    span, more = sheet.duration("rise_time"), f"{_stronger(sheet)}{_more(sheet, 'show an increase')}."
-    if kind is MemoryKind.TREND:
-        z = sheet["trend_z"]
-        return (
-            f"{where} grows: its floor rose by {amount} in {span}, to {floor}; Mann-Kendall Z is "
-            f"{show_number(float(z.value))} (threshold {z.threshold or 0.0:g}){more}"
-        )
-    if kind is MemoryKind.RISE:
-        return f"{where} grows: its floor rose by {amount} in {span}, window after window, to {floor}{more}"
-    if kind is MemoryKind.LATE:
-        return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before{more}"
-    newest = f"over the last window of {sheet.duration('window')} its floor {'was' if sheet.past else 'is'} {floor}"
-    before = f"the highest mean of all windows but the last two, {sheet.percent('highest_mean_activity')}"
-    if kind in {MemoryKind.JUMP, MemoryKind.RAMP}:
-        grows = "grew" if sheet.past else "grows"
-        how = "jumped" if kind is MemoryKind.JUMP else f"{grows} from window to window"
-        return f"{where} {how}: {newest}, {amount} above {before}{more}"
-    none = f"{where} shows no increase: {newest}"
-    if kind is MemoryKind.LOAD_EXPLAINS:
-        return f"{none}, {amount} above {before}; the GPU's load explains most of that{more}"
-    threshold = show_number(sheet["increase"].threshold or 0.0)
-    return f"{none} (threshold {threshold} percentage points above {before}){more}"
+def _more(sheet: FactSheet) -> str:
+    gpus, what = sheet.get("gpus_affected"), "show an increase"
+    if sheet.kind == MemoryKind.LEAK:
+        what = "did so" if sheet.past else "leak"
+    if gpus is None or int(gpus.value) < 2:
+        return ""
+    return sheet.say("; {gpus_affected.value} GPUs of {gpus_affected.node} {what}", what=what)
 
 
 def _stronger(sheet: FactSheet) -> str:
     jump = sheet.get("strongest_jump")
     if jump is None or jump.start is None:
         return ""
-    when, amount = clock(jump.start), show_percentage_points(float(jump.value))
-    levels = f"from {sheet.percent('level_before')} to {sheet.percent('level_after')}"
-    return f"; the strongest jump was of {amount}, {levels} on {jump.device}, at {when}"
-
-
-def _advice(sheet: FactSheet, kind: MemoryKind) -> str:
-    gpu = sheet["increase"].device
-    if kind is MemoryKind.JUMP:
-        return (
-            f"Look at what changed on {gpu} in the {sheet.duration('rise_time')} of the jump: longer inputs, a larger "
-            f"batch, a cache; one more such jump leaves {sheet.percent('left_after_another')}. For a job that needs "
-            f"the memory take GPUs with more of it; {METRIC}."
-        )
-    full = ""
-    if sheet.get("time_left") is not None:
-        verb, later = ("is", "") if sheet.get("stream_end") is None else ("would have been", " more")
-        full = f", and at that rate {gpu} {verb} at 100 % in {sheet.duration('time_left')}{later}"
-    return (
-        f"It grew by {show_percentage_points(sheet.number('hourly_increase'))} an hour{full}: look for {KEPT_TENSORS}, "
-        f"save checkpoints, or take GPUs with more memory; {METRIC}."
+    return sheet.say(
+        "; the strongest jump was of {strongest_jump}, from {level_before} to {level_after} on "
+        "{strongest_jump.device}, at {at}",
+        at=clock(jump.start),
     )
 
 
-def _growth_over(sheet: FactSheet) -> Words:
-    place = _place(sheet)
-    return Words(
-        f"{place}: memory activity grew and stopped: its floor rose by {_amount(sheet)} in "
-        f"{sheet.duration('rise_time')}, to {sheet.percent('floor_of_rise')}.",
-        f"Nothing needs to be changed if the batches, the inputs or a cache of {place} grew to their size: the memory "
-        f"activity stopped growing. If nothing did, look for {KEPT_TENSORS}; {METRIC}.",
-        f"the memory activity of {place} rose, and stopped rising",
-    )
+def _full(sheet: FactSheet) -> str:
+    verb, later = ("is", "") if sheet.get("stream_end") is None else ("would have been", " more")
+    full = ", and at that rate {increase.device} {verb} at 100 % in {time_left}{later}"
+    return sheet.say_if("time_left", full, verb=verb, later=later)
 
 
-def _gigabytes(fact: Fact) -> str:
-    return f"{show_number(float(fact.value) / _GIGA)} GB"
-
-
-def _in_use(sheet: FactSheet) -> str:
-    return f"{_gigabytes(sheet['memory_in_use'])} of {_gigabytes(sheet['memory_total'])}"
-
-
-def _leak(sheet: FactSheet) -> Words:
-    place, ended = _place(sheet), sheet.get("stream_end") is not None
-    left = None if sheet.get("time_left") is None else sheet.duration("time_left")
-    risen = f"{_amount(sheet)} in {sheet.duration('rise_time')}, {_gigabytes(sheet['hourly_bytes'])} an hour"
-    if ended:
-        full = f", and at that rate would have been full {left} later" if left else ""
-        now = f", up to the end; it was {_in_use(sheet)} then{full}"
-    else:
-        now = f"; it is {_in_use(sheet)} now" + (f", and full in {left} at that rate" if left else "")
-    reason = f"{place} leaks memory: what is in use rose by {risen}{now}{_more(sheet, 'leak')}."
-    look, hourly = f"ook for {KEPT_TENSORS}: memory in use ", show_percentage_points(sheet.number("hourly_increase"))
-    if ended:
-        advice = f"L{look}of {place} rose by {hourly} an hour and was never given back."
-    else:
-        within = f" within {left}, before {place} is full" if left else ""
-        advice = f"Save a checkpoint{within}, and l{look}rises by {hourly} an hour and is never given back."
-    return Words(reason, advice, f"{place} leaked memory")
-
-
-def _leak_over(sheet: FactSheet) -> Words:
-    place = _place(sheet)
-    return Words(
-        f"memory in use of {place} rose and stopped: by {_amount(sheet)} in {sheet.duration('rise_time')}, to "
-        f"{_in_use(sheet)}{_more(sheet, 'did so')}.",
-        f"Nothing needs to be changed if a cache, or a pool of memory, filled up to its size on "
-        f"{place.replace(' on ', ' of ')}: what is in use stopped rising. If nothing did, look for {KEPT_TENSORS}.",
-        f"the memory in use of {place} rose, and stopped rising",
-    )
-
-
-def _no_leak(sheet: FactSheet) -> str:
-    used, threshold = sheet.percent("memory_in_use_share"), show_number(sheet["increase"].threshold or 0.0)
-    return (
-        f"no GPU of {sheet['increase'].node} leaks memory: of {_place(sheet)} {_in_use(sheet)} are in use, {used} "
-        f"(threshold {threshold} percentage points more)."
-    )
+def _gigabytes(name: str) -> Callable[[FactSheet], str]:
+    return lambda sheet: f"{show_number(sheet.number(name) / _GIGA)} GB"
 
 
 def _first_windows(sheet: FactSheet) -> str:
     points = sheet["points"]
-    patience, window = sheet.count("patience_points"), sheet.count("window_points")
-    reason = (
-        f"{points.node} has {int(points.value):,} of the {int(points.threshold or 0):,} points that a first verdict "
-        f"takes, {patience:,} of patience and {JUMP_WINDOWS} windows of {window:,}"
+    reason = sheet.say(
+        "{points.node} has {points.value:,} of the {needed:,} points that a first verdict takes, "
+        f"{{patience_points.value:,}} of patience and {JUMP_WINDOWS} windows of {{window_points.value:,}}",
+        needed=int(points.threshold or 0),
     )
     if sheet.get("stream_end") is not None:
         return f"{reason}; its stream has ended, too early for a verdict."
-    reason += f"; about {sheet.duration('time_left')} left"
+    reason += sheet.say("; about {time_left} left")
     if sheet.number("needed_time") > LONG_WAIT_S:
-        interval = f"{sheet.number('sampling_interval'):g} s"
-        reason += f" at a sampling interval of {interval}: better give patience_s and window_s"
+        reason += sheet.say(
+            " at a sampling interval of {sampling_interval.value:g} s: better give patience_s and window_s"
+        )
     return f"{reason}."
 
 
-_CALM: Mapping[MemoryKind, Callable[[FactSheet], str]] = {
-    MemoryKind.NO_LEAK: _no_leak,
-    MemoryKind.FIRST_WINDOWS: _first_windows,
-    MemoryKind.UNSAMPLED: lambda sheet: (
-        f"too few of the newest points of {sheet.facts[0].node} have samples of GPU memory."
+_PARTS: Parts = {
+    "place": lambda sheet: sheet.say("{increase.device} on {increase.node}"),
+    "place_of": lambda sheet: sheet.say("{increase.device} of {increase.node}"),
+    "threshold": lambda sheet: show_number(sheet["increase"].threshold or 0.0),
+    "amount": lambda sheet: sheet.say("{increase} (threshold {threshold})", **_PARTS),
+    "stronger": _stronger,
+    "more": _more,
+    "full": _full,
+    "used": _gigabytes("memory_in_use"),
+    "total": _gigabytes("memory_total"),
+    "hourly": _gigabytes("hourly_bytes"),
+    "full_later": lambda sheet: sheet.say_if("time_left", ", and at that rate would have been full {time_left} later"),
+    "full_in": lambda sheet: sheet.say_if("time_left", ", and full in {time_left} at that rate"),
+    "within": lambda sheet: sheet.say_if("time_left", " within {time_left}, before {place} is full", **_PARTS),
+}
+_NEWEST = "over the last window of {window} its floor {was/is} {p5_activity_at_work}"
+_BEFORE = "the highest mean of all windows but the last two, {highest_mean_activity}"
+_MORE = "{stronger}{more}."
+_GROWS = (
+    f"It grew by {{hourly_increase}} an hour{{full}}: look for {KEPT_TENSORS}, save checkpoints, or take GPUs with "
+    f"more memory; {METRIC}."
+)
+_ROSE = "the memory activity of {place} rose"
+_LEAKS = "{place} leaks memory: what is in use rose by {amount} in {rise_time}, {hourly} an hour"
+_WORDS: Mapping[MemoryKind, Words] = {
+    MemoryKind.LEAK: Words(
+        f"{_LEAKS}; it is {{used}} of {{total}} now{{full_in}}{{more}}.",
+        f"Save a checkpoint{{within}}, and look for {KEPT_TENSORS}: memory in use rises by {{hourly_increase}} an hour "
+        "and is never given back.",
+        "{place} leaked memory",
     ),
-    MemoryKind.INSTANCES_UNKNOWN: lambda sheet: (
-        f"the GPUs of {sheet.facts[0].node} are partitioned (MIG), so utilization is not measured. Memory in use of "
-        "the instances was not collected."
+    MemoryKind.JUMP: Words(
+        f"{{place}}: memory activity jumped: {_NEWEST}, {{amount}} above {_BEFORE}{_MORE}",
+        "Look at what changed on {increase.device} in the {rise_time} of the jump: longer inputs, a larger batch, a "
+        "cache; one more such jump leaves {left_after_another}. For a job that needs the memory take GPUs with more "
+        f"of it; {METRIC}.",
+        _ROSE,
     ),
-    MemoryKind.TOO_SHORT_FOR_LEAK: lambda sheet: (
-        f"memory in use of {sheet['watched_time'].node} is judged after "
-        f"{show_duration(sheet['watched_time'].threshold or 0.0)} of training."
+    MemoryKind.RAMP: Words(
+        f"{{place}}: memory activity {{grew/grows}} from window to window: {_NEWEST}, {{amount}} above {_BEFORE}"
+        f"{_MORE}",
+        _GROWS,
+        _ROSE,
     ),
+    MemoryKind.TREND: Words(
+        "{place}: memory activity grows: its floor rose by {amount} in {rise_time}, to {p5_activity_at_work}; "
+        f"Mann-Kendall Z is {{trend_z}} (threshold {{trend_z.threshold:g}}){_MORE}",
+        _GROWS,
+        _ROSE,
+    ),
+    MemoryKind.RISE: Words(
+        "{place}: memory activity grows: its floor rose by {amount} in {rise_time}, window after window, to "
+        f"{{p5_activity_at_work}}{_MORE}",
+        _GROWS,
+        _ROSE,
+    ),
+    MemoryKind.LATE: Words(
+        "{place}: memory activity grows: its floor of {p5_activity_at_work} is {amount} above the highest until "
+        f"{{rise_time}} before{_MORE}",
+        _GROWS,
+        _ROSE,
+    ),
+}
+_LEAK_UP_TO_THE_END = Words(
+    f"{_LEAKS}, up to the end; it was {{used}} of {{total}} then{{full_later}}{{more}}.",
+    f"Look for {KEPT_TENSORS}: memory in use of {{place}} rose by {{hourly_increase}} an hour and was never given "
+    "back.",
+    "{place} leaked memory",
+)
+_LEAK_OVER = Words(
+    "memory in use of {place} rose and stopped: by {amount} in {rise_time}, to {used} of {total}{more}.",
+    "Nothing needs to be changed if a cache, or a pool of memory, filled up to its size on {place_of}: what is in use "
+    f"stopped rising. If nothing did, look for {KEPT_TENSORS}.",
+    "the memory in use of {place} rose, and stopped rising",
+)
+_GROWTH_OVER = Words(
+    "{place}: memory activity grew and stopped: its floor rose by {amount} in {rise_time}, to {floor_of_rise}.",
+    "Nothing needs to be changed if the batches, the inputs or a cache of {place} grew to their size: the memory "
+    f"activity stopped growing. If nothing did, look for {KEPT_TENSORS}; {METRIC}.",
+    "the memory activity of {place} rose, and stopped rising",
+)
+_CALM: Mapping[MemoryKind, str] = {
+    MemoryKind.NO_INCREASE: (
+        f"{{place}}: memory activity shows no increase: {_NEWEST} (threshold {{threshold}} percentage points above "
+        f"{_BEFORE}){_MORE}"
+    ),
+    MemoryKind.LOAD_EXPLAINS: (
+        f"{{place}}: memory activity shows no increase: {_NEWEST}, {{amount}} above {_BEFORE}; the GPU's load explains "
+        f"most of that{_MORE}"
+    ),
+    MemoryKind.NO_LEAK: (
+        "no GPU of {increase.node} leaks memory: of {place} {used} of {total} are in use, {memory_in_use_share} "
+        "(threshold {threshold} percentage points more)."
+    ),
+    MemoryKind.UNSAMPLED: "too few of the newest points of {node} have samples of GPU memory.",
+    MemoryKind.INSTANCES_UNKNOWN: (
+        "the GPUs of {node} are partitioned (MIG), so utilization is not measured. Memory in use of the instances was "
+        "not collected."
+    ),
+    MemoryKind.TOO_SHORT_FOR_LEAK: ("memory in use of {node} is judged after {watched_time.limit} of training."),
 }

@@ -1,27 +1,18 @@
 """HungJob: steps have stopped, and GPUs wait in a kernel at little power, or have gone idle."""
 
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Literal
+
+import msgspec
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
+from trainguard.render.details import Details
 from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
-from trainguard.rules.hung_job.text import (
-    NO_DETAILS,
-    HungDetails,
-    HungKind,
-    details_of,
-    facts_of_calm,
-    facts_of_node,
-    facts_of_standstill,
-    facts_of_unknown,
-    gpus_of,
-    no_power,
-    standing_fact,
-    suspects,
-    text,
-)
+from trainguard.rules.hung_job.text import HungKind, text
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -42,6 +33,40 @@ SPINNING_STEPS = 5
 """A standstill of fewer steps, by their usual pace, may be a slow one."""
 BEFORE_WORK = 2.0
 """Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long."""
+
+
+NAMED = 4
+MOST_STEPS = 256
+
+
+class HungNode(msgspec.Struct, frozen=True):
+    """A node: its GPUs by what they do, and their power now and at work, watts."""
+
+    waiting: list[str]
+    idle: list[str]
+    power: dict[str, float]
+    power_at_work: dict[str, float]
+    quiet_s: float
+
+
+class HungDetails(Details, frozen=True):
+    """The nodes, and the number of each process's newest step."""
+
+    nodes: dict[str, HungNode]
+    steps: dict[str, str]
+
+
+NO_DETAILS = HungDetails({}, {})
+
+
+def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDetails:
+    return HungDetails(
+        {
+            node: HungNode(state.waiting, state.idle, state.drawn, state.known, state.quiet_s)
+            for node, state in watched.items()
+        },
+        dict(itertools.islice(steps.items(), MOST_STEPS)),
+    )
 
 
 class HungJobParameters(RuleParameters, frozen=True, kw_only=True):
@@ -90,15 +115,20 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if not view.gpu_names:
             return lacks_utilization(view, details)
         if not state.minutes:
-            kind, status = HungKind.NO_POWER, Status.NOT_APPLICABLE
-            return RuleResult.of(text, status, kind, no_power(view.node), details=details)
+            return RuleResult.told(text, HungKind.NO_POWER, no_power(view.node), details=details)
         if not state.can_judge:
             return _not_known(state, view.node, details, data_points=state.minutes)
-        kind, found = facts_of_node(state, view.node)
+        quiet_since = state.quiet_since
+        if quiet_since is None:
+            kind, name, at = HungKind.WORKS, "watched_through", state.through
+        else:
+            kind, name, at = HungKind.NEWEST_SAMPLE, "idle_since", quiet_since
+        found: tuple[Fact, ...] = (Fact(name=name, value=at, unit="time", node=view.node),)
+        if quiet_since is not None and state.paused_s > 0.0:
+            kind, found = HungKind.PAUSES, _pause(state, view.node, busy=state.quiet_s <= 0.0)
         needed = _needed_s(parameters, state.longest_s, has_steps=False)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.OK,
             kind,
             found,
             **_lasted(state.quiet_s, needed),
@@ -145,14 +175,18 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         is_quiet = all(state.quiet_since is not None for state in present.values())
         lasted = through - since if is_quiet else 0.0
         if not is_quiet or lasted < needed or (steps and not stopped):
-            kind, found = facts_of_calm(present)
+            calm: tuple[Fact, ...] = (Fact(name="nodes", value=len(present)),)
+            kind = HungKind.WORKS
+            paused = min(present.values(), key=lambda state: state.paused_s)
+            if paused.paused_s > 0.0:
+                busy = any(state.quiet_s < state.paused_s for state in present.values())
+                kind, calm = HungKind.PAUSES, _pause(paused, None, busy=busy)
             if lasted > 0.0:
-                kind, found = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
-            return RuleResult.of(
+                kind, calm = HungKind.STANDS_STILL, (standing_fact(since, through, needed),)
+            return RuleResult.told(
                 text,
-                Status.OK,
                 kind,
-                found,
+                calm,
                 **_lasted(lasted, needed),
                 near_threshold=is_quiet,
                 details=details,
@@ -166,12 +200,12 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             behind=late,
         )
         waiting, idle = gpus_of(present, "waiting"), gpus_of(present, "idle")
-        where = [*late, *silent, *suspects(waiting, idle)]
+        # The others seem to wait for the idle ones, unless these are more.
+        where = [*late, *silent, *(idle if waiting and len(idle) <= len(waiting) else ())]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED,
             kind,
             found,
             **_lasted(lasted, needed),
@@ -185,6 +219,72 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         )
 
 
+def facts_of_standstill(
+    present: Mapping[str, WatchState],
+    standing: Fact,
+    *,
+    silent: Sequence[str],
+    last_step_end: float | None,
+    behind: Sequence[str],
+) -> tuple[HungKind, tuple[Fact, ...]]:
+    """Return the facts of nodes without a GPU at work: at most 12.
+
+    ``silent`` are nodes, ``behind`` processes ``<node>-<rank>``. ``last_step_end`` (epoch seconds) is None where no
+    steps have stopped. Power is a mean, watts; where that at work is not known of all GPUs, the limit counts.
+    """
+    waiting, idle = (gpus_of(present, look) for look in ("waiting", "idle"))
+    kind = HungKind.STOPPED
+    if waiting:
+        kind = HungKind.WAITS_FOR_IDLE if idle else HungKind.SPINS
+    shown = [(state, gpu) for state in present.values() for gpu in (state.waiting if waiting else state.idle)]
+    at_work = [state.known[gpu] for state, gpu in shown if gpu in state.known]
+    limits = [state.limits[gpu] for state, gpu in shown if gpu in state.limits]
+    watts = Fact(name="power_limit", value=fmean(limits) if limits else 0, unit="W")
+    if any(at_work) and len(at_work) == len(shown):
+        watts = Fact(name="power_at_work", value=fmean(at_work), unit="W", series="PowerWatts")
+    places = {"idle_gpu": idle if waiting else [], "rank_behind": behind, "silent_node": silent}
+    named = {name: each for name, each in places.items() if each}
+    each = NAMED // max(len(named), 1)
+    drawn = fmean(state.drawn[gpu] for state, gpu in shown)
+    return kind, (
+        standing,
+        Fact(name="gpus_waiting", value=len(waiting), unit="GPUs"),
+        Fact(name="gpus_idle", value=len(idle), unit="GPUs"),
+        Fact(name="power", value=drawn, unit="W", series="PowerWatts", end=standing.end),
+        watts,
+        *_one("last_step_end", last_step_end, unit="time"),
+        *_one("ranks_behind", len(behind) or None),
+        *_one("silent_nodes", len(silent) or None),
+        *(Fact(name=name, value=place) for name, known in named.items() for place in known[:each]),
+    )
+
+
+def gpus_of(present: Mapping[str, WatchState], look: Literal["waiting", "idle"]) -> list[str]:
+    """Return the GPUs that wait, or are idle, as ``<node>/<gpu>``."""
+    return [f"{node}/{gpu}" for node, state in present.items() for gpu in getattr(state, look)]
+
+
+def no_power(node: str | None) -> tuple[Fact, ...]:
+    return (Fact(name="samples", value=0, series="PowerWatts", node=node),)
+
+
+def standing_fact(since: float, through: float, needed_s: float) -> Fact:
+    """Return for how long no GPU has worked; that counts from ``needed_s`` seconds on."""
+    lasted = max(through - since, 0.0)
+    return Fact(name="standstill_time", value=lasted, unit="s", start=since, end=through, threshold=needed_s)
+
+
+def _pause(state: WatchState, node: str | None, *, busy: bool) -> tuple[Fact, ...]:
+    since = state.paused_since if busy or node is None else state.quiet_since
+    lasted = state.paused_s if busy or node is None else state.quiet_s
+    pause = Fact(name="pause_length", value=lasted, unit="s", node=node, start=since, end=state.at)
+    return (pause, *([Fact(name="hosts_at_work", value=1, node=node)] if busy else []))
+
+
+def _one(name: str, value: float | None, unit: str = "") -> tuple[Fact, ...]:
+    return () if value is None else (Fact(name=name, value=value, unit=unit),)
+
+
 def _lasted(lasted: float, needed: float) -> dict[str, Any]:
     """Return the numbers of a judgement: a standstill of so many seconds, of those from which on it counts."""
     progress = Progress(seen=int(lasted), needed=round(needed), counts="seconds")
@@ -192,11 +292,11 @@ def _lasted(lasted: float, needed: float) -> dict[str, Any]:
 
 
 def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
-    minutes = facts_of_unknown(state, node)
-    progress = Progress(seen=int(minutes[0].value), needed=LEAST_WORK_MINUTES, counts="minutes")
-    return RuleResult.of(
+    seen = max((len(values) for values in state.power.values()), default=0)
+    minutes = (Fact(name="minutes_at_work", value=seen, node=node, threshold=float(LEAST_WORK_MINUTES)),)
+    progress = Progress(seen=seen, needed=LEAST_WORK_MINUTES, counts="minutes")
+    return RuleResult.told(
         text,
-        Status.WARMING_UP,
         HungKind.NOT_KNOWN,
         minutes,
         data_points=data_points,
@@ -209,11 +309,11 @@ def _not_known(state: WatchState, node: str | None, details: HungDetails, *, dat
 def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
     if view.system_through is None:
         none = (Fact(name="samples", value=0),)
-        return RuleResult.of(text, Status.WAITING_FOR_DATA, HungKind.NO_SAMPLES, none)
+        return RuleResult.told(text, HungKind.NO_SAMPLES, none)
     parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
     if parted:
         return lacks_utilization(parted[0], details)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, no_power(None), details=details)
+    return RuleResult.told(text, HungKind.NO_POWER, no_power(None), details=details)
 
 
 def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:

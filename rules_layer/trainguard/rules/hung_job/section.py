@@ -6,7 +6,7 @@ from trainguard.render.names import shown_name
 from trainguard.render.nodes import nodes_of, table_of
 from trainguard.render.numbers import NOTHING, number
 from trainguard.render.rule_entry import RuleEntry
-from trainguard.rules.hung_job.text import HungDetails
+from trainguard.rules.hung_job.rule import HungDetails
 
 
 def blocks(entry: RuleEntry) -> list[Block]:

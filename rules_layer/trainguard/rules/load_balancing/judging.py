@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import BoolArray, points_in
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details, NodeDetails
@@ -17,7 +16,7 @@ from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE, Comparis
 from trainguard.rules.load_balancing.window import MIN_WINDOW_POINTS, MIN_WINDOW_S, WIDE_GAP, BalanceWindow, Gaps
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import JudgedKind, Measure, RuleResult
 from trainguard.rules.spec import LOW_GPUS, SMALL_WORK, SYSTEM, UNEVEN, WAITED, ParameterHelp, RuleSpec, span_help
 from trainguard.rules.windows.rule import PatienceParameters
 from trainguard.rules.windows.warm_up import never_active
@@ -185,8 +184,7 @@ def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcom
     kind = LoadBalancingKind.BEHIND if gaps.apart.any() else LoadBalancingKind.EVEN
     if kind is LoadBalancingKind.EVEN and gap >= WIDE_GAP:
         kind = LoadBalancingKind.BY_CHANCE if gaps.steady[gaps.worst] else LoadBalancingKind.NOT_STEADY
-    status = Status.FIRED if kind is LoadBalancingKind.BEHIND else Status.OK
-    return {"status": status, "kind": kind, "facts": facts, "measured": gap, "threshold": WIDE_GAP, "measure": GAP}
+    return {"kind": kind, "facts": facts, "measured": gap, "threshold": WIDE_GAP, "measure": GAP}
 
 
 def by_distance(
@@ -201,13 +199,13 @@ def by_distance(
     facts = tuple(
         msgspec.structs.replace(fact, threshold=threshold) if fact.name == "distance" else fact for fact in facts
     )
-    status, kind = Status.OK, LoadBalancingKind.ALIKE
+    kind = LoadBalancingKind.ALIKE
     if apart.any():
-        status, kind = Status.FIRED, LoadBalancingKind.APART
+        kind = LoadBalancingKind.APART
     elif distance > threshold:
         kind, facts = LoadBalancingKind.CLOSE, (*facts, Fact(name="least_gap", value=MIN_GAP, unit="points"))
     measures = {"measured": distance, "threshold": threshold, "measure": DISTANCE}
-    return {"status": status, "kind": kind, "facts": facts, **measures}
+    return {"kind": kind, "facts": facts, **measures}
 
 
 def kept_span(state: BalanceWindow, view: NodeView) -> tuple[float, float]:
@@ -243,12 +241,11 @@ def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters,
         Fact(name="sampling_interval", value=view.interval_s, unit="s", node=view.node),
         Fact(name="time_left", value=max(needed - points, 0) * view.interval_s, unit="s", node=view.node),
     )
-    kind: str = LoadBalancingKind.TOO_FEW if view.closed else LoadBalancingKind.COLLECTING
+    kind: JudgedKind = LoadBalancingKind.TOO_FEW if view.closed else LoadBalancingKind.COLLECTING
     if view.first_active_at is None:
         kind, facts = never_active(view)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.WARMING_UP,
         kind,
         facts,
         data_points=points,

@@ -121,18 +121,18 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             spans = [kept_span(state, view)] * int(chosen.size)
             told = compared_facts(compared, (row, column), [sides[index] for index in chosen.tolist()], spans)
             outcome = by_distance(compared, apart, (row, column), told, parameters)
-            fired = outcome["status"] is Status.FIRED
+            fired = outcome["kind"].status is Status.FIRED
             until = gaps.over_since(worst, int(chosen[column])) if fired else None
             affected = float(compared.unlike[row, column]) if fired else None
-        behind = outcome["status"] is Status.FIRED and by_gap
+        behind = outcome["kind"].status is Status.FIRED and by_gap
         when = silence(view, gaps, worst, state.since, state.worked_until(worst)) if behind else None
         if when is not None:
             stopped = stopped_facts(view, view.gpu_names[worst], when)
             facts = (*gap_facts(gaps, sides, worst), *stopped)
-            stands = {"status": Status.FIRED, "kind": LoadBalancingKind.STOPPED, "facts": facts}
+            stands = {"kind": LoadBalancingKind.STOPPED, "facts": facts}
             outcome = by_gap_of(gaps, sides) | stands
-        fired = outcome["status"] is Status.FIRED
-        return RuleResult.of(
+        fired = outcome["kind"].status is Status.FIRED
+        return RuleResult.told(
             text,
             **outcome,
             affected_share=affected,
@@ -155,7 +155,7 @@ def _unfit(view: NodeView) -> RuleResult | None:
     if view.mig_names and not view.gpu_names:
         return lacks_utilization(view)
     number = Fact(name="gpus", value=len(view.gpu_names), unit="GPUs", node=view.node)
-    return RuleResult.of(text, Status.NOT_APPLICABLE, LoadBalancingKind.NO_PEER, (number,))
+    return RuleResult.told(text, LoadBalancingKind.NO_PEER, (number,))
 
 
 def _wasted_on(state: BalanceWindow, view: NodeView, compared: Comparison | None) -> float | None:
@@ -210,7 +210,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             return lacks_utilization(parted[0])
         if len(loads) <= 1:
             number = Fact(name="nodes", value=len(loads), unit="nodes")
-            return RuleResult.of(text, Status.NOT_APPLICABLE, LoadBalancingKind.NO_OTHER_NODE, (number,))
+            return RuleResult.told(text, LoadBalancingKind.NO_OTHER_NODE, (number,))
         judged = [load for load in loads if load.points >= needed_points(parameters, load.view.interval_s)]
         windows = [load for load in loads if load.points >= parameters.patience_points(load.view.interval_s)]
         gaps = gaps_across([load.window for load in windows], max(load.view.interval_s for load in loads))
@@ -228,7 +228,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             until = gaps.over_since(names.index(found.worst)) if fired and found.worst else None
             return replace(found, data_points=points, onset=found.onset or onset, until=until, progress=progress)
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
-        return RuleResult.of(
+        return RuleResult.told(
             text,
             **by_gap_of(gaps, tuple((name, None) for name in names)),
             wasted_share=wasted if by_gap else None,
@@ -253,7 +253,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     spans = [kept_span(each.window, each.view) for each in judged]
     told = compared_facts(compared, (row, column), sides, spans)
     outcome = by_distance(compared, apart, (row, column), told, parameters)
-    fired = outcome["status"] is Status.FIRED
+    fired = outcome["kind"].status is Status.FIRED
     details = BalanceDetails(
         workloads=dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
         distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
@@ -261,7 +261,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     )
     behind = fired and bool(compared.means[row] < compared.others[row, column])
     unused = behind and load.view.first_active_at is None
-    return RuleResult.of(
+    return RuleResult.told(
         text,
         **outcome,
         affected_share=float(compared.unlike[row, column]) if fired else None,

@@ -1,10 +1,11 @@
 """The words of LoadBalancing."""
 
-from enum import StrEnum
+from collections.abc import Mapping
 
-from trainguard.core.finding import Fact, clock
-from trainguard.core.units import show_number, show_percent, show_percentage_points
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.core.finding import Fact
+from trainguard.core.records import Status
+from trainguard.core.units import show_number
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
 NEVER_USED_PERCENT = 1.0
@@ -18,13 +19,13 @@ REMEDY = (
 REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace it if it is slow with the same work"
 
 
-class LoadBalancingKind(StrEnum):
-    APART = "apart"
+class LoadBalancingKind(JudgedKind):
+    APART = "apart", Status.FIRED
     """Over the whole job a side's utilization has little in common with another's, and is lower."""
 
-    BEHIND = "behind"
+    BEHIND = "behind", Status.FIRED
 
-    STOPPED = "stopped"
+    STOPPED = "stopped", Status.FIRED
 
     ALIKE = "alike"
     CLOSE = "close"
@@ -32,96 +33,40 @@ class LoadBalancingKind(StrEnum):
     EVEN = "even"
     NOT_STEADY = "not_steady"
     BY_CHANCE = "by_chance"
-    COLLECTING = "collecting_points"
-    TOO_FEW = "too_few_points"
-    NO_PEER = "no_peer"
-    NO_OTHER_NODE = "no_other_node"
-
-
-_GAPS = {
-    LoadBalancingKind.BEHIND: "",
-    LoadBalancingKind.STOPPED: "",
-    LoadBalancingKind.EVEN: "",
-    LoadBalancingKind.NOT_STEADY: ", and by half of that or more for less than two thirds of the time",
-    LoadBalancingKind.BY_CHANCE: ", which chance may explain",
-}
+    COLLECTING = "collecting_points", Status.WARMING_UP
+    TOO_FEW = "too_few_points", Status.WARMING_UP
+    NO_PEER = "no_peer", Status.NOT_APPLICABLE
+    NO_OTHER_NODE = "no_other_node", Status.NOT_APPLICABLE
 
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    kind = LoadBalancingKind(sheet.kind)
-    if kind in _GAPS:
-        reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."
-    elif kind in {LoadBalancingKind.APART, LoadBalancingKind.ALIKE, LoadBalancingKind.CLOSE}:
-        reason = f"{_distance(sheet)}."
-    else:
-        return Words(_without_verdict(sheet, kind))
-    if kind is LoadBalancingKind.STOPPED:
-        return Words(reason, _advice_on_stopped(sheet), f"{_side(sheet['mean_utilization_at_work'])} stopped working")
-    if kind not in {LoadBalancingKind.APART, LoadBalancingKind.BEHIND}:
-        return Words(reason)
-    sides = "GPUs" if sheet["mean_utilization_at_work"].device else "nodes"
-    return Words(reason, _advice(sheet), f"the {sides} did not share the work evenly")
+    return sheet.fill(_WORDS[LoadBalancingKind(sheet.kind)], **_PARTS)
 
 
-def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
-    if kind is LoadBalancingKind.NO_OTHER_NODE:
-        nodes = "only one node" if sheet["nodes"].value else "no node"
-        return f"the job has {nodes} with GPUs, and so none to compare."
-    if kind is LoadBalancingKind.NO_PEER:
-        gpus = sheet["gpus"]
-        return f"{gpus.node} has {'only one GPU' if gpus.value else 'no GPU'}, and so none to compare."
-    points, interval_s = sheet["points"], sheet.number("sampling_interval")
-    needed = int(points.threshold or 0)
-    reason = f"{points.node} has {points.value:,} of the {needed:,} points that a comparison takes"
-    if kind is LoadBalancingKind.TOO_FEW:
-        return f"{reason}; its stream has ended, too early for a verdict."
-    reason += f"; about {sheet.duration('time_left')} left"
-    slow = needed * interval_s > LONG_WAIT_S
-    return f"{reason} at a sampling interval of {interval_s:g} s." if slow else f"{reason}."
-
-
-def _stopped(sheet: FactSheet) -> str:
-    side, again = sheet["mean_utilization_at_work"], sheet.get("worked_again_at")
-    goes_on = "" if again is None else f", and worked again from about {clock(float(again.value))} on"
-    return f"{_side(side)} stopped working at about {clock(sheet.number('stopped_at'))}{goes_on}. "
+def _slow(sheet: FactSheet) -> str:
+    interval_s, needed = sheet.number("sampling_interval"), int(sheet["points"].threshold or 0)
+    return f" at a sampling interval of {interval_s:g} s" if needed * interval_s > LONG_WAIT_S else ""
 
 
 def _gap(sheet: FactSheet) -> str:
-    low, high, gap = sheet["mean_utilization_at_work"], sheet["busiest_utilization_at_work"], sheet["gap_at_work"]
-    every = sheet.get("mean_utilization"), sheet.get("busiest_utilization")
-    behind = (
-        f"{show_percentage_points(float(gap.value))} behind the busiest (threshold {show_number(gap.threshold or 0.0)})"
-    )
-    whole, most = every
+    whole, most = sheet.get("mean_utilization"), sheet.get("busiest_utilization")
+    high = sheet["busiest_utilization_at_work"]
     if whole is None or most is None or abs(float(most.value) - float(high.value)) < SAME_PERCENT:
-        return f"{_means(low, high)}, {behind}"
-    return (
-        f"{_means(whole, most)}; outside pauses {show_percent(float(low.value))} and "
-        f"{show_percent(float(high.value))}, {behind}"
-    )
+        return _means(sheet, sheet["mean_utilization_at_work"], high)
+    at_work = "; outside pauses {mean_utilization_at_work} and {busiest_utilization_at_work}"
+    return _means(sheet, whole, most) + sheet.say(at_work)
 
 
-def _means(low: Fact, high: Fact) -> str:
-    return (
-        f"From {clock(low.start, low.end)} {_side(low)} was at {show_percent(float(low.value))} on average, "
-        f"{_other(high, low)} at {show_percent(float(high.value))}"
-    )
+def _means(sheet: FactSheet, low: Fact, high: Fact) -> str:
+    said = "From {low.when} {side} was at {low} on average, {other} at {high}"
+    return sheet.say(said, low=low, high=high, side=_side(low), other=_other(high, low))
 
 
-def _distance(sheet: FactSheet) -> str:
-    low, other, distance = sheet["mean_utilization_at_work"], sheet["other_utilization_at_work"], sheet["distance"]
-    largest = sheet.number("largest_distance")
-    rest = f"the other {sheet['nodes_compared'].value} nodes together" if other.node is None else _other(other, low)
-    reason = (
-        f"From {clock(low.start, low.end)}, pauses left out, {_side(low)} was at {show_percent(float(low.value))} on "
-        f"average, {rest} at {show_percent(float(other.value))}; the distance of their histograms is "
-        f"{float(distance.value):.2f} (threshold {distance.threshold:g}, at most {largest:.2f})"
-    )
-    least = sheet.get("least_gap")
-    if least is None:
-        return reason
-    return f"{reason}, but their means differ by less than {show_number(float(least.value))} percentage points"
+def _rest(sheet: FactSheet) -> str:
+    low, other = sheet["mean_utilization_at_work"], sheet["other_utilization_at_work"]
+    together = "the other {nodes_compared.value} nodes together"
+    return sheet.say(together) if other.node is None else _other(other, low)
 
 
 def _advice(sheet: FactSheet) -> str:
@@ -133,17 +78,56 @@ def _advice(sheet: FactSheet) -> str:
     return f"{said[0].upper()}{said[1:]}"
 
 
-def _advice_on_stopped(sheet: FactSheet) -> str:
-    side = _side(sheet["mean_utilization_at_work"])
-    return (
-        f"Find out why {side} stopped at about {clock(sheet.number('stopped_at'))}: look at its process's log, and at "
-        "the GPU (Xid errors in dmesg, nvidia-smi -q). What the others computed without it may be worth nothing."
-    )
-
-
 def _side(fact: Fact) -> str:
     return f"{fact.device} of {fact.node}" if fact.device else str(fact.node)
 
 
 def _other(fact: Fact, beside: Fact) -> str:
     return str(fact.device) if fact.device and fact.node == beside.node else _side(fact)
+
+
+_PARTS: Parts = {
+    "side": lambda sheet: _side(sheet["mean_utilization_at_work"]),
+    "sides": lambda sheet: "GPUs" if sheet["mean_utilization_at_work"].device else "nodes",
+    "means": _gap,
+    "rest": _rest,
+    "advice": _advice,
+    "needed": lambda sheet: f"{int(sheet['points'].threshold or 0):,}",
+    "slow": _slow,
+    "close": lambda sheet: sheet.say_if(
+        "least_gap",
+        ", but their means differ by less than {least} percentage points",
+        least=lambda _: show_number(sheet.number("least_gap")),
+    ),
+    "again": lambda sheet: sheet.say_if("worked_again_at", ", and worked again from about {worked_again_at} on"),
+    "wide": lambda sheet: show_number(sheet["gap_at_work"].threshold or 0.0),
+    "no_other": lambda sheet: "only one node" if sheet["nodes"].value else "no node",
+    "no_peer": lambda sheet: "only one GPU" if sheet["gpus"].value else "no GPU",
+}
+_GAP = "{means}, {gap_at_work} behind the busiest (threshold {wide})"
+_COLLECTED = "{node} has {points.value:,} of the {needed} points that a comparison takes"
+_UNEVEN = "the {sides} did not share the work evenly"
+_DISTANCE = (
+    "From {mean_utilization_at_work.when}, pauses left out, {side} was at {mean_utilization_at_work} on average, "
+    "{rest} at {other_utilization_at_work}; the distance of their histograms is {distance.value:.2f} (threshold "
+    "{distance.threshold:g}, at most {largest_distance.value:.2f})"
+)
+_WORDS: Mapping[LoadBalancingKind, Words] = {
+    LoadBalancingKind.APART: Words(f"{_DISTANCE}{{close}}.", "{advice}", _UNEVEN),
+    LoadBalancingKind.ALIKE: Words(f"{_DISTANCE}{{close}}."),
+    LoadBalancingKind.CLOSE: Words(f"{_DISTANCE}{{close}}."),
+    LoadBalancingKind.BEHIND: Words(f"{_GAP}.", "{advice}", _UNEVEN),
+    LoadBalancingKind.STOPPED: Words(
+        f"{{side}} stopped working at about {{stopped_at}}{{again}}. {_GAP}.",
+        "Find out why {side} stopped at about {stopped_at}: look at its process's log, and at the GPU (Xid errors in "
+        "dmesg, nvidia-smi -q). What the others computed without it may be worth nothing.",
+        "{side} stopped working",
+    ),
+    LoadBalancingKind.EVEN: Words(f"{_GAP}."),
+    LoadBalancingKind.NOT_STEADY: Words(f"{_GAP}, and by half of that or more for less than two thirds of the time."),
+    LoadBalancingKind.BY_CHANCE: Words(f"{_GAP}, which chance may explain."),
+    LoadBalancingKind.COLLECTING: Words(f"{_COLLECTED}; about {{time_left}} left{{slow}}."),
+    LoadBalancingKind.TOO_FEW: Words(f"{_COLLECTED}; its stream has ended, too early for a verdict."),
+    LoadBalancingKind.NO_PEER: Words("{node} has {no_peer}, and so none to compare."),
+    LoadBalancingKind.NO_OTHER_NODE: Words("the job has {no_other} with GPUs, and so none to compare."),
+}

@@ -14,7 +14,6 @@ import numpy as np
 from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.rules.low_gpu_utilization.usage import of_node
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.state.sample_window import ACTIVE_PERCENT
@@ -210,12 +209,12 @@ def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView, since: float) ->
         if each is None:
             continue
         if each.measured >= LEAST_MINUTES and each.activity >= QUIET_PERCENT:
-            return (of_node(view, "mean_sm_activity", each.activity, "%", series=names.SM_ACTIVITY, **where),)
+            return (view.fact("mean_sm_activity", each.activity, "%", series=names.SM_ACTIVITY, **where),)
         known = min(each.idle, each.busy) >= LEAST_MINUTES and view.idle_time.run_mean >= LEAST_PERCENT
         if known and each.at_work >= LITTLE_WATTS and each.power >= WORK_SHARE * each.at_work:
             return (
-                of_node(view, "power", each.power, "W", series=names.POWER, **where),
-                of_node(view, "power_at_work", each.at_work, "W", series=names.POWER, device=gpu),
+                view.fact("power", each.power, "W", series=names.POWER, **where),
+                view.fact("power_at_work", each.at_work, "W", series=names.POWER, device=gpu),
             )
     return ()
 

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import Held, HeldMemory, held_memory, memory_of
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
@@ -21,7 +20,6 @@ from trainguard.rules.low_gpu_utilization.usage import (
     Part,
     mean_use,
     noted,
-    of_node,
     parts_since,
     stream_end,
 )
@@ -206,16 +204,16 @@ _LOOKS: Mapping[Look, Kind] = {"unused": Kind.NEVER_USED, "silent": Kind.STOPPED
 def _idle_facts(view: NodeView, idleness: Idleness, use: MeanUse | None, threshold: float) -> tuple[Fact, ...]:
     times = {"start": idleness.since, "end": view.watermark_s}
     facts = (
-        of_node(view, "idle_time", idleness.seconds, "s", series=UTILIZATION, threshold=IDLE_FINDING_S, **times),
-        of_node(view, "idle_since", idleness.since, "time", series=UTILIZATION),
-        of_node(view, "first_sample", view.first_sample_at or 0.0, "time"),
-        of_node(view, "gpus", len(view.gpu_names), "GPUs"),
+        view.fact("idle_time", idleness.seconds, "s", series=UTILIZATION, threshold=IDLE_FINDING_S, **times),
+        view.fact("idle_since", idleness.since, "time", series=UTILIZATION),
+        view.fact("first_sample", view.first_sample_at or 0.0, "time"),
+        view.fact("gpus", len(view.gpu_names), "GPUs"),
         *stream_end(view),
     )
     if use is None:
         return facts
     mean = {"series": UTILIZATION, "device": use.busiest, "start": use.start, "end": use.end, "threshold": threshold}
-    return (*facts, of_node(view, "highest_mean_utilization", use.means[use.busiest], "%", **mean))
+    return (*facts, view.fact("highest_mean_utilization", use.means[use.busiest], "%", **mean))
 
 
 def _newest_use(view: NodeView, parts: Sequence[Part], idle_since: float) -> MeanUse:
@@ -248,7 +246,7 @@ def _of_whole_node(
 ) -> RuleResult:
     """Return a finding on all GPUs of a node since ``onset``; ``lost`` is its share of the paid time."""
     fields = {"affected_share": lost, "wasted_share": lost, "onset": onset, "gpus": view.gpu_names, **more}
-    return RuleResult.of(text, Status.FIRED, kind, facts, **fields)
+    return RuleResult.told(text, kind, facts, **fields)
 
 
 def judge_idle(
@@ -261,7 +259,7 @@ def judge_idle(
     kind, suffix = look, ""
     if holding is not None:
         kind, suffix, number["measure"] = Kind.HOLDS_MEMORY, HOLDING_SUFFIX, HELD_TIME
-        facts = (*facts, of_node(view, "idle_as", look.value), *memory_facts(view, holding))
+        facts = (*facts, view.fact("idle_as", look.value), *memory_facts(view, holding))
     elif look is Kind.NEARLY_IDLE:
         number = {"measured": view.idle_time.highest_mean, "threshold": QUIET_PERCENT, "measure": QUIET_MEAN}
     said = noted(common, finding=f"{NAMES[look]}{suffix}", memory=memory_of(held, view))
@@ -270,9 +268,9 @@ def judge_idle(
 
 
 def memory_facts(view: NodeView, held: Held, device: str | None = None) -> tuple[Fact, ...]:
-    used = of_node(view, "memory_in_use", held.used, "B", series=names.MEMORY_USED, device=device)
-    total = (of_node(view, "memory_total", held.total, "B", series=names.MEMORY_TOTAL, device=device),)
-    return used, *(total if held.total else ()), of_node(view, "gpus_holding", len(held.gpus), "GPUs")
+    used = view.fact("memory_in_use", held.used, "B", series=names.MEMORY_USED, device=device)
+    total = (view.fact("memory_total", held.total, "B", series=names.MEMORY_TOTAL, device=device),)
+    return used, *(total if held.total else ()), view.fact("gpus_holding", len(held.gpus), "GPUs")
 
 
 def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[Part], common: Finding) -> RuleResult | None:
@@ -286,11 +284,11 @@ def judge_in_part(view: NodeView, in_part: InPart, parts: Sequence[Part], common
     share = use.idle / use.samples
     lost = share_of_paid(view, in_part.lost_s)
     facts = (
-        of_node(view, "idle_share", share, "share", threshold=IN_PART_SHARE, **of_use),
-        of_node(view, "mean_utilization", use.mean, "%", **of_use),
-        of_node(view, "highest_mean_utilization", use.means[use.busiest], "%", device=use.busiest, **of_use),
-        of_node(view, "samples", use.samples, "samples", **of_use),
-        of_node(view, "gpus", len(view.gpu_names), "GPUs"),
+        view.fact("idle_share", share, "share", threshold=IN_PART_SHARE, **of_use),
+        view.fact("mean_utilization", use.mean, "%", **of_use),
+        view.fact("highest_mean_utilization", use.means[use.busiest], "%", device=use.busiest, **of_use),
+        view.fact("samples", use.samples, "samples", **of_use),
+        view.fact("gpus", len(view.gpu_names), "GPUs"),
         *stream_end(view),
     )
     number = {"measured": 100.0 * share, "threshold": 100.0 * IN_PART_SHARE, "measure": IDLE_SHARE}
@@ -306,8 +304,8 @@ def judge_breaks(view: NodeView, breaks: RegularBreaks, common: Finding) -> Rule
 def break_facts(view: NodeView, breaks: RegularBreaks) -> tuple[Fact, ...]:
     newest = {"series": UTILIZATION, "start": breaks.since, "end": breaks.until}
     return (
-        of_node(view, "pause_length", breaks.length_s, "s", **newest),
-        of_node(view, "period", breaks.period_s, "s", **newest),
-        of_node(view, "pause_share", breaks.share, "share", threshold=COSTLY_SHARE, **newest),
-        of_node(view, "paused_time_share", breaks.of_paid, "share", series=UTILIZATION),
+        view.fact("pause_length", breaks.length_s, "s", **newest),
+        view.fact("period", breaks.period_s, "s", **newest),
+        view.fact("pause_share", breaks.share, "share", threshold=COSTLY_SHARE, **newest),
+        view.fact("paused_time_share", breaks.of_paid, "share", series=UTILIZATION),
     )

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.finding import MOST_FACTS, Fact, Progress
-from trainguard.core.records import Status
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.low_gpu_utilization.devices import (
     EFFECTIVE_PERCENT,
@@ -52,7 +51,6 @@ from trainguard.rules.low_gpu_utilization.usage import (
     Usage,
     mean_facts,
     noted,
-    of_node,
     stream_end,
 )
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
@@ -100,8 +98,8 @@ def judge_instances(
 ) -> RuleResult:
     """Judge used instances, or all where none was; they fire after ``lasting_s`` seconds, unused ones after 20 min."""
     if not instances:
-        facts = (of_node(view, "instances", len(view.mig_names), "instances"),)
-        return RuleResult.of(text, Status.NOT_APPLICABLE, Kind.INSTANCES_UNKNOWN, facts)
+        facts = (view.fact("instances", len(view.mig_names), "instances"),)
+        return RuleResult.told(text, Kind.INSTANCES_UNKNOWN, facts)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances
     needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
@@ -109,16 +107,15 @@ def judge_instances(
     streak = max(held.low for held in judged.values())
     progress = Progress(seen=seen, needed=needed, counts="minutes", streak=streak)
     if seen < needed:
-        facts = (of_node(view, "minutes_measured", seen, "minutes", threshold=float(needed)),)
+        facts = (view.fact("minutes_measured", seen, "minutes", threshold=float(needed)),)
         more = {"data_points": seen, "progress": progress}
-        return RuleResult.of(text, Status.WARMING_UP, Kind.INSTANCES_WARMING_UP, facts, **more)
+        return RuleResult.told(text, Kind.INSTANCES_WARMING_UP, facts, **more)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
     p95 = {name: p95_of(held.activity[-max(needed, held.low) :]) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if low else Status.OK,
         Kind.INSTANCES_FINE if not low else Kind.INSTANCES_LOW if used else Kind.INSTANCES_UNUSED,
         _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
         measured=p95[worst],
@@ -145,16 +142,16 @@ def _facts(
     }
     highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
     facts = (
-        of_node(view, "p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
-        of_node(view, "instances", len(judged), "instances"),
+        view.fact("p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
+        view.fact("instances", len(judged), "instances"),
     )
     if not low:
         return facts
     return (
         *facts,
-        of_node(view, "highest_sm_activity", highest, "%", threshold=USED_PERCENT, **times),
-        of_node(view, "low_time", MINUTE_S * min(held.low, MOST_MINUTES), "s", device=worst, **times),
-        of_node(view, "gpus_affected", len(low), "instances"),
+        view.fact("highest_sm_activity", highest, "%", threshold=USED_PERCENT, **times),
+        view.fact("low_time", MINUTE_S * min(held.low, MOST_MINUTES), "s", device=worst, **times),
+        view.fact("gpus_affected", len(low), "instances"),
         *stream_end(view),
     )
 
@@ -216,8 +213,8 @@ def judge_usages(
         kind = Kind.FLUCTUATES if fluctuating else Kind.UNDER_USED
     elif streak is not None:
         kind = Kind.SMALL_DIPS if worst in lasted and fluctuating else Kind.LOW_FOR_SHORT
-    affected = (of_node(view, "gpus_affected", len(fired), "GPUs"),) if fired else ()
-    counts = (of_node(view, "gpus_judged", len(judged), "GPUs"), of_node(view, "gpus", len(view.gpu_names), "GPUs"))
+    affected = (view.fact("gpus_affected", len(fired), "GPUs"),) if fired else ()
+    counts = (view.fact("gpus_judged", len(judged), "GPUs"), view.fact("gpus", len(view.gpu_names), "GPUs"))
     facts = (
         *_usage_facts(worst, view, limits),
         *(counts if streak is None else (*_streak_facts(worst, streak, needed, view), *affected)),
@@ -231,9 +228,8 @@ def judge_usages(
         facts = (*facts, *mean_facts(state.parts, view, worst.gpu), *pause_facts(view))
         room = activity_facts(state.activity, worst.gpu, view)
         facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if fired else Status.OK,
         kind,
         facts,
         measured=worst.p5 if fluctuating else worst.p95,
@@ -253,9 +249,9 @@ def _usage_facts(worst: Usage, view: NodeView, limits: Limits) -> tuple[Fact, ..
     times = view.kept_times[-window:]
     of_window = {"series": UTILIZATION, "device": worst.gpu, "start": float(times[0]), "end": float(times[-1])}
     return (
-        of_node(view, "p95_utilization_at_work", worst.p95, "%", threshold=thresholds[0], **of_window),
-        of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=thresholds[1], **of_window),
-        of_node(view, "samples_at_work", len(times), "samples", **of_window),
+        view.fact("p95_utilization_at_work", worst.p95, "%", threshold=thresholds[0], **of_window),
+        view.fact("p5_utilization_at_work", worst.p5, "%", threshold=thresholds[1], **of_window),
+        view.fact("samples_at_work", len(times), "samples", **of_window),
     )
 
 
@@ -263,9 +259,9 @@ def _streak_facts(worst: Usage, streak: Streak, needed: int, view: NodeView) -> 
     newest = float(view.kept_times[-1])
     onset = newest if streak.onset is None else min(streak.onset, newest)
     times = {"series": UTILIZATION, "device": worst.gpu, "start": onset, "end": newest}
-    low = of_node(view, "low_time", newest - onset, "s", **times)
-    points = of_node(view, "low_points", streak.lasting(view), "points", threshold=float(needed))
-    dips = of_node(view, "dip_share", streak.cost, "share", threshold=COSTLY_SHARE, **times)
+    low = view.fact("low_time", newest - onset, "s", **times)
+    points = view.fact("low_points", streak.lasting(view), "points", threshold=float(needed))
+    dips = view.fact("dip_share", streak.cost, "share", threshold=COSTLY_SHARE, **times)
     return low, points, *([dips] if streak.kind == "fluctuating" else [])
 
 
@@ -277,11 +273,10 @@ def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[
         return None
     worst = max(found, key=lambda gpu: found[gpu][0].used)
     holding, idle_s = found[worst]
-    affected = of_node(view, "gpus_affected", len(found), "GPUs")
+    affected = view.fact("gpus_affected", len(found), "GPUs")
     lost_s = sum(lasted for _, lasted in found.values()) / len(view.gpu_names)
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED,
         Kind.GPU_TAKEN,
         (*_held_facts(holding, idle_s, worst, view), affected, *stream_end(view)),
         measured=idle_s / 60.0,
@@ -299,7 +294,7 @@ def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[
 def _held_facts(held: Held, idle_s: float, gpu: str, view: NodeView) -> tuple[Fact, ...]:
     since = max((view.watermark_s or 0.0) + view.interval_s - idle_s, view.first_sample_at or 0.0)
     idle = {"series": UTILIZATION, "device": gpu, "start": since, "threshold": IDLE_FINDING_S}
-    return (of_node(view, "idle_time", idle_s, "s", **idle), *memory_facts(view, held, gpu))
+    return (view.fact("idle_time", idle_s, "s", **idle), *memory_facts(view, held, gpu))
 
 
 def pause_facts(view: NodeView) -> tuple[Fact, ...]:
@@ -310,7 +305,7 @@ def pause_facts(view: NodeView) -> tuple[Fact, ...]:
         return facts
     share = float(paused / (view.kept_total + paused))
     since = {"series": UTILIZATION, "start": view.first_active_at}
-    return (*facts, of_node(view, "paused_share", share, "share", **since))
+    return (*facts, view.fact("paused_share", share, "share", **since))
 
 
 def activity_facts(minutes: Mapping[str, BusyMinutes], gpu: str, view: NodeView) -> tuple[Fact, ...]:
@@ -327,9 +322,9 @@ def _of_minutes(
     series = _SERIES.get(measure, names.TENSOR_ACTIVITY)
     times = {"device": gpu, "start": float(begun[0]) if begun else None, "end": until or view.watermark_s}
     return (
-        of_node(view, name, value, "%", series=series, **times, **more),
-        of_node(view, "activity", measure, device=gpu),
-        of_node(view, "minutes_at_work", len(begun), "minutes", **times),
+        view.fact(name, value, "%", series=series, **times, **more),
+        view.fact("activity", measure, device=gpu),
+        view.fact("minutes_at_work", len(begun), "minutes", **times),
     )
 
 
@@ -344,10 +339,9 @@ def judge_low_activity(
     lost_s = 60.0 * sum(held.lost for _, held, _ in low) / max(int(np.count_nonzero(view.ever_active)), 1)
     onset = min(held.since for _, held, _ in low if held.since is not None)
     threshold = threshold_of(worst.measure, threshold_sm)
-    affected = of_node(view, "gpus_affected", len(low), "GPUs")
-    return RuleResult.of(
+    affected = view.fact("gpus_affected", len(low), "GPUs")
+    return RuleResult.told(
         text,
-        Status.FIRED,
         Kind.LOW_ACTIVITY,
         (*_low_activity_facts(view, gpu, worst, p95, threshold), affected, *stream_end(view)),
         measured=p95,
@@ -367,8 +361,8 @@ def _low_activity_facts(view: NodeView, gpu: str, held: BusyMinutes, p95: float,
     begun, busy = held.begun[-held.low_sm :], held.utilization[-held.low_sm :]
     times = {"device": gpu, "start": float(begun[0]), "end": held.until}
     activity = _of_minutes(view, gpu, held.measure, "p95_activity_at_work", p95, begun, held.until, threshold=threshold)
-    utilization = of_node(view, "mean_utilization_at_work", sum(busy) / len(busy), "%", series=UTILIZATION, **times)
+    utilization = view.fact("mean_utilization_at_work", sum(busy) / len(busy), "%", series=UTILIZATION, **times)
     if held.measure == SM or not held.power:
         return *activity, utilization
     newest = {**times, "start": float(begun[-1])}
-    return *activity, utilization, of_node(view, "power", held.power, "W", series=names.POWER, **newest)
+    return *activity, utilization, view.fact("power", held.power, "W", series=names.POWER, **newest)

@@ -191,7 +191,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         fires_alone = instances.status is Status.FIRED and found.status is not Status.FIRED
         return instances if view.mig_names and fires_alone else found
 
-    def unfit(self, view: NodeView) -> Any:
+    def unfit(self, view: NodeView) -> RuleResult | None:
         return None if view.mig_names else super().unfit(view)
 
     def _judge_gpus(

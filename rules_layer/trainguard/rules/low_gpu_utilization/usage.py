@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from trainguard.core.finding import Fact
+from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.render.details import Details
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Measure
+from trainguard.rules.rule_result import JudgedKind, Measure
 from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
 
 GpuKind = Literal["under", "fluctuating"]
@@ -36,31 +36,30 @@ TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory
 MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 
-class LowGPUUtilizationKind(StrEnum):
-    NEVER_USED = "never_used"
-    STOPPED = "stopped"
-    NEARLY_IDLE = "nearly_idle"
-    HOLDS_MEMORY = "holds_memory"
-    HARDLY_USED = "hardly_used"
-    IDLE_IN_PART = "idle_in_part"
-    PAUSES = "pauses"
-    UNDER_USED = "under_used"
-    FLUCTUATES = "fluctuates"
-    GPU_HOLDS_MEMORY = "gpu_holds_memory"
-    GPU_TAKEN = "gpu_taken"
-    LOW_ACTIVITY = "low_activity"
-    INSTANCES_UNUSED = "instances_unused"
-    INSTANCES_LOW = "instances_low"
+class LowGPUUtilizationKind(JudgedKind):
+    NEVER_USED = "never_used", Status.FIRED
+    STOPPED = "stopped", Status.FIRED
+    NEARLY_IDLE = "nearly_idle", Status.FIRED
+    HOLDS_MEMORY = "holds_memory", Status.FIRED
+    HARDLY_USED = "hardly_used", Status.FIRED
+    IDLE_IN_PART = "idle_in_part", Status.FIRED
+    PAUSES = "pauses", Status.FIRED
+    UNDER_USED = "under_used", Status.FIRED
+    FLUCTUATES = "fluctuates", Status.FIRED
+    GPU_HOLDS_MEMORY = "gpu_holds_memory", Status.FIRED
+    GPU_TAKEN = "gpu_taken", Status.FIRED
+    LOW_ACTIVITY = "low_activity", Status.FIRED
+    INSTANCES_UNUSED = "instances_unused", Status.FIRED
+    INSTANCES_LOW = "instances_low", Status.FIRED
     FINE = "fine"
     LOW_FOR_SHORT = "low_for_short"
     SMALL_DIPS = "small_dips"
     INSTANCES_FINE = "instances_fine"
-    INSTANCES_WARMING_UP = "instances_warming_up"
-    INSTANCES_UNKNOWN = "instances_unknown"
+    INSTANCES_WARMING_UP = "instances_warming_up", Status.WARMING_UP
+    INSTANCES_UNKNOWN = "instances_unknown", Status.NOT_APPLICABLE
 
 
 Kind = LowGPUUtilizationKind
-NODE_IDLES = frozenset({Kind.NEVER_USED, Kind.STOPPED, Kind.NEARLY_IDLE, Kind.HOLDS_MEMORY})
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 
@@ -302,16 +301,10 @@ def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
     )
 
 
-def of_node(view: NodeView, name: str, value: float | str, unit: str = "", **more: Any) -> Fact:
-    """Return a fact of a node; its time is that of all samples unless ``start`` and ``end`` say another."""
-    times = {"start": view.first_sample_at, "end": view.watermark_s}
-    return Fact(name=name, value=value, unit=unit, node=view.node, **{**times, **more})
-
-
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
     if not view.closed or view.watermark_s is None:
         return ()
-    return (of_node(view, "stream_end", view.watermark_s, "time"),)
+    return (view.fact("stream_end", view.watermark_s, "time"),)
 
 
 def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, ...]:
@@ -319,7 +312,7 @@ def mean_facts(parts: Sequence[Part], view: NodeView, gpu: str) -> tuple[Fact, .
     if use is None or gpu not in use.means:
         return ()
     times = {"start": use.start, "end": use.end}
-    return (of_node(view, "mean_utilization", use.means[gpu], "%", series=UTILIZATION, device=gpu, **times),)
+    return (view.fact("mean_utilization", use.means[gpu], "%", series=UTILIZATION, device=gpu, **times),)
 
 
 def noted(common: Mapping[str, Any], **more: str) -> Mapping[str, Any]:

@@ -4,108 +4,86 @@ Source: AWS documentation of MaxInitializationTime. What is lost is the time bey
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
-from trainguard.core.units import show_duration
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, ParameterHelp, RuleSpec
 
 
-class MaxInitializationKind(StrEnum):
-    LATE = "late_first_step"
-    NO_STEP = "no_step"
+class MaxInitializationKind(JudgedKind):
+    LATE = "late_first_step", Status.FIRED
+    NO_STEP = "no_step", Status.FIRED
     """No step was seen for so long that the first one must begin too late."""
 
-    UNCERTAIN = "no_step_while_gpus_work"
+    UNCERTAIN = "no_step_while_gpus_work", Status.FIRED
     """No step was seen, and GPUs work: the steps may not be written."""
 
     IN_TIME = "in_time"
-    WARMING_UP = "warming_up"
+    WARMING_UP = "warming_up", Status.WARMING_UP
     ENDED_BEFORE = "ended_before"
-    ENDED_WITHOUT_METRICS = "ended_without_metrics"
-    WITHOUT_STEPS = "trains_without_steps"
-    NO_START = "no_start"
-    NO_DATA = "no_data"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    ENDED_WITHOUT_METRICS = "ended_without_metrics", Status.NOT_APPLICABLE
+    WITHOUT_STEPS = "trains_without_steps", Status.NOT_APPLICABLE
+    NO_START = "no_start", Status.WAITING_FOR_DATA
+    NO_DATA = "no_data", Status.WAITING_FOR_DATA
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
-_FIXED = {
-    MaxInitializationKind.NO_FRAMEWORK_METRICS: "The job writes no framework metrics, so its first step is unknown.",
-    MaxInitializationKind.ENDED_WITHOUT_METRICS: (
+_LATE = "The first step began at {at}, {time_to_first_step} after the {start} (threshold {time_to_first_step.limit})."
+_UNSEEN = "No step was seen in the {time_without_step} since the {start} at {at} (threshold {time_without_step.limit})"
+_NO_STEP = "no training step was seen in the {time_without_step} since the {start}"
+_SHORTEN = (
+    "Shorten what comes before the first step by at least {time_over}: stream the data set (FastFile or Pipe mode) "
+    "instead of copying it, build dependencies into the image, compile or cache models ahead."
+)
+_WORDS = {
+    MaxInitializationKind.LATE: Words(
+        _LATE, _SHORTEN, "the first training step came {time_to_first_step} after the {start}"
+    ),
+    MaxInitializationKind.NO_STEP: Words(f"{_UNSEEN}.", _SHORTEN, _NO_STEP),
+    MaxInitializationKind.UNCERTAIN: Words(
+        f"{_UNSEEN}, but GPUs {{worked/have worked}} for {{time_at_work}}.",
+        "Check that the job writes steps, as it is set to: GPUs that have worked for {time_at_work} without one rather "
+        "train than initialize. If they do not train, shorten what they do before the first step.",
+        _NO_STEP,
+    ),
+    MaxInitializationKind.IN_TIME: Words(_LATE),
+    MaxInitializationKind.WARMING_UP: Words(f"{_UNSEEN}; a step may still arrive for {{grace}} after the threshold."),
+    MaxInitializationKind.ENDED_BEFORE: Words(
+        "The job ended {time_without_step} after the {start} without a step (threshold {time_without_step.limit})."
+    ),
+    MaxInitializationKind.ENDED_WITHOUT_METRICS: Words(
         "The job has ended and wrote no framework metrics, so its first step is unknown."
     ),
-    MaxInitializationKind.NO_START: "Neither the training start nor a first sample is known.",
-    MaxInitializationKind.NO_DATA: "Neither a sample nor a step was seen.",
+    MaxInitializationKind.WITHOUT_STEPS: Words(
+        "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for {time_at_work} "
+        "without one, so its first step is unknown."
+    ),
+    MaxInitializationKind.NO_START: Words("Neither the training start nor a first sample is known."),
+    MaxInitializationKind.NO_DATA: Words("Neither a sample nor a step was seen."),
+    MaxInitializationKind.NO_FRAMEWORK_METRICS: Words(
+        "The job writes no framework metrics, so its first step is unknown."
+    ),
 }
 
 
 def text(sheet: FactSheet) -> Words:
-    kind = MaxInitializationKind(sheet.kind)
-    if kind in _FIXED:
-        return Words(_FIXED[kind])
-    if kind is MaxInitializationKind.WITHOUT_STEPS:
-        return Words(
-            "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
-            f"{sheet.duration('time_at_work')} without one, so its first step is unknown."
-        )
-    if kind in {MaxInitializationKind.LATE, MaxInitializationKind.IN_TIME}:
-        return _of_first_step(sheet, late=kind is MaxInitializationKind.LATE)
-    return _of_absence(sheet, kind)
-
-
-def _of_first_step(sheet: FactSheet, *, late: bool) -> Words:
-    took = sheet["time_to_first_step"]
-    after = show_duration(float(took.value))
-    reason = f"The first step began at {clock(took.end)}, {after} after the {_start(sheet)} ({_allowed(took)})."
-    if not late:
-        return Words(reason)
-    return Words(reason, _advice(sheet), f"the first training step came {after} after the {_start(sheet)}")
-
-
-def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
-    waited = sheet["time_without_step"]
-    since = f"{show_duration(float(waited.value))} since the {_start(sheet)} at {clock(waited.start)}"
-    seen = f"No step was seen in the {since} ({_allowed(waited)})"
-    if kind is MaxInitializationKind.ENDED_BEFORE:
-        after = f"{show_duration(float(waited.value))} after the {_start(sheet)}"
-        return Words(f"The job ended {after} without a step ({_allowed(waited)}).")
-    if kind is MaxInitializationKind.WARMING_UP:
-        grace = sheet.duration("grace")
-        return Words(f"{seen}; a step may still arrive for {grace} after the threshold.")
-    clause = f"no training step was seen in the {show_duration(float(waited.value))} since the {_start(sheet)}"
-    if kind is MaxInitializationKind.NO_STEP:
-        return Words(f"{seen}.", _advice(sheet), clause)
-    worked = sheet.duration("time_at_work")
-    return Words(
-        f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
-        f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
-        "train than initialize. If they do not train, shorten what they do before the first step.",
-        clause,
-    )
-
-
-def _advice(sheet: FactSheet) -> str:
-    return (
-        f"Shorten what comes before the first step by at least {sheet.duration('time_over')}: stream the "
-        "data set (FastFile or Pipe mode) instead of copying it, build dependencies into the image, compile or cache "
-        "models ahead."
-    )
+    return sheet.fill(_WORDS[MaxInitializationKind(sheet.kind)], start=_start, at=_at)
 
 
 def _start(sheet: FactSheet) -> str:
     return "training start" if sheet.get("restarted_at") is None else "restart of the job"
 
 
-def _allowed(fact: Fact) -> str:
-    return f"threshold {show_duration(fact.threshold or 0.0)}"
+def _at(sheet: FactSheet) -> str:
+    took = sheet.get("time_to_first_step")
+    return clock(sheet["time_without_step"].start if took is None else took.end)
 
 
 UNSEEN_STEP_GRACE_S = 360.0
@@ -157,16 +135,16 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         if not (view.framework_expected or view.framework_seen):
-            return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.told(text, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_START)
+            return RuleResult.told(text, MaxInitializationKind.NO_START)
         if view.first_step_at is None and view.system_through is None:
-            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_DATA)
+            return RuleResult.told(text, MaxInitializationKind.NO_DATA)
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
                 trained = (Fact(name="time_at_work", value=trained_s, unit="s"),)
-                return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, trained)
+                return RuleResult.told(text, MaxInitializationKind.WITHOUT_STEPS, trained)
         started_at = view.started_at
         elapsed_s = (view.system_through or started_at) - started_at
         judged = [_judge_start(start, view, elapsed_s, parameters) for start in _starts(view, started_at)]
@@ -225,9 +203,8 @@ def _judge_first_step(
     over_s = after_s - parameters.threshold * 60.0
     late = over_s > 0.0
     lost = over_s / max(elapsed_s, after_s) if late else None
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.FIRED if late else Status.OK,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
         _facts(start, step_at, parameters),
         **_took(after_s, parameters),
@@ -249,28 +226,27 @@ def _judge_absence(
     over_s, elapsed_s = waited_s - threshold_s, end - (view.started_at or start.at)
     late = over_s > grace_s
     if not late and view.closed and not view.framework_seen:
-        return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.ENDED_WITHOUT_METRICS)
+        return RuleResult.told(text, MaxInitializationKind.ENDED_WITHOUT_METRICS)
     facts = _facts(start, end, parameters)
     if late:
-        status, kind = Status.FIRED, MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
+        kind = MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
     elif view.closed:
-        status, kind = Status.OK, MaxInitializationKind.ENDED_BEFORE
+        kind = MaxInitializationKind.ENDED_BEFORE
     else:
-        status, kind = Status.WARMING_UP, MaxInitializationKind.WARMING_UP
+        kind = MaxInitializationKind.WARMING_UP
         facts = (*facts, Fact(name="grace", value=grace_s, unit="s"))
     if kind is MaxInitializationKind.UNCERTAIN:
         facts = (*facts, Fact(name="time_at_work", value=worked_s, unit="s"))
     lost = over_s / elapsed_s if late else None
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        status,
         kind,
         facts,
         **_took(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
         onset=start.at if late else None,
-        near_threshold=status is Status.WARMING_UP,
+        near_threshold=kind.status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )
 

@@ -119,21 +119,17 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
 
 
 def text(sheet: FactSheet) -> Words:
-    node = sheet.facts[0].node
     if sheet.kind == NO_EVENTS:
-        return Words(f"no framework event of {node} was written.")
+        return Words(sheet.say("no framework event of {node} was written."))
     if sheet.kind == NO_STEP:
-        return Words(f"{node} wrote {sheet.count('events'):,} framework events and no training step.")
-    loops = sheet.count("processes")
-    spent = f"{loops} processes of {node} spent, on average," if loops > 1 else f"1 process of {node} spent"
-    steps, between = (sheet.share(f"time_{where}_steps") for where in ("in", "between"))
-    sentence = (
-        f"{spent} {steps} of the {sheet.duration('loop_time')} of training loop in steps and {between} between them"
-    )
+        return Words(sheet.say("{node} wrote {events.value:,} framework events and no training step."))
+    several = "{processes.value} processes of {node} spent, on average,"
+    who = several if sheet.count("processes") > 1 else "1 process of {node} spent"
+    said = " {time_in_steps} of the {loop_time} of training loop in steps and {time_between_steps} between them"
+    sentence = sheet.say(who + said)
     for name, what in (("cpu_operator", "CPU"), ("gpu_operator", "GPU")):
-        if sheet.get(name) is not None:
-            share = sheet.percent(f"{name}_time")
-            sentence += f"; of the time of {what} operators {sheet.name(name)} took the most, {share}"
+        most = f"; of the time of {what} operators {{{name}}} took the most, {{{name}_time}}"
+        sentence += sheet.say_if(name, most)
     return Words(f"{sentence}.")
 
 

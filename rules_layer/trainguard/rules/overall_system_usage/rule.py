@@ -7,7 +7,7 @@ import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import show_percent
+from trainguard.core.units import listed
 from trainguard.formats.profile.snapshots import FloatArray, Snapshots, points_in
 from trainguard.render.details import SeriesDetails
 from trainguard.rules.protocol import RuleParameters, SystemRule
@@ -15,7 +15,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.windows.rule import counted_quantiles
-from trainguard.rules.windows.warm_up import or_undecided, sampled_fact, waiting
+from trainguard.rules.windows.warm_up import or_undecided, waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
@@ -93,7 +93,7 @@ def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) 
     shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
     if not shown:
         kind = NETWORK_ALONE if NETWORK in usage else NOTHING
-        return kind, (sampled_fact("series", len(usage), view),)
+        return kind, (view.fact("series", len(usage)),)
     both = "GPU" in usage and "CPU" in usage
     chosen = {metric: shown[metric] for metric in ("GPU", "CPU")} if both else shown
     facts = [_percent("median_utilization", each.p50, metric, view) for metric, each in chosen.items()]
@@ -105,26 +105,25 @@ def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) 
 
 def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
     series = next(series for series, named in METRIC_OF_SERIES.items() if named == metric)
-    return sampled_fact(name, value, view, unit="%", series=series)
+    return view.fact(name, value, unit="%", series=series)
 
 
 @or_undecided
 def text(sheet: FactSheet) -> Words:
-    node = sheet.facts[0].node
-    if sheet.kind == NETWORK_ALONE:
-        return Words(f"{node} has samples of its network alone.")
-    if sheet.kind == NOTHING:
-        return Words(f"{node} has samples of no metric that is summed up.")
-    medians = _listed(sheet.all("median_utilization"))
-    if sheet.kind == MEDIANS:
-        return Words(f"on {node} the medians are {medians}.")
-    highs = _listed(sheet.all("p95_utilization"))
-    return Words(f"on {node} the medians are {medians}, and 95 % of the points are at or below {highs}.")
+    medians, highs = (_listed(sheet.all(name)) for name in ("median_utilization", "p95_utilization"))
+    return sheet.fill(_WORDS[sheet.kind], medians=medians, highs=highs)
+
+
+_WORDS = {
+    NETWORK_ALONE: Words("{node} has samples of its network alone."),
+    NOTHING: Words("{node} has samples of no metric that is summed up."),
+    MEDIANS: Words("on {node} the medians are {medians}."),
+    QUANTILES: Words("on {node} the medians are {medians}, and 95 % of the points are at or below {highs}."),
+}
 
 
 def _listed(facts: tuple[Fact, ...]) -> str:
-    shown = [f"{show_percent(float(fact.value))} of {METRIC_OF_SERIES[fact.series or '']}" for fact in facts]
-    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+    return listed([f"{fact} of {METRIC_OF_SERIES[fact.series or '']}" for fact in facts])
 
 
 class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):

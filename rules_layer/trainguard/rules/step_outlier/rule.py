@@ -6,17 +6,15 @@ beyond five deviations; a host that only hands out work loses nothing by long st
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from itertools import pairwise
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import JoinedRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SLOW_STEPS, STEPS, ParameterHelp, RuleSpec
 from trainguard.rules.step_outlier.evaluation import (
     EvaluatedSeries,
@@ -28,20 +26,26 @@ from trainguard.rules.step_outlier.evaluation import (
 from trainguard.rules.step_outlier.series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
 
 
-class StepOutlierKind(StrEnum):
-    TOO_MANY = "too_many"
+class StepOutlierKind(JudgedKind):
+    TOO_MANY = "too_many", Status.FIRED
 
-    TOO_SLOW = "too_slow"
+    TOO_SLOW = "too_slow", Status.FIRED
 
     GPUS_BUSY = "gpus_busy_meanwhile"
     """The host's steps are as slow, and the GPUs worked on."""
 
     FINE = "fine"
-    WARMING_UP = "warming_up"
-    TOO_SHORT = "too_short"
-    WAITS_FOR_SAMPLES = "waits_for_samples"
-    NO_STEPS = "no_steps"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    TOO_SHORT = "too_short", Status.WARMING_UP
+    WAITS_FOR_SAMPLES = "waits_for_samples", Status.WARMING_UP
+    NO_STEPS = "no_steps", Status.WAITING_FOR_DATA
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
+
+
+_PROGRESS = (
+    "{node} has {steps.value:,} of the more than {steps.threshold:,.0f} steps that a process needs for a verdict, the "
+    "first {steps_left_out.value} of which are left out{end}."
+)
 
 
 def text(sheet: FactSheet) -> Words:
@@ -52,44 +56,32 @@ def text(sheet: FactSheet) -> Words:
         mode = sheet.get("mode")
         return Words(f"No training step{'' if mode is None else f' in mode {mode.value}'} was seen.")
     if kind in {StepOutlierKind.WARMING_UP, StepOutlierKind.TOO_SHORT}:
-        return Words(_progress(sheet, ended=kind is StepOutlierKind.TOO_SHORT))
+        end = "; the job has ended, too early for a verdict" if kind is StepOutlierKind.TOO_SHORT else ""
+        return Words(sheet.say(_PROGRESS, end=end))
     reason = f"{_counts(sheet)}{_left_out(sheet)}.{_meanwhile(sheet, kind)}"
     if kind in {StepOutlierKind.TOO_MANY, StepOutlierKind.TOO_SLOW}:
         return Words(reason, _advice(sheet), _clause(sheet))
     return Words(reason)
 
 
-def _progress(sheet: FactSheet, *, ended: bool) -> str:
-    steps, left_out = sheet["steps"], sheet["steps_left_out"]
-    end = "; the job has ended, too early for a verdict" if ended else ""
-    return (
-        f"{steps.node} has {steps.value:,} of the more than {steps.threshold:,.0f} steps that a process needs for a "
-        f"verdict, the first {left_out.value} of which are left out{end}."
-    )
-
-
 def _counts(sheet: FactSheet) -> str:
-    process, slow = sheet["process"], sheet["slow_steps"]
+    slow, time = sheet["slow_steps"], sheet["slow_time_share"]
     plausible = int(slow.threshold or 0)
     many = float(slow.value) > plausible
-    counts = (
-        f"{slow.value:,} of {sheet['steps'].value:,} steps took over {_step(sheet, 'outlier_above')}, "
-        f"{'more than' if many else 'no more than'} the {plausible:,} that are plausible"
+    counts = sheet.say(
+        "{slow_steps.value:,} of {steps.value:,} steps took over {outlier_above.as_step}, {than} the {plausible:,} "
+        "that are plausible",
+        than="more than" if many else "no more than",
+        plausible=plausible,
     )
-    time = sheet["slow_time_share"]
-    limit = time.threshold or 0.0
-    be = "was" if sheet.past else "is"
-    beyond = (
-        f"what steps over twice the median of {_step(sheet, 'median_step')} took beyond it {be} "
-        f"{show_percent(100.0 * float(time.value))} of the time in steps (slow_share {show_percent(100.0 * limit)})"
-    )
-    if float(time.value) <= limit:
-        return f"{process.value} of {process.node}: {counts}"
-    return (
-        f"{process.value} of {process.node}: {counts}; {beyond}"
-        if many
-        else (f"{process.value} of {process.node}: {beyond}")
-    )
+    said = counts
+    if float(time.value) > (time.threshold or 0.0):
+        said = f"{counts}; " if many else ""
+        said += sheet.say(
+            "what steps over twice the median of {median_step.as_step} took beyond it {was/is} {slow_time_share} of "
+            "the time in steps (slow_share {slow_time_share.limit})"
+        )
+    return sheet.say("{process} of {node}: {said}", said=said)
 
 
 def _left_out(sheet: FactSheet) -> str:
@@ -101,24 +93,22 @@ def _left_out(sheet: FactSheet) -> str:
 
 
 def _meanwhile(sheet: FactSheet, kind: StepOutlierKind) -> str:
-    used = sheet.get("mean_utilization")
     if kind is StepOutlierKind.WAITS_FOR_SAMPLES:
         return " The samples of the GPUs do not reach as far as the steps yet."
-    if used is None or kind is StepOutlierKind.FINE:
+    if kind is StepOutlierKind.FINE:
         return ""
-    busy = f" The least busy GPU that {used.node} uses, {used.device}, was {show_percent(float(used.value))} busy"
-    if kind is StepOutlierKind.GPUS_BUSY:
-        return f"{busy} then: the process handed out work ahead, and its slow steps hardly kept the GPUs waiting."
-    return f"{busy} then."
+    busy = " The least busy GPU that {used.node} uses, {used.device}, was {used} busy then"
+    on = ": the process handed out work ahead, and its slow steps hardly kept the GPUs waiting."
+    ending = on if kind is StepOutlierKind.GPUS_BUSY else "."
+    return sheet.say_if("mean_utilization", busy + ending, used=sheet.get("mean_utilization"))
 
 
 def _clause(sheet: FactSheet) -> str:
-    slow = sheet["slow_steps"]
     waited = "there were" if sheet.get("mean_utilization") is None else "the GPUs waited in"
     if sheet.kind == StepOutlierKind.TOO_MANY:
-        return f"{waited} {slow.value:,} slow steps of {sheet['steps'].value:,}"
-    share = sheet.share("slow_time_share")
-    return f"{waited} slow steps, which took {share} of the time in steps beyond their median"
+        return sheet.say("{waited} {slow_steps.value:,} slow steps of {steps.value:,}", waited=waited)
+    took = "{waited} slow steps, which took {slow_time_share} of the time in steps beyond their median"
+    return sheet.say(took, waited=waited)
 
 
 _REMEDIES = (
@@ -130,22 +120,21 @@ _REMEDIES = (
 
 
 def _advice(sheet: FactSheet) -> str:
-    event, distance = sheet.get("grown_event"), sheet.get("steps_apart")
-    apart = "" if distance is None else f" They come every {distance.value} steps."
-    if event is None:
-        return (
+    apart = sheet.say_if("steps_apart", " They come every {steps_apart.value} steps.")
+    if sheet.get("grown_event") is None:
+        return sheet.say(
             "No recorded event takes a clearly larger share of the slow steps than of the others. Look in the log of "
-            f"{sheet.name('process')} at what runs at the times of the slow steps.{apart}"
+            "{process} at what runs at the times of the slow steps.{apart}",
+            apart=apart,
         )
-    name = str(event.value)
-    remedy = next((said for parts, said in _REMEDIES if any(part in name.lower() for part in parts)), "Look at it")
-    shares = (sheet.share(of) for of in ("event_in_slow_steps", "event_in_other_steps"))
-    slow, others = shares
-    return f"{remedy}: {name} takes {slow} of the slow steps' time and {others} of that of the others.{apart}"
-
-
-def _step(sheet: FactSheet, name: str) -> str:
-    return show_step(1e6 * sheet.number(name))
+    name = sheet.name("grown_event").lower()
+    remedy = next((said for parts, said in _REMEDIES if any(part in name for part in parts)), "Look at it")
+    return sheet.say(
+        "{remedy}: {grown_event} takes {event_in_slow_steps} of the slow steps' time and {event_in_other_steps} of "
+        "that of the others.{apart}",
+        remedy=remedy,
+        apart=apart,
+    )
 
 
 STEP_MODE_PREFIX = "Step:ModeKeys"
@@ -221,12 +210,11 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         if not ranked:
             return _warming_up(view, states)
         worst = ranked[0]
-        status, kind = _outcome(worst, view)
-        fired, by_time = status is Status.FIRED, worst.too_slow and not worst.too_many
+        kind = _outcome(worst, view)
+        fired, by_time = kind.status is Status.FIRED, worst.too_slow and not worst.too_many
         slow_nodes = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            status,
             kind,
             _facts(worst, states[worst.node], parameters),
             measured=worst.slow_share if by_time else float(worst.outliers),
@@ -271,15 +259,15 @@ def _order(parameters: StepOutlierParameters) -> Callable[[EvaluatedSeries], tup
     return place
 
 
-def _outcome(worst: EvaluatedSeries, view: JobView) -> tuple[Status, StepOutlierKind]:
+def _outcome(worst: EvaluatedSeries, view: JobView) -> StepOutlierKind:
     if not worst.is_slow:
-        return Status.OK, StepOutlierKind.FINE
+        return StepOutlierKind.FINE
     system = view.nodes[worst.node].system
     if not view.closed and system is not None and system.gpu_names and worst.gpu is None:
-        return Status.WARMING_UP, StepOutlierKind.WAITS_FOR_SAMPLES
+        return StepOutlierKind.WAITS_FOR_SAMPLES
     if not worst.is_lost:
-        return Status.OK, StepOutlierKind.GPUS_BUSY
-    return Status.FIRED, StepOutlierKind.TOO_MANY if worst.too_many else StepOutlierKind.TOO_SLOW
+        return StepOutlierKind.GPUS_BUSY
+    return StepOutlierKind.TOO_MANY if worst.too_many else StepOutlierKind.TOO_SLOW
 
 
 def _facts(worst: EvaluatedSeries, state: StepsState, parameters: StepOutlierParameters) -> tuple[Fact, ...]:
@@ -345,9 +333,8 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
         Fact(name="steps", value=furthest.seen + furthest.dropped, unit="steps", node=node, threshold=float(needed)),
         Fact(name="steps_left_out", value=WARM_UP_STEPS, unit="steps"),
     )
-    return RuleResult.of(
+    return RuleResult.told(
         text,
-        Status.WARMING_UP,
         StepOutlierKind.TOO_SHORT if view.closed else StepOutlierKind.WARMING_UP,
         facts,
         data_points=furthest.seen,
@@ -357,6 +344,6 @@ def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
 
 def _without_steps(view: JobView, parameters: StepOutlierParameters) -> RuleResult:
     if not (view.framework_expected or view.framework_seen):
-        return RuleResult.of(text, Status.NOT_APPLICABLE, StepOutlierKind.NO_FRAMEWORK_METRICS)
+        return RuleResult.told(text, StepOutlierKind.NO_FRAMEWORK_METRICS)
     wanted = () if parameters.mode in {None, "None"} else (Fact(name="mode", value=str(parameters.mode)),)
-    return RuleResult.of(text, Status.WAITING_FOR_DATA, StepOutlierKind.NO_STEPS, wanted)
+    return RuleResult.told(text, StepOutlierKind.NO_STEPS, wanted)

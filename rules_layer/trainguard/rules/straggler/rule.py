@@ -5,70 +5,33 @@ In synchronous training all ranks have steps of the same length: only the step w
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import msgspec
 import numpy as np
 
-from trainguard.core.finding import MOST_FACTS, Fact, Progress, clock
+from trainguard.core.finding import MOST_FACTS, Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_percent, show_step
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, Parts, RuleResult, Words
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, ParameterHelp, RuleSpec
 from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
 
 
-class StragglerKind(StrEnum):
-    SLOW = "slow"
+class StragglerKind(JudgedKind):
+    SLOW = "slow", Status.FIRED
     FINE = "fine"
-    WARMING_UP = "warming_up"
-    NO_PEERS = "no_peers"
-    NO_FRAMEWORK_METRICS = "no_framework_metrics"
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    NO_PEERS = "no_peers", Status.NOT_APPLICABLE
+    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
 
 
 def text(sheet: FactSheet) -> Words:
-    kind = StragglerKind(sheet.kind)
-    if kind is StragglerKind.NO_FRAMEWORK_METRICS:
-        return Words("This job has written no framework metrics, which the rule needs.")
-    if kind is StragglerKind.NO_PEERS:
-        return Words("The steps of fewer than two ranks have forward passes: there are no peers to compare.")
-    ranks = sheet.count("ranks")
-    if kind is StragglerKind.WARMING_UP:
-        blocks = sheet["blocks"]
-        known = f"{blocks.value} of the {counted(int(blocks.threshold or 0), 'block')}"
-        length = sheet.duration("block_length")
-        return Words(f"{ranks} ranks have {known} of {length} that a verdict takes.")
-    rank = sheet["rank"]
-    when = clock(rank.start, rank.end)
-    own, peers = (show_step(1e6 * sheet.number(name)) for name in ("own_work", "own_work_of_peers"))
-    if kind is StragglerKind.FINE:
-        return Words(
-            f"No rank of {ranks} is slower than its peers: from {when} {rank.value} had most work of its own in a "
-            f"step, {own}, of which the peers had {peers}."
-        )
-    waiting = sheet.count("ranks_waiting")
-    why = ", most of it in waits for data" if sheet.get("longer_by_waits") is not None else ""
-    longer = sheet["longer_than_peers"]
-    reason = (
-        f"{_who(sheet)}: from {when} its own work in a step took {own}, {show_percent(float(longer.value))} longer "
-        f"than its peers' {peers} (threshold {show_percent(longer.threshold or 0.0)}){why}; "
-        f"{'1 rank waited' if waiting == 1 else f'{waiting:,} ranks waited'} for it in each step of "
-        f"{show_step(1e6 * sheet.number('mean_step'))}{_others(sheet)}."
-    )
-    return Words(reason, _advice(sheet), f"{_where(sheet)} was slower than its peers, which waited for it")
-
-
-def _who(sheet: FactSheet) -> str:
-    node, verb = sheet.get("slow_node"), "was" if sheet.past else "is"
-    if node is None:
-        return f"{sheet.name('rank')} {verb} slow"
-    return f"Every rank of {node.value} {verb} slow, most of all {sheet.name('rank')}"
+    return sheet.fill(_WORDS[StragglerKind(sheet.kind)], **_PARTS)
 
 
 def _others(sheet: FactSheet) -> str:
@@ -76,25 +39,48 @@ def _others(sheet: FactSheet) -> str:
     if not named:
         return ""
     more = sheet.count("ranks_affected") - len(named)
-    verb = "were" if sheet.past else "are"
-    return f"; slow {verb} {', '.join(named)}{f', and {more} more' if more else ''}"
+    return sheet.say("; slow {were/are} {ranks}", ranks=", ".join(named) + (f", and {more} more" if more else ""))
 
 
-def _where(sheet: FactSheet) -> str:
-    node, rank = sheet.get("slow_node"), sheet["rank"]
-    return str(node.value) if node is not None else f"{rank.value} on {rank.node}"
-
-
-def _advice(sheet: FactSheet) -> str:
-    if sheet.get("longer_by_waits") is not None:
-        return (
-            f"Give {_where(sheet)} as much data loading as the others: compare the sizes of the ranks' shards, its "
-            "loader workers, cores and storage."
-        )
-    return (
-        f"Look at clocks, temperature and power of the GPU of {_where(sheet)}, and at other processes there; compare "
-        "the sizes of the ranks' batches. Replace the node if its GPUs stay slow with the same work."
-    )
+_PARTS: Parts = {
+    "who": lambda sheet: (
+        sheet.say_if("slow_node", "Every rank of {slow_node} {was/is} slow, most of all {rank}")
+        or sheet.say("{rank} {was/is} slow")
+    ),
+    "where": lambda sheet: sheet.say_if("slow_node", "{slow_node}") or sheet.say("{rank} on {rank.node}"),
+    "why": lambda sheet: sheet.say_if("longer_by_waits", ", most of it in waits for data"),
+    "waiting": lambda sheet: f"{sheet['ranks_waiting']:rank}",
+    "others": _others,
+    "remedy": lambda sheet: sheet.say(_LOOK_AT_GPU if sheet.get("longer_by_waits") is None else _BALANCE, **_PARTS),
+}
+_BALANCE = (
+    "Give {where} as much data loading as the others: compare the sizes of the ranks' shards, its loader workers, "
+    "cores and storage."
+)
+_LOOK_AT_GPU = (
+    "Look at clocks, temperature and power of the GPU of {where}, and at other processes there; compare the sizes of "
+    "the ranks' batches. Replace the node if its GPUs stay slow with the same work."
+)
+_WORDS = {
+    StragglerKind.SLOW: Words(
+        "{who}: from {rank.when} its own work in a step took {own_work.as_step}, {longer_than_peers} longer than its "
+        "peers' {own_work_of_peers.as_step} (threshold {longer_than_peers.limit}){why}; {waiting} waited for it in "
+        "each step of {mean_step.as_step}{others}.",
+        "{remedy}",
+        "{where} was slower than its peers, which waited for it",
+    ),
+    StragglerKind.FINE: Words(
+        "No rank of {ranks.value} is slower than its peers: from {rank.when} {rank} had most work of its own in a "
+        "step, {own_work.as_step}, of which the peers had {own_work_of_peers.as_step}."
+    ),
+    StragglerKind.WARMING_UP: Words(
+        "{ranks.value} ranks have {blocks.value} of the {blocks.limit:block} of {block_length} that a verdict takes."
+    ),
+    StragglerKind.NO_PEERS: Words(
+        "The steps of fewer than two ranks have forward passes: there are no peers to compare."
+    ),
+    StragglerKind.NO_FRAMEWORK_METRICS: Words("This job has written no framework metrics, which the rule needs."),
+}
 
 
 LEAST_STEPS = 20
@@ -167,11 +153,11 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
         ranks, nodes = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
-            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
+            return RuleResult.told(text, StragglerKind.NO_FRAMEWORK_METRICS)
         if len(ranks) < 2:
             known = (Fact(name="ranks", value=len(ranks), unit="ranks"),)
             details = StragglerDetails({})
-            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_PEERS, known, details=details)
+            return RuleResult.told(text, StragglerKind.NO_PEERS, known, details=details)
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = _common_blocks(ranks)[-needed:]
         progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
@@ -181,16 +167,15 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
                 Fact(name="blocks", value=len(blocks), unit="blocks", threshold=float(needed)),
                 Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
             )
-            return RuleResult.of(text, Status.WARMING_UP, StragglerKind.WARMING_UP, waiting, progress=progress)
+            return RuleResult.told(text, StragglerKind.WARMING_UP, waiting, progress=progress)
         compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
         order = sorted(compared, key=lambda name: -compared[name].excess)
         details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
         slow = [name for name in order if compared[name].is_slow]
         worst = slow[0] if slow else order[0]
         judged = _time_of(blocks, view), parameters.slower
-        return RuleResult.of(
+        return RuleResult.told(
             text,
-            Status.FIRED if slow else Status.OK,
             StragglerKind.SLOW if slow else StragglerKind.FINE,
             _facts(worst, compared[worst], slow, nodes, judged, by_waits=worst in by_waits),
             measured=100.0 * compared[worst].excess,

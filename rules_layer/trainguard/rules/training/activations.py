@@ -66,8 +66,6 @@ def _rows(blocks: Iterator[Tensor], nodes: int) -> Iterator[tuple[int, Tensor]]:
 
 
 class DeadReluParameters(StepParameters, frozen=True, kw_only=True):
-    """Thresholds in percent: of the batch, and of a layer's nodes."""
-
     tensor_regex: tuple[str, ...] = (".*relu_output",)
     threshold_inactivity: Percent = 1.0
     threshold_layer: Percent = 50.0
@@ -139,8 +137,6 @@ def _inactive(
 
 
 class SaturatedActivationParameters(StepParameters, frozen=True, kw_only=True):
-    """Limits are inputs of the function; thresholds are percent: of the batch, and of a layer's nodes."""
-
     collection_names: tuple[str, ...] | None = None
     tensor_regex: str = ".*tanh_input|.*sigmoid_input"
     threshold_tanh_min: float = -9.4999

@@ -62,8 +62,6 @@ Classes = NDArray[np.int64]
 
 
 class ClassImbalanceParameters(StepParameters, frozen=True, kw_only=True):
-    """``samples`` is how many are waited for; ``argmax`` says that predictions are scores of all classes."""
-
     threshold_imbalance: NonNegative = 10.0
     threshold_misprediction: NonNegative = 0.7
     samples: NonNegativeInt = 500
@@ -195,8 +193,6 @@ def _balance_facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
 
 
 class ConfusionParameters(StepParameters, frozen=True, kw_only=True):
-    """``category_no`` None takes the greatest class of a step; ratios from 0 to 1."""
-
     category_no: Annotated[int, msgspec.Meta(ge=2)] | None = None
     labels: str = "labels"
     predictions: str = "predictions"

@@ -25,8 +25,6 @@ MOST_CHANNELS = 256
 
 
 class CheckInputImagesParameters(StepParameters, frozen=True, kw_only=True):
-    """``channel`` is the axis of the colour channel; axis 0 counts images."""
-
     threshold_mean: NonNegative = 0.2
     threshold_samples: NonNegativeInt = 500
     regex: str = ".*hybridsequential0_input_0"
@@ -153,8 +151,6 @@ _FORMER_THRESHOLDS = (50.0, 50.0)
 
 
 class NLPSequenceRatioParameters(StepParameters, frozen=True, kw_only=True):
-    """One threshold, in percent, for each token value."""
-
     tensor_regex: str = ".*embedding0_input_0"
     token_values: tuple[float, ...] = (0.0,)
     token_thresholds_percent: tuple[Percent, ...] = (50.0,)

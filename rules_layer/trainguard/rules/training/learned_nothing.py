@@ -1,7 +1,6 @@
 """The conditions of NotLearning: each returns its evidence that a run learned nothing, or None."""
 
 import math
-from collections.abc import Iterator
 from enum import StrEnum
 from statistics import fmean
 
@@ -107,8 +106,6 @@ CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
-    """``min_fall`` and ``min_gain`` are shares: of the first loss, and of the score's range."""
-
     min_rows: PositiveInt = 5
     live_rows: PositiveInt = 500
     min_fall: NonNegative = 0.05
@@ -118,12 +115,12 @@ class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
 def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
     """Find that all losses of a mode stand, and no score has risen or is high."""
     losses = run.loss(mode)
-    has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
+    has_score = bool(run.all_scores)
     if not losses or run.moves(*(name for name, _ in losses)):
         return None
     if not all(_loss_stands(each, mode, limits, has_score=has_score) for _, each in losses):
         return None
-    for _, _, score in _scores(run):
+    for _, _, score in run.all_scores:
         high = HIGH_SCORE if score.least == score.most else GOOD_SCORE
         if gain(score) >= limits.min_gain or tail(score) / unit(score) >= high:
             return None
@@ -192,7 +189,7 @@ def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | Non
         classes = classes_guessed(level)
         if classes is None or abs(z_score(since)) >= NO_TREND or noise(since) > limits.min_fall * level:
             continue
-        if any(not guesses(tail(score) / unit(score), level) for _, _, score in _scores(run)):
+        if any(not guesses(tail(score) / unit(score), level) for _, _, score in run.all_scores):
             continue
         facts = (
             *first_facts(name, loss),
@@ -258,9 +255,9 @@ def _begins_early(loss: Series, train: Series) -> bool:
 
 def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that a score is the same number at each step, and no score gains."""
-    if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+    if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in run.all_scores):
         return None
-    for mode, name, score in _scores(run):
+    for mode, name, score in run.all_scores:
         share = score.least / unit(score)
         highest = HIGH_SCORE if mode is Mode.TRAIN else CHANCE_BELOW
         is_constant = score.least == score.most and score.count >= 2 * limits.min_rows
@@ -277,7 +274,7 @@ def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
 
 def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the loss is halved, and a score of training that is low does not gain."""
-    if is_regression(run) or not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+    if is_regression(run) or not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in run.all_scores):
         return None
     train_name, train = run.loss(Mode.TRAIN)[0]
     if train.least < 0.0:
@@ -314,12 +311,6 @@ def _still_falls(run: RunSeries) -> bool:
         ):
             return True
     return False
-
-
-def _scores(run: RunSeries) -> Iterator[tuple[Mode, str, Series]]:
-    for mode in (Mode.TRAIN, Mode.EVAL):
-        for name, score in run.score(mode):
-            yield mode, name, score
 
 
 def _halved(run: RunSeries) -> bool:

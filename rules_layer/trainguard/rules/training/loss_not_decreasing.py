@@ -88,8 +88,6 @@ PREFERRED = (Mode.EVAL, Mode.TRAIN, Mode.GLOBAL)
 
 
 class LossNotDecreasingParameters(SelectingParameters, frozen=True, kw_only=True):
-    """``num_steps`` counts steps of the mode; ``mode`` None takes the first of EVAL, TRAIN and GLOBAL with a loss."""
-
     use_losses_collection: bool = True
     num_steps: PositiveInt = 10
     diff_percent: NonNegative = 0.1

@@ -167,17 +167,13 @@ def _longest(run: RunSeries, mode: Mode) -> int:
 
 def _least_rows(run: RunSeries, parameters: NotLearningParameters) -> int:
     """Return how many values are needed: more where one loss is all that was recorded."""
-    alone = len([mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode)]) <= 1 and not _has_score(run)
+    alone = len([mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode)]) <= 1 and not run.all_scores
     return max(parameters.min_rows, FEWEST_ALONE) if alone else parameters.min_rows
-
-
-def _has_score(run: RunSeries) -> bool:
-    return bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
 
 
 def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) -> Check | None:
     found = stands(state.run, mode, limits)
-    if found is None or found.value is None or _has_score(state.run) or state.rate is None:
+    if found is None or found.value is None or state.run.all_scores or state.rate is None:
         return found
     first = state.run.loss(mode)[0][1].means[0]
     fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= first < LOW_LOSS

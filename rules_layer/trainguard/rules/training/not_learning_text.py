@@ -103,7 +103,7 @@ def _words(sheet: FactSheet) -> Words:
         template,
         score=_score(sheet, kind),
         verb="stands" if sheet.get("rises") is None else "rises",
-        logarithm="" if classes is None else f"{math.log(classes.value):.5g}",
+        logarithm="" if classes is None else f"{math.log(int(classes.value)):.5g}",
     )
     reason = f"Step {sheet['step'].value}: {sentence}."
     if kind in (LearningKind.LEARNS, LearningKind.WARM_UP, LearningKind.MOVES):

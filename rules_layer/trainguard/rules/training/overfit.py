@@ -48,20 +48,19 @@ class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     ratio_threshold: float = 0.1
 
 
-class Average(msgspec.Struct, array_like=True):
-    total: float = 0.0
-    count: int = 0
+Average = tuple[float, int]
+"""The sum of losses, and how many they are."""
 
-    def add(self, loss: float) -> None:
-        self.total += loss
-        self.count += 1
+
+def _with(average: Average, loss: float) -> Average:
+    return average[0] + loss, average[1] + 1
 
 
 class OverfitState(StepState, kw_only=True):
     """Losses since the last judgement, and how often in a row it was over the threshold: of phases, and of pairs."""
 
-    train: Average = msgspec.field(default_factory=Average)
-    validation: Average = msgspec.field(default_factory=Average)
+    train: Average = 0.0, 0
+    validation: Average = 0.0, 0
     over: int = 0
     pairs: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -111,21 +110,21 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
         if loss is None:
             return None
         if step.mode is Mode.EVAL:
-            state.validation.add(loss)
+            state.validation = _with(state.validation, loss)
             state.waiting += 1
             return None
-        check = _of_phases(state, step, tensors[0], parameters) if state.validation.count else None
-        state.train.add(loss)
+        check = _of_phases(state, step, tensors[0], parameters) if state.validation[1] else None
+        state.train = _with(state.train, loss)
         state.waiting += check is None
         return check
 
 
 def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: OverfitParameters) -> Check | None:
-    train, validation = state.train, state.validation
-    state.train, state.validation = Average(), Average()
-    if train.total == 0.0:  # as where no loss was added
+    (total, count), (held_total, held_count) = state.train, state.validation
+    state.train = state.validation = 0.0, 0
+    if total == 0.0:  # as where no loss was added
         return None
-    means = train.total / train.count, validation.total / validation.count
+    means = total / count, held_total / held_count
     gap = _gap(*means)
     state.over = state.over + 1 if gap > parameters.ratio_threshold else 0
     reading = _gap_reading(tensor, gap, state.over, parameters)
@@ -202,8 +201,6 @@ def _overtraining_words(sheet: FactSheet) -> Words:
 
 
 class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
-    """Patiences in saved steps of their mode; ``delta`` in units of the loss."""
-
     patience_train: PositiveInt = 5
     patience_validation: PositiveInt = 10
     delta: NonNegative = 0.01

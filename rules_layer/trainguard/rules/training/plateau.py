@@ -152,9 +152,8 @@ def _stands_since(loss: Series, reached: int, fallen: float) -> bool:
 
 
 def _score_is_low(run: RunSeries, share: float, parameters: PlateauParameters) -> bool:
-    for mode in (Mode.TRAIN, Mode.EVAL):
-        for _, score in run.score(mode):
-            since = score.means[round(share * len(score.means)) :]
-            if level(score.means, 0.25, end=True) / unit(score) >= parameters.low_score or z_score(since) >= NO_TREND:
-                return False
+    for _, _, score in run.all_scores:
+        since = score.means[round(share * len(score.means)) :]
+        if level(score.means, 0.25, end=True) / unit(score) >= parameters.low_score or z_score(since) >= NO_TREND:
+            return False
     return True

@@ -265,8 +265,10 @@ class Closeness:
 
     def arrays(self, one: Tensor, other: Tensor) -> bool:
         """Whether two arrays of one shape are equal; text and bools are only where they are the same."""
+        if np.array_equal(one, other):
+            return True
         if one.dtype.kind in "OSUb" or other.dtype.kind in "OSUb":
-            return bool(np.array_equal(one, other))
+            return False
         with np.errstate(invalid="ignore", over="ignore"):
             return bool(np.allclose(one, other, self.relative, self.absolute, self.equal_nan))
 

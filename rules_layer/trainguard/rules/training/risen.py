@@ -54,8 +54,6 @@ RUNAWAY = 10.0
 
 
 class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
-    """``lost`` is a share of the fall, ``blow_up`` a multiple of the size at the start."""
-
     lost: NonNegative = 0.5
     blow_up: NonNegative = 3.0
     score_lost: NonNegative = 0.2

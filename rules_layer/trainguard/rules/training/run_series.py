@@ -118,6 +118,11 @@ class RunSeries(msgspec.Struct):
     def accuracy(self, mode: Mode) -> list[tuple[str, Series]]:
         return [(name, each) for name, each in self.score(mode) if ACCURACY.search(name)]
 
+    @property
+    def all_scores(self) -> list[tuple[Mode, str, Series]]:
+        """The scores of training, then those of evaluation."""
+        return [(mode, name, score) for mode in (Mode.TRAIN, Mode.EVAL) for name, score in self.score(mode)]
+
 
 class SeriesState(StepState, kw_only=True):
     run: RunSeries = msgspec.field(default_factory=RunSeries)

@@ -51,8 +51,6 @@ def _similar(sheet: FactSheet) -> Words:
 
 
 class UnchangedTensorParameters(SelectingParameters, frozen=True, kw_only=True):
-    """``num_steps`` counts saved steps of the tensor, the one that is checked included."""
-
     required: ClassVar[bool] = True
 
     num_steps: Annotated[int, msgspec.Meta(ge=2)] = 3

@@ -33,8 +33,6 @@ MAD_TO_DEVIATION = 1.4826
 
 
 class LossSpikeParameters(StepParameters, frozen=True, kw_only=True):
-    """``deviations`` is how far above the median of the last 32 values a spike begins."""
-
     deviations: NonNegative = 8.0
 
 
@@ -169,8 +167,6 @@ FALLEN = 0.2
 
 
 class GradientNormDriftParameters(StepParameters, frozen=True, kw_only=True):
-    """``decades`` is a distance of logarithms: 3 is a factor of 1,000."""
-
     decades: NonNegative = 3.0
 
 

@@ -4,12 +4,11 @@ Source: AWS documentation of StalledTrainingRule. A gap is a stall where it is a
 run has its own rhythm; a gap of over six hours after which steps go on is a resumed run.
 """
 
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import counted, show_duration
+from trainguard.core.units import show_duration
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import PositiveInt
@@ -18,7 +17,7 @@ from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import step_check
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule, StepState
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import filled, step_spec
 
 
 class StallKind(StrEnum):
@@ -35,53 +34,45 @@ class StallKind(StrEnum):
     UNTIMED = "no times"
 
 
+_WITHOUT_GAP = {
+    StallKind.FIRST: "Step {step}: it is the first saved step, and no time without one was measured yet.",
+    StallKind.UNTIMED: (
+        "The file has no times: its {untimed_steps:counted step} all have that at which it was saved. Event files of "
+        "TensorBoard and debug-output have times."
+    ),
+    StallKind.ENDED: "Training has ended.",
+    StallKind.NOT_RUNNING: "The job's status is {job_status}: whether it still trains is not known.",
+    StallKind.NEWEST: "The newest object came {time_since_object:duration} before the last look.",
+}
+_COMPARED = {
+    StallKind.FIRST_GAP: "it is the first time between two steps, and tells how often this run saves one",
+    StallKind.RESUMED: "the run was stopped then, and resumed",
+    **dict.fromkeys((StallKind.STALLED, StallKind.WAITS), "that is above the threshold of {threshold}"),
+}
+
+
 def _words(sheet: FactSheet) -> Words:
     kind = StallKind(sheet.kind)
-    if kind in _OTHERS:
-        return Words(_OTHERS[kind](sheet))
-    reason = _gap(sheet)
+    if kind in _WITHOUT_GAP:
+        return Words(filled(sheet, _WITHOUT_GAP[kind]))
+    threshold = show_duration(float(sheet["time_without_step"].threshold or 0.0))
+    beginning, since = "No step was saved", "since the rule began to wait"
+    if sheet.get("step") is not None:
+        beginning, since = "Step {step}: no step was saved", "after step {step}"
+    after = ", until step {until_step}" if sheet.get("until_step") is not None else ""
+    if not after and not sheet.past:
+        after = ", and training has not ended"
+    compared = _COMPARED.get(kind, "that is not above the threshold of {threshold}")
+    template = f"{beginning} for {{time_without_step:duration}} {since}{after}; {compared}."
+    reason = filled(sheet, template, threshold=threshold)
     if kind not in (StallKind.STALLED, StallKind.WAITS):
         return Words(reason)
-    patience = show_duration(float(sheet["time_without_step"].threshold or 0.0))
     advice = (
         "Look at the job's log and at its GPUs: a dead worker, a collective that waits, a data loader that hangs. If "
-        f"steps are saved less often than every {patience} on purpose, raise the threshold above the save interval."
+        f"steps are saved less often than every {threshold} on purpose, raise the threshold above the save interval."
     )
     return Words(reason, advice, "training stalled")
 
-
-def _gap(sheet: FactSheet) -> str:
-    gap, step, until = sheet["time_without_step"], sheet.get("step"), sheet.get("until_step")
-    since = "since the rule began to wait" if step is None else f"after step {step.value}"
-    beginning = "No step was saved" if step is None else f"Step {step.value}: no step was saved"
-    goes_on = "" if sheet.past else ", and training has not ended"
-    after = goes_on if until is None else f", until step {until.value}"
-    if sheet.kind == StallKind.FIRST_GAP:
-        compared = "it is the first time between two steps, and tells how often this run saves one"
-    elif sheet.kind == StallKind.RESUMED:
-        compared = "the run was stopped then, and resumed"
-    else:
-        side = "above" if sheet.kind in (StallKind.STALLED, StallKind.WAITS) else "not above"
-        compared = f"that is {side} the threshold of {show_duration(float(gap.threshold or 0.0))}"
-    return f"{beginning} for {show_duration(float(gap.value))} {since}{after}; {compared}."
-
-
-_OTHERS: Mapping[StallKind, Callable[[FactSheet], str]] = {
-    StallKind.FIRST: lambda sheet: (
-        f"Step {sheet['step'].value}: it is the first saved step, and no time without one was measured yet."
-    ),
-    StallKind.UNTIMED: lambda sheet: (
-        f"The file has no times: its {counted(int(sheet.number('untimed_steps')), 'step')} all have that at which it "
-        "was saved. Event files of TensorBoard and debug-output have times."
-    ),
-    StallKind.ENDED: lambda _: "Training has ended.",
-    StallKind.NOT_RUNNING: lambda sheet: (
-        f"The job's status is {sheet.name('job_status')}: whether it still trains is not known."
-    ),
-    StallKind.NEWEST: lambda sheet: (
-        f"The newest object came {show_duration(sheet.number('time_since_object'))} before the last look."
-    ),
-}
 
 RHYTHM = 2.0
 INTERRUPTED_S = 21_600.0

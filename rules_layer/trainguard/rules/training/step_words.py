@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trainguard.core.finding import Fact, Status
-from trainguard.core.units import counted
+from trainguard.core.units import counted, show_duration
 from trainguard.rules.family_rules import TRAINING
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.spec import STEPS, ParameterHelp, RuleSpec
@@ -207,7 +207,7 @@ MANY_TIMES = 10.0
 
 
 def _side(sheet: FactSheet, _: Fact, words: str) -> str:
-    when, _, otherwise = words.partition("|")
+    when, otherwise = words.split("|")
     return when if fires(sheet) else otherwise
 
 
@@ -243,6 +243,7 @@ _FORMS: Mapping[str, Callable[[FactSheet, Fact, str], str]] = {
     "ended": _ended,
     "moved": _moved,
     "counted": lambda _, fact, what: counted(int(fact.value), what),
+    "duration": lambda _, fact, __: show_duration(float(fact.value)),
     "percent": lambda _, fact, __: f"{100.0 * float(fact.value):.3g} %",
     "fall": lambda _, fact, __: f"{-100.0 * float(fact.value):.3g} %",
     "size": lambda _, fact, __: f"{100.0 * abs(float(fact.value)):.3g} %",
@@ -283,8 +284,9 @@ def filled(sheet: FactSheet, template: str, **more: str) -> str:
     """Return a template with the facts of a sheet, and ``more``, in the place of their names.
 
     Beside Python's formats a fact has ``{name:against above|not above}``, on which ``side`` of its threshold it is
-    where the rule fires or does not, ``{steps:counted step}``, ``{change:moved}``, a share in per cent as ``percent``,
-    ``fall`` or ``size``, and ``{loss_first:began 4}`` and ``{loss_last:ended 4}`` in so many digits.
+    where the rule fires or does not, ``{steps:counted step}``, ``{time_s:duration}`` and ``{change:moved}``; a share in
+    per cent as ``percent``, ``fall`` or ``size``; ``{loss_first:began 4}`` and ``{loss_last:ended 4}`` in so many
+    digits.
     """
     return template.format_map(_Facts(sheet, **more))
 

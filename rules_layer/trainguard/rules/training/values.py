@@ -44,8 +44,6 @@ def _variance_words(sheet: FactSheet) -> Words:
 
 
 class AllZeroParameters(SelectingParameters, frozen=True, kw_only=True):
-    """``threshold`` in percent of a tensor's entries."""
-
     required: ClassVar[bool] = True
 
     threshold: Percent = 100.0
@@ -121,8 +119,6 @@ def _found_by_extremes(step: StepView, tensor: str, threshold: float) -> float |
 
 
 class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
-    """Thresholds are variances; None leaves one out."""
-
     required: ClassVar[bool] = True
 
     max_threshold: float | None = None
@@ -206,8 +202,6 @@ _SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
 
 
 class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
-    """``only_nan`` leaves infinite values alone; nothing selected stands for all tensors."""
-
     only_nan: bool = False
 
 

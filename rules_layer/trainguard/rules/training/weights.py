@@ -41,8 +41,6 @@ _CHANGED = (
 
 
 class VanishingGradientParameters(StepParameters, frozen=True, kw_only=True):
-    """``threshold`` is a mean absolute value."""
-
     threshold: NonNegative = 1e-7
 
 
@@ -92,8 +90,6 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
-    """``num_steps`` is how far back, in steps, the value before may lie; None for the saved step before."""
-
     num_steps: PositiveInt | None = None
     large_threshold: NonNegative = 10.0
     small_threshold: NonNegative = 1e-8
@@ -227,8 +223,6 @@ def _initialization(sheet: FactSheet) -> Words:
 
 
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
-    """``steps`` and ``patience`` count saved steps."""
-
     activation_inputs_regex: str = ".*relu_input"
     threshold: NonNegative = 10.0
     distribution_range: NonNegative = 0.001

@@ -91,8 +91,6 @@ NODES, IDS, YES, NO = "trees/Node", "trees/ID", "trees/Yes", "trees/No"
 
 
 class TreeDepthParameters(StepParameters, frozen=True, kw_only=True):
-    """``depth`` in levels below the root."""
-
     depth: float = 4.0
     true_depth: bool = False
 

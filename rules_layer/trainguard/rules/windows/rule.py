@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import RuleConfigError
-from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray, points_in
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeView
@@ -123,12 +122,9 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
     def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         if view.watermark_s is None:
             return waiting(view)
-        unfit = self.unfit(view)
-        if unfit is None:
-            return self.judge_samples(state, view, parameters)
-        return unfit if isinstance(unfit, RuleResult) else RuleResult(Status.NOT_APPLICABLE, unfit)
+        return self.unfit(view) or self.judge_samples(state, view, parameters)
 
-    def unfit(self, view: NodeView) -> RuleResult | str | None:
+    def unfit(self, view: NodeView) -> RuleResult | None:
         return None if view.gpu_names else lacks_utilization(view)
 
     @abstractmethod

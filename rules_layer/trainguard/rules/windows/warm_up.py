@@ -1,16 +1,13 @@
 """Words of rules over samples without a verdict; a rule's own text is decorated by `or_undecided`."""
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 from functools import wraps
-from typing import Any
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import counted
 from trainguard.render.details import NodeDetails
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import FactSheet, RuleResult, Text, Words
+from trainguard.rules.rule_result import FactSheet, JudgedKind, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
 
 LONG_PATIENCE_S = 3_600.0
@@ -23,24 +20,24 @@ SERIES_IN_WORDS: Mapping[str, str] = {
 }
 
 
-class WarmUpKind(StrEnum):
+class WarmUpKind(JudgedKind):
     """Why a rule over samples has no verdict on a node."""
 
-    WAITING = "waiting"
-    WARMING_UP = "warming_up"
-    TOO_SHORT = "too_short"
-    TOO_FEW_SAMPLES = "too_few_samples"
-    START_UP = "start_up"
-    NEVER_ACTIVE = "never_active"
-    NOT_SEEN_ACTIVE = "not_seen_active"
-    NEVER_COLLECTED = "never_collected"
-    NO_UTILIZATION = "no_utilization"
-    PARTITIONED = "partitioned"
+    WAITING = "waiting", Status.WAITING_FOR_DATA
+    WARMING_UP = "warming_up", Status.WARMING_UP
+    TOO_SHORT = "too_short", Status.WARMING_UP
+    TOO_FEW_SAMPLES = "too_few_samples", Status.WARMING_UP
+    START_UP = "start_up", Status.WARMING_UP
+    NEVER_ACTIVE = "never_active", Status.WARMING_UP
+    NOT_SEEN_ACTIVE = "not_seen_active", Status.WARMING_UP
+    NEVER_COLLECTED = "never_collected", Status.NOT_APPLICABLE
+    NO_UTILIZATION = "no_utilization", Status.NOT_APPLICABLE
+    PARTITIONED = "partitioned", Status.NOT_APPLICABLE
 
 
 def waiting(view: NodeView) -> RuleResult:
-    none = (sampled_fact("samples", 0, view),)
-    return RuleResult.of(undecided_text, Status.WAITING_FOR_DATA, WarmUpKind.WAITING, none)
+    none = (view.fact("samples", 0),)
+    return RuleResult.told(undecided_text, WarmUpKind.WAITING, none)
 
 
 def warming_up(
@@ -52,19 +49,18 @@ def warming_up(
     else:
         kind = WarmUpKind.TOO_FEW_SAMPLES
         facts = (
-            node_fact("points", points, view, threshold=float(needed)),
-            sampled_fact("sampling_interval", view.interval_s, view, unit="s"),
-            sampled_fact("patience", needed * view.interval_s, view, unit="s"),
+            view.work_fact("points", points, threshold=float(needed)),
+            view.fact("sampling_interval", view.interval_s, unit="s"),
+            view.fact("patience", needed * view.interval_s, unit="s"),
             *stream_end(view),
         )
         if points <= needed and view.closed:
             kind = WarmUpKind.TOO_SHORT
         elif points <= needed:
             kind, left_s = WarmUpKind.WARMING_UP, (needed + 1 - points) * view.interval_s
-            facts = (*facts, sampled_fact("time_left", left_s, view, unit="s"))
-    return RuleResult.of(
+            facts = (*facts, view.fact("time_left", left_s, unit="s"))
+    return RuleResult.told(
         undecided_text,
-        Status.WARMING_UP,
         kind,
         facts,
         data_points=points,
@@ -74,29 +70,29 @@ def warming_up(
 
 
 def never_collected(series: str, view: NodeView) -> RuleResult:
-    facts = (sampled_fact("samples", 0, view, series=series),)
+    facts = (view.fact("samples", 0, series=series),)
     kind = WarmUpKind.NEVER_COLLECTED
-    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, data_points=view.kept_total)
+    return RuleResult.told(undecided_text, kind, facts, data_points=view.kept_total)
 
 
 def lacks_utilization(view: NodeView, details: "NodeDetails | None" = None) -> RuleResult:
     """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
     kind = WarmUpKind.PARTITIONED if view.mig_names else WarmUpKind.NO_UTILIZATION
     facts = (
-        sampled_fact("gpus", 0, view, series="GPUUtilization"),
-        sampled_fact("instances", len(view.mig_names), view),
+        view.fact("gpus", 0, series="GPUUtilization"),
+        view.fact("instances", len(view.mig_names)),
     )
-    return RuleResult.of(undecided_text, Status.NOT_APPLICABLE, kind, facts, details=details or {})
+    return RuleResult.told(undecided_text, kind, facts, details=details or {})
 
 
 def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
     """Return why there is no verdict on a node that had not worked before its watermark or its stream's end."""
     ended = stream_end(view)
     if view.ever_active.any():
-        return WarmUpKind.START_UP, (sampled_fact("work_needed", WORK_S, view, unit="s"), *ended)
+        return WarmUpKind.START_UP, (view.fact("work_needed", WORK_S, unit="s"), *ended)
     kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
     since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
-    return kind, (sampled_fact("idle_time", since_first_s, view, unit="s", series="GPUUtilization"), *ended)
+    return kind, (view.fact("idle_time", since_first_s, unit="s", series="GPUUtilization"), *ended)
 
 
 def or_undecided(text: Text) -> Text:
@@ -110,18 +106,17 @@ def or_undecided(text: Text) -> Text:
 
 
 def undecided_text(sheet: FactSheet) -> Words:
-    node = sheet.facts[0].node or ""
-    return Words(_REASONS[WarmUpKind(sheet.kind)](sheet, node))
-
-
-def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) -> Fact:
-    """Return a fact of a node as of its watermark: from its first work, or else its first sample."""
-    start = view.first_sample_at if view.first_active_at is None else view.first_active_at
-    return Fact(name=name, value=value, node=view.node, **({"start": start, "end": view.watermark_s} | more))
-
-
-def sampled_fact(name: str, value: float | int, view: NodeView, **more: Any) -> Fact:
-    return Fact(name=name, value=value, node=view.node, start=view.first_sample_at, end=view.watermark_s, **more)
+    kind, ended = WarmUpKind(sheet.kind), sheet.get("stream_end") is not None
+    if kind in {WarmUpKind.WARMING_UP, WarmUpKind.TOO_SHORT}:
+        has = sheet.say("{points.value:,} of the {points.limit:point} of patience")
+        of_patience = has if sheet["points"].threshold else "no point that can be judged"
+        long = kind is WarmUpKind.WARMING_UP and sheet.number("patience") > LONG_PATIENCE_S
+        return Words(sheet.say(_REASONS[kind], of_patience=of_patience, more=sheet.say(_IN_SECONDS) if long else ""))
+    if kind is WarmUpKind.NEVER_ACTIVE and ended:
+        return Words(sheet.say("no GPU of {node} was active in the {idle_time} until its stream ended."))
+    series = sheet.facts[0].series or ""
+    until = "until its stream ended" if ended else "yet"
+    return Words(sheet.say(_REASONS[kind], until=until, series=SERIES_IN_WORDS.get(series, series)))
 
 
 def stream_end(view: NodeView) -> tuple[Fact, ...]:
@@ -136,61 +131,24 @@ def _lacks_utilization(view: NodeView) -> bool:
     return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
 
 
-def _of_patience(sheet: FactSheet, node: str) -> str:
-    patience = int(sheet["points"].threshold or 0)
-    if not patience:
-        return f"{node} has no point that can be judged"
-    return f"{node} has {sheet.count('points'):,} of the {counted(patience, 'point')} of patience"
-
-
-def _warming_up_words(sheet: FactSheet, node: str) -> str:
-    reason = f"{_of_patience(sheet, node)}, about {sheet.duration('time_left')} left"
-    if sheet.number("patience") <= LONG_PATIENCE_S:
-        return f"{reason}."
-    points = counted(int(sheet["points"].threshold or 0), "point")
-    return (
-        f"{reason} ({points} are {sheet.duration('patience')} at a sampling interval of "
-        f"{sheet.number('sampling_interval'):g} s: better give patience_s, and window_s where the rule has one, in "
-        "seconds)."
-    )
-
-
-def _never_collected_words(sheet: FactSheet, node: str) -> str:
-    series = sheet["samples"].series or ""
-    return f"no {SERIES_IN_WORDS.get(series, series)} of {node} was collected, which the rule needs."
-
-
-def _start_up_words(sheet: FactSheet, node: str) -> str:
-    until = "yet" if sheet.get("stream_end") is None else "until its stream ended"
-    worked = f"were not active for {sheet.number('work_needed'):g} s in all {until}"
-    return f"{node} has not finished its start-up: its GPUs {worked}."
-
-
-def _never_active_words(sheet: FactSheet, node: str) -> str:
-    idle = sheet.duration("idle_time")
-    if sheet.get("stream_end") is not None:
-        return f"no GPU of {node} was active in the {idle} until its stream ended."
-    return f"no GPU of {node} has been active yet, {idle} after its first sample."
-
-
-_REASONS: Mapping[WarmUpKind, Callable[[FactSheet, str], str]] = {
-    WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} were written.",
-    WarmUpKind.WARMING_UP: _warming_up_words,
-    WarmUpKind.TOO_SHORT: lambda sheet, node: (
-        f"{_of_patience(sheet, node)}; its stream has ended, too early for a verdict."
+_IN_SECONDS = (
+    " ({points.limit:point} are {patience} at a sampling interval of {sampling_interval.value:g} s: better give "
+    "patience_s, and window_s where the rule has one, in seconds)"
+)
+_REASONS: Mapping[WarmUpKind, str] = {
+    WarmUpKind.WAITING: "no system metrics of {node} were written.",
+    WarmUpKind.WARMING_UP: "{node} has {of_patience}, about {time_left} left{more}.",
+    WarmUpKind.TOO_SHORT: "{node} has {of_patience}; its stream has ended, too early for a verdict.",
+    WarmUpKind.TOO_FEW_SAMPLES: "too few of the newest points of {node} have GPU samples.",
+    WarmUpKind.START_UP: (
+        "{node} has not finished its start-up: its GPUs were not active for {work_needed.value:g} s in all {until}."
     ),
-    WarmUpKind.TOO_FEW_SAMPLES: lambda _, node: f"too few of the newest points of {node} have GPU samples.",
-    WarmUpKind.START_UP: _start_up_words,
-    WarmUpKind.NEVER_ACTIVE: _never_active_words,
-    WarmUpKind.NOT_SEEN_ACTIVE: lambda _, node: (
-        f"no GPU of {node} was seen active, and its newest points have no sample of GPU utilization."
+    WarmUpKind.NEVER_ACTIVE: "no GPU of {node} has been active yet, {idle_time} after its first sample.",
+    WarmUpKind.NOT_SEEN_ACTIVE: (
+        "no GPU of {node} was seen active, and its newest points have no sample of GPU utilization."
     ),
-    WarmUpKind.NEVER_COLLECTED: _never_collected_words,
-    WarmUpKind.NO_UTILIZATION: lambda _, node: (
-        f"no utilization of GPUs was recorded on {node}: it has none, or they were not measured."
-    ),
-    WarmUpKind.PARTITIONED: lambda _, node: (
-        f"the GPUs of {node} are partitioned (MIG), so utilization is not measured."
-    ),
+    WarmUpKind.NEVER_COLLECTED: "no {series} of {node} was collected, which the rule needs.",
+    WarmUpKind.NO_UTILIZATION: "no utilization of GPUs was recorded on {node}: it has none, or they were not measured.",
+    WarmUpKind.PARTITIONED: "the GPUs of {node} are partitioned (MIG), so utilization is not measured.",
 }
 _KINDS = frozenset(WarmUpKind)

@@ -56,10 +56,6 @@ def over_stop_rate(limit: int) -> StopDecision:
     return StopDecision(False, "refused", why, opted_in=True)
 
 
-def unwarned() -> StopDecision:
-    return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
-
-
 def _objection_of_job(case: StopCase, description: TrainingJobDescription | None) -> str | None:
     """Return the objection of the owner, or of the job as it is now, to a stop."""
     if case.policy.alerts.is_staged(case.rule):

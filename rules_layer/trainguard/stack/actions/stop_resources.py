@@ -17,7 +17,7 @@ from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted, unwarned
+from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitches
 
@@ -155,7 +155,7 @@ def decide_within_stop_rate(
 ) -> StopDecision:
     """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then."""
     if not case.warned:
-        return unwarned()
+        return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
     decision, identity = decide_any_stop(case, services, known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
         return over_stop_rate(limit)

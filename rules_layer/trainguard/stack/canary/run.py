@@ -71,22 +71,22 @@ class CanaryVerdict:
         return not self.missing
 
 
+@dataclass(frozen=True, slots=True)
 class Canary:
     """Plants and checks, in one bucket."""
 
-    def __init__(self, *, bucket: str, objects: ReportObjects, rows: RuleStates, journal: Journal) -> None:
-        self._bucket = bucket
-        self._objects = objects
-        self._rows = rows
-        self._journal = journal
+    bucket: str
+    objects: ReportObjects
+    rows: RuleStates
+    journal: Journal
 
     def plant(self, at: float, run: str) -> str:
         """Write the canary of ``at``, epoch seconds, and delete earlier ones; nobody could guess ``run`` before."""
         job = canary_name(at, run)
         earlier = [key for key in self._keys() if _job_of(key) != job]
-        self._objects.delete(self._bucket, earlier)
+        self.objects.delete(self.bucket, earlier)
         for key, body in canary_objects(at, run):
-            self._objects.put(self._bucket, key, body, _JSON)
+            self.objects.put(self.bucket, key, body, _JSON)
         return job
 
     def look(self, at: float) -> CanaryVerdict:
@@ -105,18 +105,18 @@ class Canary:
         if not recent:
             missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
             return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
-        return [grade_canary(job, planted[job], self._rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
+        return [grade_canary(job, planted[job], self.rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
 
     def _count(self, verdict: CanaryVerdict) -> None:
-        self._journal.count("canary_passed", int(verdict.passed), job=verdict.job)
+        self.journal.count("canary_passed", int(verdict.passed), job=verdict.job)
         if verdict.missing:
-            self._journal.count("canary_failed", job=verdict.job, reason="; ".join(verdict.missing))
+            self.journal.count("canary_failed", job=verdict.job, reason="; ".join(verdict.missing))
         if verdict.latency_s is not None:
-            self._journal.measure("canary_latency_seconds", verdict.latency_s)
+            self.journal.measure("canary_latency_seconds", verdict.latency_s)
 
     def _keys(self) -> list[str]:
         """Return the keys of all canaries; a job with a similar name stays."""
-        listed = self._objects.list(self._bucket, CANARY_PREFIX, "")
+        listed = self.objects.list(self.bucket, CANARY_PREFIX, "")
         return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
 
 

@@ -52,12 +52,12 @@ class JoinedCapture:
 _Read = tuple[TraceItem, RankProfile]
 
 
+@dataclass(frozen=True, slots=True)
 class CaptureJoiner:
     """Joins the ranks of captures; ``facts`` describes a job, or gives None, and raises PortUnavailableError."""
 
-    def __init__(self, *, objects: ReportObjects, facts: Callable[[str], JobEntry | None]) -> None:
-        self._objects = objects
-        self._facts = facts
+    objects: ReportObjects
+    facts: Callable[[str], JobEntry | None]
 
     def join(self, call: CaptureCall, *, now: float) -> JoinedCapture:
         """Write a capture's files, the verdict last; raises PortUnavailableError, ObjectMissingError."""
@@ -80,7 +80,7 @@ class CaptureJoiner:
 
     def _planned(self, call: CaptureCall) -> PlannedTraces:
         key = run_folder(call.root, call.run) + TRACES
-        body = self._objects.get(call.bucket, key, MOST_LIST_BYTES)
+        body = self.objects.get(call.bucket, key, MOST_LIST_BYTES)
         try:
             return msgspec.json.decode(body, type=PlannedTraces)
         except (msgspec.DecodeError, UnicodeError) as fault:
@@ -97,7 +97,7 @@ class CaptureJoiner:
     def _brief(self, item: TraceItem) -> RankProfile | str:
         key = item.digest("brief")
         try:
-            digest = decode_brief(key, self._objects.get(item.bucket, key, MOST_BRIEF_BYTES))
+            digest = decode_brief(key, self.objects.get(item.bucket, key, MOST_BRIEF_BYTES))
         except ObjectMissingError:
             return "its digest failed at every attempt"
         except TelemetryFormatError as fault:
@@ -126,7 +126,7 @@ class CaptureJoiner:
     def _facts_of(self, job: str) -> JobEntry | None:
         """Return what is known of a job; a page is made without it, too."""
         try:
-            return self._facts(job)
+            return self.facts(job)
         except PortUnavailableError:
             return None
 
@@ -134,7 +134,7 @@ class CaptureJoiner:
         """Return a rank with its timeline; None where only its brief digest can be read."""
         key = item.digest("full")
         try:
-            digest = decode_full(key, self._objects.get(item.bucket, key, MOST_FULL_BYTES))
+            digest = decode_full(key, self.objects.get(item.bucket, key, MOST_FULL_BYTES))
             return digest.profile, None if digest.timeline is None else restored(key, digest.timeline)
         except (ObjectMissingError, TelemetryFormatError):
             return None
@@ -143,22 +143,22 @@ class CaptureJoiner:
         """Write a capture's files, and those of the newest capture beside the report, too; the verdict comes last."""
         root = call.root
         for name, body in files.items():
-            self._objects.put(call.bucket, capture_folder(root, call.capture) + name, body, FILES[name])
-        captures = (name for name in self._objects.folders(call.bucket, root.report + FOLDER) if name[:1].isdigit())
+            self.objects.put(call.bucket, capture_folder(root, call.capture) + name, body, FILES[name])
+        captures = (name for name in self.objects.folders(call.bucket, root.report + FOLDER) if name[:1].isdigit())
         if call.capture >= max(captures, default=""):
             for name, body in files.items():
-                self._objects.put(call.bucket, root.report + name, body, FILES[name])
-        self._objects.put(call.bucket, capture_folder(root, call.capture) + VERDICT, verdict, FILES[VERDICT])
+                self.objects.put(call.bucket, root.report + name, body, FILES[name])
+        self.objects.put(call.bucket, capture_folder(root, call.capture) + VERDICT, verdict, FILES[VERDICT])
 
     def _clean(self, call: CaptureCall, now: float) -> None:
         place = run_folder(call.root, call.run)
         old = [
             each.key
             for folder in (DIGESTS, RUNS)
-            for each in self._objects.list(call.bucket, call.root.report + folder, "")
+            for each in self.objects.list(call.bucket, call.root.report + folder, "")
             if each.last_modified < now - KEPT_S
         ]
-        self._objects.delete(call.bucket, [place + TRACES, place + ITEMS, *old])
+        self.objects.delete(call.bucket, [place + TRACES, place + ITEMS, *old])
 
 
 def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:

@@ -7,8 +7,15 @@ import msgspec
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
 from trainguard.kernels.captures.digest import FORMAT
-from trainguard.kernels.captures.grouping import Capture, captures_of, listed_folder
-from trainguard.kernels.captures.keys import DIGESTS, capture_folder, digest_key, run_folder
+from trainguard.kernels.captures.keys import (
+    DIGESTS,
+    Capture,
+    capture_folder,
+    captures_of,
+    digest_key,
+    listed_folder,
+    run_folder,
+)
 from trainguard.kernels.timeline.build import MOST_RANKS, MOST_ROWS
 
 INLINE_ITEMS = 40

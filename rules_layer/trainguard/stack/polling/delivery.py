@@ -6,14 +6,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainguard.core.errors import ObjectMissingError
+from trainguard.core.errors import ObjectMissingError, TrainGuardError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
+from trainguard.core.text import one_line
 from trainguard.formats.runs.managed import END_MARK, EVENT_FILE, event_file, system_files
 from trainguard.formats.runs.run import ScalarsOfStep, SourceRun
 
 FOLDER = "live-source"
 MAX_BYTES = 256 * 1024
+_LONGEST_FAULT = 500
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -50,6 +52,13 @@ def read_status(objects: ProfileObjects, bucket: str, key: str) -> PollStatus | 
         return msgspec.json.decode(objects.get(bucket, key, MAX_BYTES), type=PollStatus)
     except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def failed(status: PollStatus, fault: TrainGuardError, at: float) -> PollStatus:
+    """Return the status after a poll that failed at ``at``, epoch seconds."""
+    since = at if status.failed_since is None else status.failed_since
+    reason = one_line(str(fault), _LONGEST_FAULT)
+    return msgspec.structs.replace(status, polled_at=at, fault=reason, failed_since=since)
 
 
 def write_status(objects: ProfileObjects, bucket: str, key: str, status: PollStatus) -> None:

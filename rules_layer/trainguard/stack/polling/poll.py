@@ -5,11 +5,10 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from trainguard.core.errors import PortUnavailableError, ProfileSourceError, TrainGuardError
+from trainguard.core.errors import PortUnavailableError, ProfileSourceError
 from trainguard.core.ports import Journal, ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs
-from trainguard.core.text import one_line
 from trainguard.formats.runs.named import EXPECTED, NamedSource, named_source
 from trainguard.formats.runs.run import SourceRun
 from trainguard.stack.polling.delivery import (
@@ -19,6 +18,7 @@ from trainguard.stack.polling.delivery import (
     between,
     deliver,
     deliver_end,
+    failed,
     read_status,
     status_key,
     write_status,
@@ -40,12 +40,13 @@ LONGEST_AGO_S = 14 * 24 * 3_600.0
 RARELY_S = 300.0
 """A source that gives its whole history with each answer is asked this rarely."""
 
-_LONGEST_FAULT = 500
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for data from ``start`` on and before ``end``, epoch seconds; ``counted`` is as in `PollStatus`."""
+    """A request for data from ``start`` on and before ``end``, epoch seconds.
+
+    ``counted`` is as in `PollStatus`; the source counts on in it.
+    """
 
     job: JobRecord
     source: NamedSource
@@ -54,19 +55,14 @@ class Asked:
     counted: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A source's answer; data of other times are left out."""
-
-    run: SourceRun
-    counted: dict[str, int]
-
-
 class LiveSources(Protocol):
     """The services that a deployment reads."""
 
-    def read(self, asked: Asked) -> Answered:
-        """Return a source's data; raises ProfileSourceError where not permitted or refused, PortUnavailableError."""
+    def read(self, asked: Asked) -> SourceRun:
+        """Return a source's data, which may be of other times, too.
+
+        Raises ProfileSourceError where that is not permitted or refused, PortUnavailableError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,8 @@ class SourcePoll:
         try:
             polled = self._poll(job, status, end, at)
         except (ProfileSourceError, PortUnavailableError) as fault:
-            polled = self._failed(job, status, fault, at)
+            polled = failed(status, fault, at)
+            self.journal.count("source_polls_failed", job=job.job, reason=polled.fault)
         if polled is not None:
             write_status(self.objects, job.bucket, key, polled)
         return polled
@@ -109,21 +106,16 @@ class SourcePoll:
         place = Place(self.objects, job.bucket, job.root)
         ended = False
         if end > status.through:
-            answer = self.sources.read(Asked(job, source, status.through, end, status.counted))
-            status = deliver(place, between(answer.run, status.through, end), status)
-            bad = answer.run.bad if source.gives_all else added(status.bad, answer.run.bad)
-            status = msgspec.structs.replace(status, through=end, counted=answer.counted, bad=dict(bad))
-            ended = answer.run.outcome is not None and answer.run.ended_at is not None and answer.run.ended_at < end
+            asked = Asked(job, source, status.through, end, dict(status.counted))
+            run = self.sources.read(asked)
+            status = deliver(place, between(run, status.through, end), status)
+            bad = run.bad if source.gives_all else added(status.bad, run.bad)
+            status = msgspec.structs.replace(status, through=end, counted=asked.counted, bad=dict(bad))
+            ended = run.outcome is not None and run.ended_at is not None and run.ended_at < end
         ended = ended or _is_over(job, status)
         if ended:
             deliver_end(place)
         return msgspec.structs.replace(status, polled_at=at, fault="", failed_since=None, ended=ended)
-
-    def _failed(self, job: JobRecord, status: PollStatus, fault: TrainGuardError, at: float) -> PollStatus:
-        reason = one_line(str(fault), _LONGEST_FAULT)
-        self.journal.count("source_polls_failed", job=job.job, reason=reason)
-        since = at if status.failed_since is None else status.failed_since
-        return msgspec.structs.replace(status, polled_at=at, fault=reason, failed_since=since)
 
 
 def _minute(at: float) -> float:

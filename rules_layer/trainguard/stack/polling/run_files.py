@@ -9,7 +9,7 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import Journal, ProfileObjects
-from trainguard.core.text import is_plain, one_line
+from trainguard.core.text import is_plain
 from trainguard.formats.runs.run import CUT, SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.stack.polling.delivery import (
@@ -18,6 +18,7 @@ from trainguard.stack.polling.delivery import (
     between,
     deliver,
     deliver_end,
+    failed,
     read_status,
     status_key,
     write_status,
@@ -29,7 +30,6 @@ MAX_FILE_BYTES = 96 * 1024 * 1024
 
 _KEY = re.compile(rf"{JOB_ROOT}/wandb/(?:[^/]+/){{0,4}}run-(?P<run>[A-Za-z0-9_-]{{1,128}})\.wandb")
 _NEVER = 0.0
-_LONGEST_FAULT = 500
 
 
 def run_file_key(key: str) -> tuple[ProfileRoot, str] | None:
@@ -70,10 +70,9 @@ class RunFiles:
                 raise TelemetryFormatError(key, f"over {MAX_FILE_BYTES:,} bytes long: it is not read live")
             run = read_run_file(key, BytesIO(body))
         except TelemetryFormatError as fault:
-            reason = one_line(str(fault), _LONGEST_FAULT)
-            self.journal.count("source_polls_failed", job=place.root.job, key=key, reason=reason)
-            since = at if status.failed_since is None else status.failed_since
-            return msgspec.structs.replace(status, polled_at=at, fault=reason, failed_since=since)
+            status = failed(status, fault, at)
+            self.journal.count("source_polls_failed", job=place.root.job, key=key, reason=status.fault)
+            return status
         run.bad.pop(CUT, None)  # A file that is still written ends anywhere.
         end = _end(run)
         if end > status.through:

@@ -11,6 +11,7 @@ Of runs planned within a second of S3's clock, the last one to write stays.
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from trainguard.core.errors import (
     ObjectMissingError,
@@ -26,8 +27,7 @@ from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.streams.session import items_of
 from trainguard.formats.profile.keys import SystemKey, parse_key
-from trainguard.report.job.build import build_report
-from trainguard.report.job.files import write_report
+from trainguard.report.job.build import build_report, write_report
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
 from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.read import decode_part as decode_run
@@ -53,13 +53,13 @@ MOST_NAMED = 10
 _Body = tuple[str, bytes]
 
 
+@dataclass(frozen=True, slots=True)
 class StackReports:
     """Writes reports, from state or from the parts of a run, and deletes the parts."""
 
-    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._objects = objects
+    jobs: Jobs
+    nodes: NodeStates
+    objects: ReportObjects
 
     def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
         """Write the report as `from_state` does, unless the full report was started before."""
@@ -72,9 +72,9 @@ class StackReports:
         Raises UnknownJobError, and StateGoneError when the state has expired.
         """
         job = self._job(name)
-        items = items_of(job, self._nodes)
+        items = items_of(job, self.nodes)
         require_state(job, items)
-        return _page(job), write_report(self._objects, job, build_report(job, items, now=now))
+        return _page(job), write_report(self.objects, job, build_report(job, items, now=now))
 
     def full(self, name: str, run: str, *, now: float) -> tuple[str, int]:
         """Write a report with a run's time lines, unless a later run has one; UnknownJobError, ReportPartError."""
@@ -82,11 +82,11 @@ class StackReports:
         digests, missing, training = self._gather(job, run)
         if not self._may_write(job, run):
             return _page(job), 0
-        items = items_of(job, self._nodes)
+        items = items_of(job, self.nodes)
         built = build_report(job, items, now=now, digests=digests, missing=missing)
         if training is not None:
             built = built.with_training(training)
-        return _page(job), write_report(self._objects, job, built)
+        return _page(job), write_report(self.objects, job, built)
 
     def drop(self, name: str, run: str, *, now: float) -> int:
         """Delete all files of a run, and others' older than any run; return how many. Raises UnknownJobError."""
@@ -94,14 +94,14 @@ class StackReports:
         place = RunPlace(job.root, run)
         keys = [
             listed.key
-            for listed in self._objects.list(job.bucket, place.all_runs, "")
+            for listed in self.objects.list(job.bucket, place.all_runs, "")
             if listed.key.startswith(place.folder) or now - listed.last_modified > ABANDONED_S
         ]
-        self._objects.delete(job.bucket, keys)
+        self.objects.delete(job.bucket, keys)
         return len(keys)
 
     def _job(self, name: str) -> JobRecord:
-        job = self._jobs.load(name)
+        job = self.jobs.load(name)
         if job is None:
             raise UnknownJobError(name)
         return job
@@ -111,7 +111,7 @@ class StackReports:
         place = RunPlace(job.root, run)
         planned: dict[str, float] = {}
         overtaken = set()
-        for listed in self._objects.list(job.bucket, place.all_runs, ""):
+        for listed in self.objects.list(job.bucket, place.all_runs, ""):
             name, _, file = listed.key.removeprefix(place.all_runs).partition("/")
             if file == place.items.removeprefix(place.folder):
                 planned[name] = listed.last_modified
@@ -119,7 +119,7 @@ class StackReports:
                 overtaken.add(name)
         for name in sorted(planned.keys() - overtaken):
             if planned[name] < planned.get(run, 0.0):
-                self._objects.put(job.bucket, f"{place.all_runs}{name}/{_MARK}", b"", PARTS_TYPE)
+                self.objects.put(job.bucket, f"{place.all_runs}{name}/{_MARK}", b"", PARTS_TYPE)
         return run not in overtaken
 
     def _gather(
@@ -130,9 +130,9 @@ class StackReports:
         A lost part is lost for its day alone. Raises ReportPartError, ObjectMissingError.
         """
         place = RunPlace(job.root, run)
-        items = decode_items(place.items, self._objects.get(job.bucket, place.items, MAX_PART_BYTES))
+        items = decode_items(place.items, self.objects.get(job.bucket, place.items, MAX_PART_BYTES))
         keys: dict[tuple[str, str], dict[int, str]] = {}
-        for listed in self._objects.list(job.bucket, place.nodes, ""):
+        for listed in self.objects.list(job.bucket, place.nodes, ""):
             if parsed := place.parse_part(listed.key):
                 node, date, number = parsed
                 keys.setdefault((node, date), {})[number] = listed.key
@@ -160,7 +160,7 @@ class StackReports:
         """Read the digest of debug-output and files of scalars; ``missing`` gets what is not there."""
         name = item.place.training
         try:
-            part = decode_run(self._objects.get(item.bucket, name, MAX_PART_BYTES), name)
+            part = decode_run(self.objects.get(item.bucket, name, MAX_PART_BYTES), name)
             scalars = decode_scalars(part.scalars, name)
         except (ObjectMissingError, TelemetryFormatError):
             what = "The tensors of debug-output" if item.debug_output else "The files of scalars"
@@ -192,7 +192,7 @@ class StackReports:
             if key is None:
                 return
             try:
-                yield key, self._objects.get(bucket, key, MAX_PART_BYTES)
+                yield key, self.objects.get(bucket, key, MAX_PART_BYTES)
             except ObjectMissingError:
                 return
 
@@ -213,7 +213,7 @@ def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> tuple[str, bool, in
 
 
 def _sentence(item: DigestItem, through: str) -> str:
-    """Say what of a node's day is missing; ``through`` is the last key that was read, in the order of DayObjects."""
+    """Say what of a node's day is missing; ``through`` is the last key that was read, in the order of a digest."""
     if not through:
         return f"{item.node} on {item.date}: the profile could not be read."
     parsed = parse_key(through)

@@ -14,8 +14,7 @@ import msgspec
 from trainguard.core.errors import ReportPartError, ReportRunError
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.system import DECODE_ERRORS
-from trainguard.report.timeline.axis import FINER, MAX_BUCKETS
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 
 DAY_S = 86_400
 LAST_DAY = 253_370_764_800
@@ -69,8 +68,12 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _date(self.day)
 
     @property
+    def root(self) -> ProfileRoot:
+        return ProfileRoot.of_job(self.prefix, self.job)
+
+    @property
     def place(self) -> "RunPlace":
-        return RunPlace(ProfileRoot.of_job(self.prefix, self.job), self.run)
+        return RunPlace(self.root, self.run)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trainguard.core.errors import StateGoneError, UnknownJobError
-from trainguard.core.layout import ProfileRoot, hour_folder
+from trainguard.core.layout import hour_folder
 from trainguard.core.ports import ReportObjects
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.stores import Jobs, NodeStates
@@ -19,8 +19,7 @@ from trainguard.engine.training.family import TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING, scalar_names
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
-from trainguard.report.timeline.axis import axis_for
-from trainguard.report.timeline.series import TimeAxis
+from trainguard.report.timeline.series import TimeAxis, axis_for
 from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stack.report.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.stack.report.parts import DAY_S, DigestItem, RunPlace, encode_items
@@ -47,13 +46,13 @@ class PlannedReport:
     listing: Listing | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class ReportPlanner:
     """Plans full reports."""
 
-    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._objects = objects
+    jobs: Jobs
+    nodes: NodeStates
+    objects: ReportObjects
 
     def plan(
         self,
@@ -65,20 +64,19 @@ class ReportPlanner:
         listing: Listing | None = None,
     ) -> PlannedReport:
         """Write the items for ``run``, or return a ``listing`` to go on with; UnknownJobError, StateGoneError."""
-        job = self._jobs.load(name)
+        job = self.jobs.load(name)
         if job is None:
             raise UnknownJobError(name)
-        root = job.root
-        place = RunPlace(root, run)
-        records = items_of(job, self._nodes)
+        place = RunPlace(job.root, run)
+        records = items_of(job, self.nodes)
         require_state(job, records)
         rules = FAMILIES.plan(job)
         opened = FAMILIES.open(name, rules, records)
         streams = ProfilerStreams.of(opened)
         begun = Listing(began=now) if listing is None else listing
         until = begun.began + READING_S
-        items = self._items(job, root, streams, rules.interval_s, run=run, until=until)
-        items, left = self._listed(job, root, place, items, begun, has_time)
+        items = self._items(job, streams, rules.interval_s, run=run, until=until)
+        items, left = self._listed(job, place, items, begun, has_time)
         if left is not None:
             return PlannedReport(job.bucket, place.items, 0, (), more=True, listing=left)
         tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
@@ -86,19 +84,12 @@ class ReportPlanner:
             item = training_item(job, rules, run, until=until)
             runs = other_runs(opened)
             items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, other_runs=runs))
-        self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
+        self.objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
 
     def _items(
-        self,
-        job: JobRecord,
-        root: ProfileRoot,
-        streams: ProfilerStreams,
-        configured_s: float,
-        *,
-        run: str,
-        until: float,
+        self, job: JobRecord, streams: ProfilerStreams, configured_s: float, *, run: str, until: float
     ) -> list[DigestItem]:
         span = covered(job, streams)
         if span is None:
@@ -108,27 +99,21 @@ class ReportPlanner:
         intervals = [stream.state.interval_s for stream in streams.system.values()]
         interval_s = max((each for each in intervals if each is not None), default=configured_s)
         axis = axis_for(*span, gpus, len(nodes), interval_s=interval_s)
-        days = self._days(job, root, *span)
+        days = self._days(job, *span)
         any_item = DigestItem(
             job=job.job, bucket=job.bucket, prefix=job.prefix, run=run, node="", day=0, axis=axis, until=until
         )
         return [msgspec.structs.replace(any_item, node=node, day=day) for node in nodes for day in days]
 
     def _listed(
-        self,
-        job: JobRecord,
-        root: ProfileRoot,
-        place: RunPlace,
-        items: list[DigestItem],
-        begun: Listing,
-        has_time: Callable[[], bool],
+        self, job: JobRecord, place: RunPlace, items: list[DigestItem], begun: Listing, has_time: Callable[[], bool]
     ) -> tuple[list[DigestItem], Listing | None]:
         """List the days for all nodes; return the items with what was listed, and what another call goes on with."""
         nodes = sorted({item.node for item in items})
         if len(nodes) < FEWEST_NODES:
             return items, None
         days = sorted({item.day for item in items})
-        writer = DayLists(self._objects, job.bucket, root, place, nodes, has_time)
+        writer = DayLists(self.objects, job.bucket, job.root, place, nodes, has_time)
         listing, more = writer.write(days, begun)
         if more:
             return [], listing
@@ -137,11 +122,12 @@ class ReportPlanner:
             msgspec.structs.replace(item, listed=item.day in lists, lists=lists.get(item.day, 1)) for item in items
         ], None
 
-    def _days(self, job: JobRecord, root: ProfileRoot, start: float, end: float) -> list[int]:
+    def _days(self, job: JobRecord, start: float, end: float) -> list[int]:
         """Return the first seconds of the days in the span that have folders."""
         hours: set[str] = set()
+        root = job.root
         for prefix in (root.system, root.framework, root.tensorflow):
-            hours.update(self._objects.folders(job.bucket, prefix))
+            hours.update(self.objects.folders(job.bucket, prefix))
         days = range(int(start // DAY_S) * DAY_S, int(end) + 1, DAY_S)
         dates = {hour[:8] for hour in hours}
         # A folder's hour is within a day of its objects' times: a trace has a time zone.

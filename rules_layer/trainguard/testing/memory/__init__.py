@@ -1,1 +1,1 @@
-"""In-memory twins of the AWS adapters, with faults on demand."""
+"""In-memory twins of the AWS adapters."""

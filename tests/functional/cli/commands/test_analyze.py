@@ -227,7 +227,8 @@ def test_json_of_the_compatible_reading_says_what_it_says(job: Path, tmp_path: P
 
 
 def test_findings_cost_money_with_instance_type_and_prices(job: Path, tmp_path: Path) -> None:
-    table = {"source": "mine", "date": "2026-01-01", "region": "here", "currency": "EUR", "per_hour": {"ml.x": 100.0}}
+    row = {"source": "mine", "date": "2026-01-01", "per_hour": 100.0}
+    table = {"region": "here", "currency": "EUR", "instances": {"ml.x": row}}
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps(table), encoding="utf-8")
     words = ("--out", tmp_path / "out", "--params", params(tmp_path, LOW), "--json", "--instance-type", "ml.x")

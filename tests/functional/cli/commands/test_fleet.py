@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 
 from tests.support.deployed_stack import DeployedStack, deployed_stack
 from tests.support.fleets import found, job, quiet, with_rows
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import JOB
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.core.records import RuleRow
 from trainguard.report.fleet.fleet import Fleet, read_fleet
-from trainguard.testing.memory.world import MemoryWorld
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from msgspec.structs import asdict
 from typer.testing import CliRunner, Result
 
 from tests.support.deployed_stack import PREFIX, DeployedStack, deployed_stack
+from tests.support.faults import Crash
+from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, describe
 from tests.unit.local.places import write
 from trainguard.aws.dynamodb.stored_form import stored_job, stored_row
@@ -31,8 +33,6 @@ from trainguard.engine.streams.session import RETENTION_S
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
 from trainguard.rules.parameters import overridden, resolve_parameters
-from trainguard.testing.memory.faults import Crash
-from trainguard.testing.memory.world import MemoryWorld
 
 NAME = f"{JOB}@replay-again"
 NOW = 1_800_000_000.0
@@ -367,13 +367,13 @@ def test_changed_rows_come_first_in_a_comparison() -> None:
         row("B", Status.OK, node="algo-1"),
     ]
     compared = changes(then, now)
-    assert [(change.now.rule, change.changed) for change in compared] == [
+    assert [(new.rule, changed) for changed, _, new in compared] == [
         ("B", True),
         ("C", True),
         ("A", False),
         ("D", False),
     ]
-    assert compared[-1].then is None
+    assert compared[-1][1] is None
 
 
 def test_replay_of_an_open_job_says_so(stack: DeployedStack) -> None:

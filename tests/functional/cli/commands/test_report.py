@@ -22,7 +22,7 @@ from tests.unit.local.places import write
 from trainguard.cli.commands.report import drawn
 from trainguard.cli.main import app
 from trainguard.core.records import NodeRecord, StreamKey
-from trainguard.report.schema import report_schema
+from trainguard.report.document import report_schema
 from trainguard.rules.registry import RULE_NAMES
 
 RECORDINGS = Path(__file__).parents[4] / "events" / "jobs"

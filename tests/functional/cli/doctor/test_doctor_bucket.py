@@ -10,8 +10,8 @@ from tests.functional.cli.doctor.test_doctor_checks import NOTIFICATIONS, accoun
 from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import BUCKET, REGION, arn_of
 from tests.functional.cli.healthy_answers import KEY, Given
-from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.diagnosis import CHECKS
+from trainguard.cli.doctor.site import Level
 
 __all__ = ["account"]
 

@@ -10,9 +10,8 @@ from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import REGION, STACK, named, outputs
 from tests.functional.cli.healthy_answers import MAPPING, NOW, Given, RefusalError, execution
 from trainguard.cli.doctor import stack
-from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import CheckResult, Level, Site
 from trainguard.cli.services.deployment import find_deployment
 
 Change = Callable[[dict[str, Any], Given], object]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from trainguard.cli.doctor.check import CheckResult, Level
+from tests.support.memory import MemoryWorld
 from trainguard.cli.doctor.job_statuses import MOST_READ, SILENT_S, CollectorStatus, grade_collector, read_statuses
+from trainguard.cli.doctor.site import CheckResult, Level
 from trainguard.core.layout import ProfileRoot
-from trainguard.testing.memory.world import MemoryWorld
 from trainguard_collector.ending import status_object
 from trainguard_collector.layout import status_key
 from trainguard_collector.names import Identity

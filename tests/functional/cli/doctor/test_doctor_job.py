@@ -14,7 +14,6 @@ from moto.sagemaker.models import sagemaker_backends
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
-from trainguard.cli.doctor.check import CheckResult, Level, under_name
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
 from trainguard.cli.doctor.job import (
     grade_evaluation,
@@ -26,7 +25,7 @@ from trainguard.cli.doctor.job import (
     grade_stop,
 )
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import CheckResult, Level, Site, under_name
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import JobPolicy, StopPolicy

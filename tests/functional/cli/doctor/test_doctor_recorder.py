@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from trainguard.cli.doctor.check import CheckResult, Level
+from tests.support.memory import MemoryWorld
 from trainguard.cli.doctor.job_statuses import RecorderStatus, grade_recorders, read_statuses
+from trainguard.cli.doctor.site import CheckResult, Level
 from trainguard.core.layout import ProfileRoot
-from trainguard.testing.memory.world import MemoryWorld
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 

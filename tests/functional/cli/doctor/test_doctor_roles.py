@@ -13,10 +13,9 @@ from tests.infra.done_by_services import ROLES
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.test_permissions import BUCKET as BUCKET_ARN
 from tests.infra.test_permissions import EXPECTED
-from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES, grade_policy, needed
-from trainguard.cli.doctor.site import Site
+from trainguard.cli.doctor.site import CheckResult, Level, Site
 from trainguard.cli.services.deployment import Deployment, find_deployment
 
 SIMULATE = ("iam", "SimulatePrincipalPolicy")

@@ -7,7 +7,7 @@ import pytest
 from tests.functional.cli import healthy_answers
 from tests.functional.cli.doctor.test_doctor_checks import account, examined, of_check
 from tests.functional.cli.doctor_account import Account
-from trainguard.cli.doctor.check import CheckResult, Level
+from trainguard.cli.doctor.site import CheckResult, Level
 from trainguard.cli.doctor.stack import grade_settings
 from trainguard.running_costs.sizing import SIZES
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.job import BEHIND_S, grade_source
+from trainguard.cli.doctor.site import Level
 from trainguard.stack.polling.delivery import PollStatus
 
 AT = 1_800_000_000.0

@@ -1,9 +1,9 @@
 """What `trainguard doctor --job` says about a job's kernel traces."""
 
-from trainguard.cli.doctor.check import Level
+from tests.support.memory import MemoryWorld
 from trainguard.cli.doctor.job_case import grade_traces, look_at_traces
+from trainguard.cli.doctor.site import Level
 from trainguard.core.layout import ProfileRoot
-from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("runs/", "bert")
 

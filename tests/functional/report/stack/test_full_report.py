@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from infra.constructs.report_machine import definition
+from tests.support.faults import Fault
+from tests.support.memory import MemoryWorld
 from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
 from trainguard.core.records import JobRecord
@@ -14,8 +16,6 @@ from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.stack.report import plan
 from trainguard.stack.report.parts import DAY_S, MAX_PARTS
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.testing.memory.faults import Fault
-from trainguard.testing.memory.world import MemoryWorld
 
 PARTS = f"{FOLDER}parts/"
 

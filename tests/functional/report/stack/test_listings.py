@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.memory import MemoryProfileObjects, MemoryWorld
 from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
 from trainguard.core.errors import ReportPartError
@@ -17,12 +18,10 @@ from trainguard.core.records import StreamKey
 from trainguard.formats.profile.keys import system_key
 from trainguard.stack.report import keys as day_keys
 from trainguard.stack.report import plan
-from trainguard.stack.report.digest import DayDigester
+from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.keys import FEWEST_NODES, decode_keys, encode_keys
 from trainguard.stack.report.parts import DAY_S, DigestItem, decode_items
 from trainguard.stack.report.plan import ReportPlanner
-from trainguard.testing.memory.services import MemoryProfileObjects
-from trainguard.testing.memory.world import MemoryWorld
 
 ROOT = ProfileRoot("", JOB)
 PAGE = 100
@@ -69,7 +68,7 @@ def planned(world: MemoryWorld, has_time: Callable[[], bool] = lambda: True) -> 
 def digested(world: MemoryWorld, item: DigestItem) -> int:
     """Digest an item; return how many objects of the profile were read."""
     before = world.faults.calls.count(GET)
-    left = DayDigester(objects=world.objects, has_time=lambda: True).digest(item, now=NOW)
+    left = digest_item(world.objects, item, now=NOW, has_time=lambda: True)
     assert not left.more
     return world.faults.calls.count(GET) - before - item.listed * item.lists
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.faults import Faults
+from tests.support.memory import MemoryProfileObjects
 from trainguard.core.layout import ProfileRoot, hour_folder
 from trainguard.formats.profile.keys import system_key
 from trainguard.report.timeline.series import TimeAxis
-from trainguard.stack.report.digest import DayDigester, DayObjects
+from trainguard.stack.report.digest import digest_item, keys_of_item
 from trainguard.stack.report.parts import DAY_S, DigestItem
-from trainguard.testing.memory.faults import Faults
-from trainguard.testing.memory.services import MemoryProfileObjects
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200
@@ -45,7 +45,7 @@ def holding(*keys: str, written: float = DAY + 10.0 * DAY_S) -> MemoryProfileObj
 
 
 def found(objects: MemoryProfileObjects, given: DigestItem) -> list[str]:
-    return [key for key, parsed in DayObjects(objects, given).listed() if parsed is not None]
+    return [key for key, parsed in keys_of_item(objects, given) if parsed is not None]
 
 
 moments = st.integers(DAY - DAY_S, DAY + 2 * DAY_S - 1) | st.sampled_from(
@@ -116,9 +116,9 @@ def test_days_after_the_read_one_are_not_listed() -> None:
 def test_node_resumes_at_a_key_of_another_node() -> None:
     others = [system_key(ROOT, "algo-10", DAY + 60 * minute) for minute in range(100)]
     looks = itertools.count(1)
-    digester = DayDigester(objects=holding(*others), has_time=lambda: next(looks) % 30 != 0)
+    objects = holding(*others)
     left, reached = item("algo-1", DAY), []
     while left.more:
-        left = digester.digest(left, now=float(DAY))
+        left = digest_item(objects, left, now=float(DAY), has_time=lambda: next(looks) % 30 != 0)
         reached.append(left.after)
     assert reached == [others[29], others[59], others[89], others[-1]]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Fault
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, judged
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 from trainguard.engine.outbox import execution_name, fire_payload
-from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 
@@ -60,8 +60,7 @@ class Machine:
 @pytest.fixture
 def machine(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(deployed)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.records", lambda _: machine.executions)
-    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.executions", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.unsent.machine_of", lambda _: machine.executions)
     monkeypatch.setattr("trainguard.cli.commands.alerts.unsent._EVERY_S", 0.0)
     return machine
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.faults import Fault
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, firing, job, row
 from trainguard.core.errors import StateCodecError
 from trainguard.core.finding import Severity
 from trainguard.core.records import JobStatus, Status, TunedJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 DAY_S = 86_400.0

@@ -11,10 +11,10 @@ import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.session import Session
 
+from tests.support.faults import Fault
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job, judged
 from trainguard.core.records import JobStatus
-from trainguard.testing.memory.faults import Fault
 
 __all__ = ["deployed"]
 KEY = f"{JOB}/rule-output/TrainGuardReport/report"

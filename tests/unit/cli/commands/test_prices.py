@@ -11,7 +11,7 @@ from docs.site.documents import field_names
 from tests.support.price_list import EC2_FILTERS, SAGEMAKER_FILTERS, answer, on_ec2, price_list, training
 from trainguard.aws import price_list as adapter
 from trainguard.cli.main import app
-from trainguard.cli.services.input_files import unpriced
+from trainguard.cli.services.names import unpriced
 from trainguard.pricing.table import read_prices
 
 DENIED = "User: arn:aws:iam::123456789012:user/ann is not authorized to perform: pricing:GetProducts"

@@ -10,9 +10,8 @@ from rich.console import Console
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, judged, many_nodes, row
-from trainguard.cli.output.blocks import Line
-from trainguard.cli.output.result import CommandResult
-from trainguard.cli.output.watch import watch
+from trainguard.cli.output.rendering import Line
+from trainguard.cli.output.result import CommandResult, watch
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Severity

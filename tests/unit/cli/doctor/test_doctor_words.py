@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainguard.cli.doctor.check import span
+from trainguard.cli.doctor.site import span
 from trainguard.core.units import counted
 
 

@@ -11,8 +11,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line, status_cell
-from trainguard.cli.output.rendering import print_json, show
+from trainguard.cli.output.rendering import (
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Grid,
+    Heading,
+    Item,
+    Line,
+    print_json,
+    show,
+    status_cell,
+)
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.core.errors import RequestError
 from trainguard.core.records import Status

@@ -1,4 +1,4 @@
-"""The pages of the rules over steps say what the code does."""
+"""The pages of the rules over steps, and their parameters in the reference, say what the code does."""
 
 import html
 import re
@@ -8,18 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from docs.site.reference import rules
 from tests.support.steps import RULES
-from tests.unit.test_docs_parameters import first_sentence
+from tests.unit.test_docs_parameters import ACCEPTED_BY_ALL, in_reference
 from trainguard.rules.training.step_words import StepText
 
 DOCS = Path(__file__).parents[4] / "docs" / "rules" / "training"
-UNKNOWN = "\N{EN DASH}"
+SHARED = {"start_step", "end_step", "collection_names", "tensor_regex"}
+"""Parameters that the page of all rules explains."""
 
 
 def shown(value: Any) -> str:
-    """Show a default as the pages do."""
+    """Show a default as the reference does."""
     if value is None or value is msgspec.NODEFAULT:
-        return UNKNOWN
+        return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -27,50 +29,31 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.7g}"
 
 
-def rows(page: str, first: str) -> list[list[str]]:
-    """Return the cells of the table whose heading begins with ``first``."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    table = text.partition(f"| {first} |")[2].partition("\n\n")[0].splitlines()[2:]
-    return [
-        [html.unescape(re.sub("</?code>", "", cell.strip())) for cell in line.strip("|").split("|")] for line in table
-    ]
-
-
-def parameters(page: str) -> dict[str, list[str]]:
-    """Return the cells of each parameter in a page's table: default, unit and, of those that rules share, meaning."""
-    return {cells[0].split(" ")[0].strip("`"): cells[1:] for cells in rows(page, "parameter")}
-
-
 @pytest.mark.parametrize("rule", RULES)
-def test_parameters_on_a_rules_page_are_those_of_the_code(rule: str) -> None:
+def test_parameters_in_the_reference_are_those_of_the_code(rule: str) -> None:
     fields = {field.name: field.default for field in msgspec.structs.fields(RULES[rule].parameters_type)}
     expected = {
-        name: [shown(fields[name]), words.unit or UNKNOWN, words.meaning]
+        name: [shown(fields[name]), words.unit, words.meaning]
         for name, words in RULES[rule].spec.parameters.items()
+        if name != ACCEPTED_BY_ALL
     }
-    shared = parameters("README.md")
-    own = {name: said[:2] for name, said in expected.items() if shared.get(name) != said}
-    assert parameters(f"{rule}.md") == own
+    listed = {name: [default, unit, meaning] for name, (default, unit, _, meaning) in in_reference(rule).items()}
+    assert listed == expected
     text = (DOCS / f"{rule}.md").read_text(encoding="utf-8")
-    assert [name for name in own if text.count(f"`{name}`") < 2] == []
-
-
-def test_the_parameters_on_the_page_of_all_rules_are_some_rules() -> None:
-    known = {(name, words.meaning) for rule in RULES.values() for name, words in rule.spec.parameters.items()}
-    assert {(name, said[-1]) for name, said in parameters("README.md").items()} <= known
+    assert text.startswith(f"# {rule}\n")
+    assert [name for name in expected if f"`{name}`" not in text and name not in SHARED] == []
+    assert set(re.findall(r"`(\w+)`", (DOCS / "README.md").read_text(encoding="utf-8"))) >= SHARED
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rules_page_says_what_to_record(rule: str) -> None:
-    text = (DOCS / f"{rule}.md").read_text(encoding="utf-8")
-    joined = " ".join(text.split())
-    assert text.startswith(f"# {rule}\n")
+def test_the_reference_says_what_to_record(rule: str) -> None:
+    section = rules().partition(f"\n## {rule}\n")[2].partition("\n## ")[0]
     said = RULES[rule].text
     assert isinstance(said, StepText)
-    assert " ".join(said.needs.split()) in joined
+    assert said.needs in html.unescape(section)
 
 
-def test_the_page_of_all_rules_has_the_first_sentence_of_each() -> None:
-    assert rows("README.md", "rule") == [
-        [f"[{name}]({name}.md)", first_sentence(DOCS / f"{name}.md")] for name in RULES
-    ]
+def test_the_page_of_all_rules_links_to_each() -> None:
+    page = (DOCS / "README.md").read_text(encoding="utf-8").partition("## ")[0]
+    assert sorted(re.findall(r"\[(\w+)\]\(\1\.md\)", page)) == sorted(RULES)
+    assert {path.stem for path in DOCS.glob("*.md")} == {*RULES, "README"}

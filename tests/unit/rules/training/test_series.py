@@ -17,7 +17,6 @@ from trainguard.rules.training.series import (
     Series,
     fall,
     first_facts,
-    first_words,
     gain,
     level,
     noise,
@@ -26,6 +25,7 @@ from trainguard.rules.training.series import (
     unit,
     z_score,
 )
+from trainguard.rules.training.step_words import filled
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 18, 31, 32, 33, 34, 63, 64, 65, 66, 67, 97, 128, 129, 131, 200]
 
@@ -109,7 +109,7 @@ def test_z_of_a_trend_is_that_of_the_textbook() -> None:
 
 
 def beginning(series: Series, digits: int = 6) -> str:
-    return first_words(FactSheet(Status.OK, "", first_facts("loss", series)), digits=digits)
+    return filled(FactSheet(Status.OK, "", first_facts("loss", series)), f"{{loss_first:began {digits}}}")
 
 
 def test_short_series_show_recorded_levels_and_long_ones_blocks() -> None:

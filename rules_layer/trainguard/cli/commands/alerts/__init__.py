@@ -65,5 +65,5 @@ def send(
     now, connection = time.time(), connect(where)
     begin = now - (since or _LOOKED_BACK_S)
     found = unsent.find(connection, job, begin, now)
-    entries = unsent.send_all(found, unsent.executions(connection), unsent.records(connection))
+    entries = unsent.send_all(found, unsent.machine_of(connection))
     return unsent.alerts_result(entries, job, begin, now, sent=True)

@@ -6,12 +6,12 @@ from enum import StrEnum
 from typing import Any
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import unknown_job
-from trainguard.core.ports import ExecutionRecord, ExecutionRecords, Executions
+from trainguard.core.ports import ExecutionRecord
 from trainguard.core.units import counted
 from trainguard.stack.actions.unsent_alerts import UnsentAlert, has_sent, unsent_alerts
 
@@ -40,12 +40,7 @@ AlertEntry = Mapping[str, Any]
 """An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it."""
 
 
-def executions(connection: Connection) -> Executions:
-    machine = connection.deployment.output(MACHINE_OUTPUT)
-    return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
-
-
-def records(connection: Connection) -> ExecutionRecords:
+def machine_of(connection: Connection) -> StepFunctionsExecutions:
     machine = connection.deployment.output(MACHINE_OUTPUT)
     return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
 
@@ -53,19 +48,19 @@ def records(connection: Connection) -> ExecutionRecords:
 def find(connection: Connection, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
     """Return the alerts, the oldest finding first; raises for an unknown job."""
     stores = connection.stores
-    found = list(unsent_alerts(records(connection), stores.rows, since=since, now=now, job=job))
+    found = list(unsent_alerts(machine_of(connection), stores.rows, since=since, now=now, job=job))
     if not found and job is not None and stores.jobs.load(job) is None:
         raise unknown_job(job, stores.jobs)
     return sorted(found, key=lambda alert: alert.request.fire.fired_at)
 
 
-def send_all(found: Sequence[UnsentAlert], start: Executions, kept: ExecutionRecords) -> Sequence[AlertEntry]:
+def send_all(found: Sequence[UnsentAlert], machine: StepFunctionsExecutions) -> Sequence[AlertEntry]:
     """Start an execution for each alert, then wait for those that send at once."""
     names = {}
     for alert in found:
         name, payload = alert.resend
         if not alert.under_way:
-            start.start(name, payload)
+            machine.start(name, payload)
         names[alert.origin] = alert.last.name if alert.under_way else name
     ended: dict[str, ExecutionRecord] = {}
     for _ in range(_LOOKS):
@@ -74,7 +69,7 @@ def send_all(found: Sequence[UnsentAlert], start: Executions, kept: ExecutionRec
             break
         time.sleep(_EVERY_S)
         for alert in waited:
-            record = kept.find(names[alert.origin])
+            record = machine.find(names[alert.origin])
             if record is not None and record.ended_at is not None:
                 ended[alert.origin] = record
     return [_entry(alert, names[alert.origin], ended.get(alert.origin)) for alert in found]

@@ -55,10 +55,10 @@ def analyze(
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
     `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
-    from trainguard.cli.commands.analyze.outcome import blocks_of, document_of
-    from trainguard.cli.output.blocks import Line
+    from trainguard.cli.commands.analyze.outcome import blocks_of, document_of, documented
     from trainguard.cli.output.files import write_files
     from trainguard.cli.output.progress import stderr_progress
+    from trainguard.cli.output.rendering import Line
     from trainguard.cli.output.result import CommandResult
     from trainguard.core.errors import RequestError
 
@@ -73,8 +73,6 @@ def analyze(
 
         outcome = debugger_replay(source, progress, out=out, params=params, defaults=chosen)
     else:
-        from trainguard.cli.commands.analyze.documented import documented
-
         outcome = documented(
             source,
             progress,

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
 from trainguard.local.settings import read_given

@@ -21,9 +21,8 @@ def doctor(
 
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """
-    from trainguard.cli.doctor.check import Level
     from trainguard.cli.doctor.diagnosis import diagnose, printed, refuse_name, unfound
-    from trainguard.cli.doctor.site import Site
+    from trainguard.cli.doctor.site import Level, Site
     from trainguard.cli.output.result import FIRED, RAN, REFUSED
     from trainguard.cli.services.deployment import find_deployment
     from trainguard.core.errors import TrainGuardError

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from trainguard.aws.dynamodb.stored_form import shown_times, shown_value
 from trainguard.cli.commands.explain.explanation import Explanation, Patience
-from trainguard.cli.output.blocks import (
+from trainguard.cli.output.rendering import (
     Block,
     Cell,
     Column,

@@ -19,7 +19,6 @@ from trainguard.core.finding import Finding
 from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.core.units import show_duration
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.settings.job_settings import TRAINING_RULES
 from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
@@ -244,7 +243,6 @@ def explained(
     of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
     row = _of_node(job, rule, node, nodes) if node is not None else of_job or _unread(job, rule, plan)
     values = row.parameters or (plan.parameters[rule].as_given() if rule in plan.parameters else {})
-    tagged = replayed_job(job) is None
     return Explanation(
         job=job,
         record=record,
@@ -256,9 +254,7 @@ def explained(
         comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
         outlook=next_steps(row, plan, record),
-        parameters=effective_parameters(
-            rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources
-        ),
+        parameters=effective_parameters(rule, values, known),
     )
 
 

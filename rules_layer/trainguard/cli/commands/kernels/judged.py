@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.units import counted
@@ -28,8 +28,7 @@ from trainguard.kernels.listing import ListedProfile, Wanted
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
-from trainguard.local.kernel_list import PAGE, list_kernels
-from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
+from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, list_kernels, open_traces
 from trainguard.report.html.kernels.page import render_kernels
 
 _SHOWN = 15
@@ -124,7 +123,7 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     )
 
 
-def _profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     unread: dict[str, str] = {}

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from trainguard.kernels.document import SCHEMA_VERSION, KernelProfiles
-from trainguard.report.schema import encode_schema, report_schema
+from trainguard.report.document import encode_schema, report_schema
 
 IDENTITY = f"urn:trainguard:kernels:{SCHEMA_VERSION}"
 

@@ -32,8 +32,8 @@ def notifications(
         refuse("--remove", {"--prefix": prefix, "--without-eventbridge": without_eventbridge})
     if not apply:
         refuse("a configuration that is shown alone", {"--yes": yes})
-    from trainguard.cli.commands.notifications.bucket import Bucket, change_blocks, change_result
     from trainguard.cli.output.rendering import show, stdout_console
+    from trainguard.cli.services.bucket_notifications import Bucket, change_blocks, change_result
     from trainguard.cli.services.deployment import find_deployment
     from trainguard.core.errors import RequestError
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainguard.aws.aws_errors import translated
-from trainguard.cli.output.blocks import Line
+from trainguard.cli.output.rendering import Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection

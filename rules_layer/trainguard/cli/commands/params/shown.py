@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
@@ -15,7 +15,6 @@ from trainguard.cli.services.effective_parameters import (
 )
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES
 from trainguard.core.records import FIRST_FAMILY, JobRecord
-from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare, settings_spec
 from trainguard.rules.parameters import Defaults, accepted, own_defaults, parameters_type_of
@@ -187,7 +186,5 @@ def _plan(record: JobRecord) -> RulePlan:
 def _in_force(rule: str, record: JobRecord | None, plan: RulePlan | None) -> dict[str, EffectiveParameter]:
     if record is None or plan is None or rule not in plan.parameters:
         return {}
-    tagged = replayed_job(record.job) is None
-    values = plan.parameters[rule].as_given()
-    found = effective_parameters(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
+    found = effective_parameters(rule, plan.parameters[rule].as_given(), record)
     return {each.name: each for each in found}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.blocks import Block, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
@@ -130,7 +130,7 @@ def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
     rules = configured(_rules(job.profiler_rule_configurations), _rules(job.debug_rule_configurations))
     read.elsewhere.update(rules.elsewhere)
     if job.profiler_rule_configurations:
-        read.sources.append(rules.source)
+        read.sources.append(rules)
 
 
 def _rules(rules: Sequence[_Rule]) -> list[RuleConfiguration]:

@@ -29,7 +29,7 @@ def show(
     `trainguard prices show --prices prices.json`
     """
     from trainguard.cli.commands.prices.tables import shown
-    from trainguard.cli.services.input_files import prices_from
+    from trainguard.local.settings import prices_from
     from trainguard.pricing.table import packaged_prices
 
     today = datetime.datetime.now(datetime.UTC).date()

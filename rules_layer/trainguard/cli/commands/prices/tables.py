@@ -1,22 +1,21 @@
 """``trainguard prices``: instance types of a price table, and the price list of the account's Region as a table."""
 
 import datetime
-import os
 from collections import Counter
 from pathlib import Path
 
-from botocore.session import Session
 from msgspec.structs import asdict
 
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
-from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.rendering import Block, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
-from trainguard.cli.services.input_files import prices_from
+from trainguard.cli.services.deployment import session_in
 from trainguard.cli.services.names import similar
-from trainguard.core.errors import RegionError, RequestError, UnknownNameError
+from trainguard.core.errors import RequestError, UnknownNameError
+from trainguard.local.settings import prices_from
 from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, changes, read_offer, updated
 from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices
 
@@ -104,12 +103,7 @@ def updated_file(out: Path, region: str | None, profile: str | None, *, day: dat
 
 def _connect(region: str | None, profile: str | None) -> tuple[str, Clients]:
     with translated("AWS", "session"):
-        session = Session(profile=profile)
-        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
-    if not region:
-        raise RegionError(
-            "no Region is set", "Pass --region, or set AWS_REGION or the profile's region, for example to us-east-1."
-        )
+        session, region = session_in(region, profile)
     return region, Clients(session=session, region=endpoint_region(region))
 
 

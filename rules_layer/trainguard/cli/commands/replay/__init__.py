@@ -35,12 +35,11 @@ def replay(
     from trainguard.cli.output.files import output_path
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.services.deployment import connect_for, target_of
-    from trainguard.cli.services.input_files import prices_from, settings_from
     from trainguard.engine.jobs.replay_names import replay_label, replay_name
-    from trainguard.report.job.build import build_report
-    from trainguard.report.job.files import put_files
+    from trainguard.local.settings import prices_from, rule_settings
+    from trainguard.report.job.build import build_report, put_files
 
-    settings, table = settings_from(params), prices_from(prices)
+    settings, table = rule_settings(params), prices_from(prices)
     target = target_of(source)
     connection = connect_for(target, where)
     subject = replays.find_subject(target, connection)
@@ -60,4 +59,4 @@ def replay(
             put_files(connection.stores.objects, *published, files)
 
     replays.store(judged, connection.stores, publish)
-    return replays.replay_result(judged, built.report, place.shown, place.names(files), published)
+    return replays.replay_result(judged, subject, built.report, place.shown, place.names(files), published)

@@ -8,15 +8,15 @@ is never active: the scheduler leaves it out.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated, row_fields
-from trainguard.cli.services.deployment import Place, StackJob, job_in_stack, job_place
+from trainguard.cli.services.deployment import Target, job_in_stack, job_place
 from trainguard.core.errors import RequestError
 from trainguard.core.finding import Severity
 from trainguard.core.layout import ProfileRoot
@@ -47,21 +47,8 @@ REPLAYED, REPLAYING = "Replayed", "Replaying"
 _OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst", "reason")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A rule's row then and now; None where there is no row."""
-
-    then: RuleRow | None
-    now: RuleRow
-
-    @property
-    def changed(self) -> bool:
-        """Whether status, severity or having fired differ; without a row from then they do not."""
-        return self.then is not None and _result(self.then) != _result(self.now)
-
-    def document(self) -> dict[str, Any]:
-        then = None if self.then is None else row_fields(self.then, _OF_ROW)
-        return {"rule": self.now.rule, "changed": self.changed, "then": then, "now": row_fields(self.now, _OF_ROW)}
+Change = tuple[bool, RuleRow | None, RuleRow]
+"""Whether a rule's result differs, its row then, None where there is none, and its row now."""
 
 
 def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
@@ -71,8 +58,9 @@ def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
 def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
     """Compare the rows of a whole job, changed ones first; rows of nodes are left out."""
     before = {row.rule: row for row in then if row.node is None}
-    compared = [Change(before.get(row.rule), row) for row in now if row.node is None]
-    return sorted(compared, key=lambda change: not change.changed)
+    pairs = [(before.get(row.rule), row) for row in now if row.node is None]
+    compared = [(old is not None and _result(old) != _result(row), old, row) for old, row in pairs]
+    return sorted(compared, key=lambda change: not change[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +80,15 @@ class Replay:
     judged: Evaluation
     item: JobRecord
     rows: Sequence[RuleRow]
-    changes: Sequence[Change]
-    notes: Sequence[str]
 
 
-def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
+def find_subject(target: Target, connection: "Connection") -> Subject:
     """Find profile and records of a job; raises ProfileSourceError, NoProfileError, RequestError."""
     stores = connection.stores
-    place = target if isinstance(target, Place) else _place_of(target, stores)
-    profile = read_profile(open_place(place.text, connection.clients))
-    if isinstance(target, StackJob):
-        job, live = target.name, stores.jobs.load(target.name)
+    place = _place_of(target.text, stores) if target.is_job else target.text
+    profile = read_profile(open_place(place, connection.clients))
+    if target.is_job:
+        job, live = target.text, stores.jobs.load(target.text)
     else:
         bucket, prefix = _lies_in(profile.source)
         live = job_of_place(stores.jobs, bucket, ProfileRoot(prefix, profile.root.job))
@@ -126,13 +112,7 @@ def judge(
     expires_at = expiry(watermark_s, now)
     rows = evaluation_rows(evaluation, expires_at=expires_at)
     item = replace(evaluation.job, active=False, last_object_at=watermark_s, expires_at=expires_at)
-    return Replay(
-        judged=evaluation,
-        item=item,
-        rows=rows,
-        changes=changes(subject.rows, rows),
-        notes=_notes(subject),
-    )
+    return Replay(judged=evaluation, item=item, rows=rows)
 
 
 def refuse_taken(name: str, stores: "Stores") -> None:
@@ -166,10 +146,10 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
     return bucket, ProfileRoot.of_job(prefix, name).report
 
 
-def _place_of(target: StackJob, stores: "Stores") -> Place:
-    if replayed_job(target.name) is not None:
-        raise RequestError(f"{target.name} is a replay itself", f"Replay {replayed_job(target.name)} instead.")
-    return job_place(job_in_stack(target.name, stores.jobs))
+def _place_of(job: str, stores: "Stores") -> str:
+    if replayed_job(job) is not None:
+        raise RequestError(f"{job} is a replay itself", f"Replay {replayed_job(job)} instead.")
+    return job_place(job_in_stack(job, stores.jobs))
 
 
 def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
@@ -215,9 +195,10 @@ _COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=T
 
 
 def replay_result(
-    replay: Replay, report: Report, page: Path, files: list[str], published: tuple[str, str] | None
+    replay: Replay, subject: Subject, report: Report, page: Path, files: list[str], published: tuple[str, str] | None
 ) -> CommandResult:
     """Return a replay's findings; ``published`` are bucket and key prefix of its report there, if any."""
+    compared, notes = changes(subject.rows, replay.rows), _notes(subject)
     uri = None if published is None else f"s3://{published[0]}/{published[1]}{REPORT_PAGE}"
     document = {
         "job": replay.item.job,
@@ -226,45 +207,52 @@ def replay_result(
         "evaluated": is_evaluated(report),
         "verdict": report.verdict,
         "fired": report.fired,
-        "changed": [change.now.rule for change in replay.changes if change.changed],
-        "changes": [change.document() for change in replay.changes],
+        "changed": [now.rule for changed, _, now in compared if changed],
+        "changes": [
+            {
+                "rule": now.rule,
+                "changed": changed,
+                "then": None if then is None else row_fields(then, _OF_ROW),
+                "now": row_fields(now, _OF_ROW),
+            }
+            for changed, then, now in compared
+        ],
         "expires_at": iso_from_epoch(replay.item.expires_at or 0),
         "report_uri": uri,
         "page": str(page),
         "files": files,
-        "notes": list(replay.notes),
+        "notes": notes,
     }
     verdict = report.verdict
     lines = [verdict.health, verdict.change, verdict.cost, f"Report: {page}"]
     lines += [] if uri is None else [f"Report in the bucket: {uri}"]
     return CommandResult(
         document=document,
-        blocks=[Heading(replay.item.job), *(Line(line) for line in lines), *_changes(replay)],
-        notes=replay.notes,
+        blocks=[Heading(replay.item.job), *(Line(line) for line in lines), *_changes(compared)],
+        notes=notes,
         fired=bool(report.fired),
         evaluated=is_evaluated(report),
     )
 
 
-def _changes(replay: Replay) -> list[Block]:
-    changed = [change for change in replay.changes if change.changed]
-    if all(change.then is None for change in replay.changes):
-        return [Heading("What the rules say now"), _grid(list(replay.changes))]
+def _changes(compared: list[Change]) -> list[Block]:
+    changed = [change for change in compared if change[0]]
+    if all(then is None for _, then, _ in compared):
+        return [Heading("What the rules say now"), _grid(compared)]
     if not changed:
         return [Heading("What would have changed"), Line("Nothing: every rule gives the same result as then.")]
-    same = len(replay.changes) - len(changed)
     return [
         Heading("What would have changed"),
         _grid(changed),
-        Line(f"{same} of {len(replay.changes)} rules give the same result as then."),
+        Line(f"{len(compared) - len(changed)} of {len(compared)} rules give the same result as then."),
     ]
 
 
 def _grid(changes: list[Change]) -> Grid:
-    rows: list[list[Shown]] = []
-    for change in changes:
-        then = "" if change.then is None else _in_short(change.then)
-        rows.append([change.now.rule, then, _in_short(change.now), change.now.finding.reason])
+    rows: list[list[Shown]] = [
+        [now.rule, "" if then is None else _in_short(then), _in_short(now), now.finding.reason]
+        for _, then, now in changes
+    ]
     return Grid(_COLUMNS, rows)
 
 

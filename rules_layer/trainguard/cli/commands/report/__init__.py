@@ -76,14 +76,14 @@ def report(
         from trainguard.cli.commands.report.drawn import remote_report
 
         return remote_report(str(source), where)
-    from trainguard.cli.services.input_files import prices_from
+    from trainguard.local.settings import prices_from
 
     if source is None:
         from trainguard.cli.commands.report.fleet import stack_fleet
 
         return stack_fleet(where, out, since_s=since, prices=prices_from(prices), open_page=open_page)
     from trainguard.cli.output.progress import stderr_progress
-    from trainguard.cli.services.input_files import given_settings
+    from trainguard.local.settings import given_settings
 
     progress = stderr_progress(shown=not as_json)
     settings = partial(given_settings, params, prices, instance_type, framework_expected=framework_expected)
@@ -94,14 +94,14 @@ def report(
         alone = rules_package is not None
         return folder_fleet(source, settings(), out, progress, since_s=since, alone=alone, open_page=open_page)
     from trainguard.cli.commands.report.drawn import drawn_report
-    from trainguard.cli.services.deployment import StackJob, target_of
+    from trainguard.cli.services.deployment import target_of
     from trainguard.core.errors import RequestError
 
     target = target_of(source)
-    if isinstance(target, StackJob) and params is not None:
+    if target.is_job and params is not None:
         raise RequestError(
-            f"--params has no meaning for job {target.name}: its verdicts are those of its alerts",
-            f"Call `trainguard replay {target.name} --params {params}`.",
+            f"--params has no meaning for job {target.text}: its verdicts are those of its alerts",
+            f"Call `trainguard replay {target.text} --params {params}`.",
         )
     other = None if compare is None else target_of(compare)
     return drawn_report(target, where, settings(), out, progress, compare=other, open_page=open_page)

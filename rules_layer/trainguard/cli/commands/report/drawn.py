@@ -13,22 +13,20 @@ from botocore.session import Session
 from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.cli.options import Where
-from trainguard.cli.output.blocks import Heading, Line
 from trainguard.cli.output.files import output_path
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import stderr_console
+from trainguard.cli.output.rendering import Heading, Line, stderr_console
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated
 from trainguard.cli.services.deployment import (
     Connection,
-    Place,
-    StackJob,
+    Target,
     connect,
     connect_for,
     job_in_stack,
     job_place,
 )
-from trainguard.cli.services.input_files import unpriced
+from trainguard.cli.services.names import unpriced
 from trainguard.core.errors import ProfileSourceError, ReportRunFailedError, RequestError
 from trainguard.core.links import open_command, report_links
 from trainguard.core.records import JOB_NODE, JobRecord
@@ -39,6 +37,7 @@ from trainguard.local.analysis import digest, evaluated_profile, report_of
 from trainguard.local.places import open_job, open_place
 from trainguard.local.profile import read_profile
 from trainguard.local.settings import GivenSettings, described_job
+from trainguard.local.sources import S3
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
 from trainguard.report.html.comparison import change_words
@@ -63,13 +62,13 @@ class Drawn:
 
 
 def drawn_report(
-    target: Place | StackJob,
+    target: Target,
     where: Where,
     settings: GivenSettings,
     out: Path | None,
     progress: Progress,
     *,
-    compare: Place | StackJob | None = None,
+    compare: Target | None = None,
     open_page: bool,
 ) -> CommandResult:
     """Make a job's report here, beside that of ``compare``; raises ProfileSourceError, NoProfileError, RequestError."""
@@ -125,14 +124,14 @@ def _compared(report: Report) -> list[str]:
     return [f"Compared with {held.job}: {differences}."]
 
 
-def _drawn(target: Place | StackJob, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
-    if isinstance(target, StackJob):
-        return _of_job(target.name, connect_for(target, where), settings, progress)
+def _drawn(target: Target, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
+    if target.is_job:
+        return _of_job(target.text, connect_for(target, where), settings, progress)
     return _of_place(target, where, settings, progress)
 
 
-def _of_place(place: Place, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
-    profile = open_job(place.text, _clients(where) if place.in_s3 else None)
+def _of_place(place: Target, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
+    profile = open_job(place.text, _clients(where) if place.text.startswith(S3) else None)
     name = profile.root.job
     job, job_notes = described_job(profile.source, settings.job(name))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), progress)
@@ -163,14 +162,14 @@ def _of_job(name: str, connection: Connection, settings: GivenSettings, progress
     digests: Sequence[NodeDigest] = ()
     missing = []
     try:
-        profile = read_profile(open_place(place.text, connection.clients))
+        profile = read_profile(open_place(place, connection.clients))
     except ProfileSourceError as fault:
         missing.append(f"The report is without time lines: {fault}.")
     else:
         digests = digest(profile, job, progress)
     plan = FAMILIES.plan(job, prices=settings.prices)
     built = build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing)
-    return Drawn(job=name, built=built, source=place.text, made_from="state", notes=missing)
+    return Drawn(job=name, built=built, source=place, made_from="state", notes=missing)
 
 
 def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | None, progress: Progress) -> Drawn:
@@ -180,7 +179,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
             f"job {job.job} has no state, and its profile lies in no bucket",
             "Call `trainguard report` with the folder that its profile lies in.",
         )
-    profile = open_job(job_place(job).text, connection.clients)
+    profile = open_job(job_place(job), connection.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
     again = replace(job, episodes={}, closing=False)

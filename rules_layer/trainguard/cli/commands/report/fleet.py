@@ -7,24 +7,24 @@ from functools import partial
 from pathlib import Path
 
 from trainguard.cli.options import Where
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, table
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
-from trainguard.cli.services.input_files import unpriced
 from trainguard.cli.services.job_list import read_whole_job
+from trainguard.cli.services.names import unpriced
 from trainguard.core.errors import ProfileSourceError
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
 from trainguard.local.fleet import JudgedJob, find_jobs, judged_jobs
-from trainguard.local.kernel_list import list_kernels
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.settings import GivenSettings
+from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
+from trainguard.report.fleet.facts import with_kernels
 from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
-from trainguard.report.fleet.parts import with_kernels
 from trainguard.report.html.fleet import render_fleet
 
 _PAGE, _DOCUMENT = ".html", ".json"

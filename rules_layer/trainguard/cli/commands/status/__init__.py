@@ -30,8 +30,8 @@ def status(
     Examples: `trainguard status`, `trainguard status my-job --nodes`, `trainguard status my-job --watch --every 30`
     """
     from trainguard.cli.commands.status.job_status import job_result, tuning_result
-    from trainguard.cli.output import watch as watching
     from trainguard.cli.output.rendering import stdout_console
+    from trainguard.cli.output.result import watch as redraw
     from trainguard.cli.services.deployment import connect
     from trainguard.cli.services.job_list import active_result
 
@@ -48,5 +48,5 @@ def status(
         )
 
     if watch and not as_json:
-        return watching.watch(look, console=stdout_console(), every_s=every, fail_on_fire=fail_on_fire)
+        return redraw(look, console=stdout_console(), every_s=every, fail_on_fire=fail_on_fire)
     return look()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from trainguard.cli.output.blocks import (
+from trainguard.cli.output.rendering import (
     Block,
     Cell,
     Column,

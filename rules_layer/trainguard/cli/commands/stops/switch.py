@@ -10,7 +10,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
-from trainguard.cli.output.blocks import Block, Facts, Line
+from trainguard.cli.output.rendering import Block, Facts, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment, look_up
 from trainguard.core.errors import PortUnavailableError

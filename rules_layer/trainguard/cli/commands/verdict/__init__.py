@@ -36,25 +36,26 @@ def verdict(
     `trainguard verdict my-job --write-mlflow mlflow+https://mlflow.example.com`
     """
     from trainguard.cli.commands.verdict.shown import verdict_result, written
-    from trainguard.cli.services.deployment import StackJob, connect_for, target_of
-    from trainguard.cli.services.input_files import given_settings, prices_from, unpriced
+    from trainguard.cli.services.deployment import connect_for, target_of
+    from trainguard.cli.services.names import unpriced
     from trainguard.core.errors import RequestError
     from trainguard.local.fleet import evaluated_job
     from trainguard.local.places import open_job
     from trainguard.local.services import mlflow_service
-    from trainguard.report.verdict.job_verdict import job_verdict, verdict_of
+    from trainguard.local.settings import given_settings, prices_from
+    from trainguard.report.job_verdict import job_verdict, verdict_of
 
     writing = None if write_mlflow is None else mlflow_service(write_mlflow)
     target, table, now = target_of(source), prices_from(prices), time.time()
-    if isinstance(target, StackJob):
+    if target.is_job:
         if params is not None or instance_type is not None:
             raise RequestError(
-                f"--params and --instance-type have no meaning for job {target.name}",
+                f"--params and --instance-type have no meaning for job {target.text}",
                 "The verdict of a job that the stack knows is that of its alerts.",
             )
         stores = connect_for(target, where).stores
-        job = stores.jobs.load(target.name)
-        outcome = job_verdict(stores.jobs, stores.rows, target.name, now=now, prices=table)
+        job = stores.jobs.load(target.text)
+        outcome = job_verdict(stores.jobs, stores.rows, target.text, now=now, prices=table)
     else:
         judged = evaluated_job(given_settings(params, prices, instance_type), open_job(target.text))
         job = judged.job

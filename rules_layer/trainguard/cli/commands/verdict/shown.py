@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from trainguard.aws.source_services import HttpJson
-from trainguard.cli.output.blocks import Block, Cell, Facts, Heading, Line, Shown
+from trainguard.cli.output.rendering import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.links import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
-from trainguard.report.verdict.job_verdict_document import PREFIX, JobVerdict, Verdict, verdict_tags
+from trainguard.report.job_verdict import PREFIX, JobVerdict, Verdict, verdict_tags
 
 _STYLES = {
     Verdict.IDLE: "bold red",

@@ -78,7 +78,7 @@ class EventReader:
         if place.length <= SMALL_FRAME_BYTES:
             return self._read_small(place, tensor)[0]
         # The hook writes the time first; of a large frame no other field is looked at for it.
-        head = self._range(place.file, place.start + HEADER, 9)
+        head = self._files.get_range(place.file, place.start + HEADER, 9)
         if len(head) < 9 or head[0] != 0x09:
             raise TelemetryFormatError(place.file, f"the frame of tensor {tensor} does not begin with a time")
         return float(np.frombuffer(head, "<f8", 1, 1)[0])
@@ -166,13 +166,13 @@ class EventReader:
         if kept is not None:
             return kept
         file = place.file
-        head = self._range(file, place.start, _HEAD_BYTES)
+        head = self._files.get_range(file, place.start, _HEAD_BYTES)
         payload = payload_length(file, head[:HEADER])
         if payload + FRAMING != place.length:
             raise TelemetryFormatError(
                 file, f"a frame has {payload:,} bytes of payload, its index says {place.length:,}"
             )
-        footer = footer_value(file, self._range(file, place.start + place.length - FOOTER, FOOTER))
+        footer = footer_value(file, self._files.get_range(file, place.start + place.length - FOOTER, FOOTER))
         content = find_content(file, head[HEADER:], payload)
         _check_tag(file, content.tag, tensor)
         check_shape(file, content.shape, content.size, dtype_of(file, content.dtype).itemsize)
@@ -196,13 +196,11 @@ class EventReader:
 
     def _ranges(self, file: str, start: int, size: int) -> Iterator[bytes]:
         for offset in range(0, size, BLOCK_BYTES):
-            yield self._range(file, start + offset, min(BLOCK_BYTES, size - offset), whole=True)
-
-    def _range(self, file: str, start: int, length: int, *, whole: bool = False) -> bytes:
-        read = self._files.get_range(file, start, length)
-        if whole and len(read) < length:
-            raise TelemetryFormatError(file, f"ends {length - len(read):,} bytes before the end of a frame")
-        return read
+            length = min(BLOCK_BYTES, size - offset)
+            read = self._files.get_range(file, start + offset, length)
+            if len(read) < length:
+                raise TelemetryFormatError(file, f"ends {length - len(read):,} bytes before the end of a frame")
+            yield read
 
     @staticmethod
     def _kind(large: _Large) -> "np.dtype[np.generic]":

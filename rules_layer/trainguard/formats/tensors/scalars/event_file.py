@@ -29,7 +29,7 @@ def read_scalars(files: Files, name: str, offset: int = 0, most: int = CHUNK_BYT
     end = offset + walked.cut
     if walked.cut <= CHUNK_BYTES or len(files.get_range(name, end - FOOTER, FOOTER)) < FOOTER:
         return None
-    return decode_scalars(name, b"", Walk.none(), end)
+    return decode_scalars(name, b"", walk(name, b""), end)
 
 
 def decode_scalars(name: str, content: bytes, walked: Walk, offset: int = 0) -> ScalarColumns:

@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import overload
 
 import msgspec
 import numpy as np
@@ -42,15 +41,20 @@ class ScalarColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a file recorded at a step, by name; an epoch is a step where the file counts no others."""
+class Recording:
+    """What a source recorded at a step by name, and when, epoch seconds; ``timed`` as in `ScalarRow`."""
 
     step: int
+    at: float
     values: Mapping[str, float]
+    timed: bool = True
 
 
-class RecordedRows(Sequence[Recorded]):
-    """The rows of a file in its order; each is made when it is asked for."""
+class RecordedRows:
+    """The rows of a file in its order; each is made when it is asked for.
+
+    An epoch is a step where the file counts no others. No row has a time of its own.
+    """
 
     def __init__(self) -> None:
         self._steps, self._ends = array("q"), array("q")
@@ -82,20 +86,14 @@ class RecordedRows(Sequence[Recorded]):
     def __len__(self) -> int:
         return len(self._steps)
 
-    @overload
-    def __getitem__(self, place: int) -> Recorded: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Recorded]: ...
-
-    def __getitem__(self, place: int | slice) -> Recorded | list[Recorded]:
-        if isinstance(place, slice):
-            return [self._row(each) for each in range(*place.indices(len(self)))]
-        return self._row(range(len(self))[place])
-
-    def _row(self, place: int) -> Recorded:
-        numbers = range(self._ends[place - 1] if place else 0, self._ends[place])
-        return Recorded(self._steps[place], {self._names[self._columns[at]]: self._values[at] for at in numbers})
+    def between(self, start: int, stop: int, at: float) -> list[Recording]:
+        """Return the rows from one place to another; ``at`` is when the file was saved, epoch seconds."""
+        found = []
+        for place in range(start, min(stop, len(self))):
+            numbers = range(self._ends[place - 1] if place else 0, self._ends[place])
+            values = {self._names[self._columns[number]]: self._values[number] for number in numbers}
+            found.append(Recording(self._steps[place], at, values, timed=False))
+        return found
 
     def series(self, names: Iterable[str]) -> dict[str, Series]:
         """Return scalars that the rows have, by name; of a step that comes again, the last value counts."""
@@ -121,16 +119,6 @@ MOST_PAST_ROWS = MOST_OF_A_SET
 MOST_PAST_VALUES = 4_096
 LARGEST_STEP = 2**53
 _ORDER = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What a source recorded at a step by name, and when, epoch seconds; ``timed`` as in `ScalarRow`."""
-
-    step: int
-    at: float
-    values: Mapping[str, float]
-    timed: bool = True
 
 
 class ScalarRow(msgspec.Struct, array_like=True):

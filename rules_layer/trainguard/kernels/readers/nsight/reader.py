@@ -15,10 +15,8 @@ from trainguard.kernels.columns import (
     Bools,
     Floats,
     Gpu,
-    GpuRows,
     Ints,
     Kind,
-    Rows,
     Trace,
 )
 from trainguard.kernels.kernel_names import communicates
@@ -33,7 +31,6 @@ from trainguard.kernels.readers.builder import (
     memcpy_name,
     memset_name,
     text_of,
-    unknown,
     whole,
 )
 from trainguard.kernels.readers.nsight.database import Export
@@ -139,14 +136,14 @@ class _ExportReader:
         for *work, demangled, short, x, y, z in self._export.rows(KERNELS, (*_WORK, *more)):
             names = [self._export.text(a) or self._export.text(b) for a, b in zip(demangled, short, strict=True)]
             kinds = [Kind.COMMUNICATION if communicates(name) else Kind.COMPUTE for name in names]
-            self._add_work(work, names, ints(kinds), unknown(len(names)), _blocks(x, y, z))
+            self._add_work(work, names, ints(kinds), blocks=_blocks(x, y, z))
 
     def _read_graphs(self) -> None:
         """Add CUDA graphs that were traced as a whole: one row each, without their kernels."""
         for *work, graphs in self._export.rows(GRAPHS, (*_WORK, "graphId")):
             names = [f"CUDA graph {whole(graph)}" for graph in graphs]
             self._tally["whole_graphs"] += len(names)
-            self._add_work(work, names, np.full(len(names), Kind.COMPUTE, dtype=np.int64), unknown(len(names)), None)
+            self._add_work(work, names, Kind.COMPUTE)
 
     def _read_copies(self) -> None:
         more = ("bytes", "copyKind", "srcKind", "dstKind")
@@ -157,15 +154,20 @@ class _ExportReader:
                 )
                 for kind, source, target in zip(kinds, sources, targets, strict=True)
             ]
-            self._add_work(work, names, np.full(len(names), Kind.MEMCPY, dtype=np.int64), ints(sizes), None)
+            self._add_work(work, names, Kind.MEMCPY, ints(sizes))
 
     def _read_sets(self) -> None:
         for *work, sizes, kinds in self._export.rows(SETS, (*_WORK, "bytes", "memKind")):
             names = [memset_name(_MEMORY.get(whole(kind), "")) for kind in kinds]
-            self._add_work(work, names, np.full(len(names), Kind.MEMSET, dtype=np.int64), ints(sizes), None)
+            self._add_work(work, names, Kind.MEMSET, ints(sizes))
 
     def _add_work(
-        self, work: Sequence[list[Any]], names: list[str], kind: Ints, size: Ints, blocks: Floats | None
+        self,
+        work: Sequence[list[Any]],
+        names: list[str],
+        kind: Ints | Kind,
+        size: Ints | None = None,
+        blocks: Floats | None = None,
     ) -> None:
         start, end, process, device, stream, correlation = (ints(each) for each in work)
         device = self._processes.devices(process, device)
@@ -175,21 +177,19 @@ class _ExportReader:
         if blocks is not None:
             np.divide(blocks, mine, out=filled, where=(mine > 0) & (blocks > 0))
         pairs = zip(self._processes.numbers(process).tolist(), stream.tolist(), strict=True)
-        gpu = GpuRows(
+        self._builder.add(
+            "gpu",
+            self._good(start, end),
             start=start,
             end=end,
             name=self._builder.names.of(names),
             lane=self._builder.names.of([f"{each}:{lane}" if each else str(lane) for each, lane in pairs]),
             correlation=self._processes.correlations(process, correlation),
-            operator=unknown(len(names)),
-            kind=kind,
+            kind=np.full(len(names), kind),
             device=device,
             size=size,
             blocks_per_sm=filled,
-            occupancy=np.full(len(names), np.nan),
-            collective=unknown(len(names)),
         )
-        self._builder.add_gpu(gpu.where(self._good(start, end)))
 
     def _read_calls(self) -> None:
         wanted = ("start", "end", "globalTid", "correlationId", "nameId")
@@ -222,7 +222,7 @@ class _ExportReader:
     def _read_overhead(self) -> None:
         for start, end, thread, name in self._export.rows(OVERHEAD, ("start", "end", "globalTid", "nameId")):
             shown = [self._export.text(each) for each in name]
-            self._add("overhead", start, end, thread, shown, unknown(len(shown)))
+            self._add("overhead", start, end, thread, shown)
 
     def _read_counters(self) -> None:
         """Add what the hardware counted; the low half of a type is the GPU's number."""
@@ -244,22 +244,22 @@ class _ExportReader:
         end: list[Any],
         lane: list[Any],
         names: list[str],
-        correlation: Ints,
+        correlation: Ints | None = None,
         chosen: Bools | None = None,
     ) -> None:
         begins, ends = ints(start), ints(end)
         kept = np.ones(len(names), dtype=bool) if chosen is None else chosen
         good = kept.copy()
         good[kept] = self._good(begins[kept], ends[kept])
-        rows = Rows(
+        self._builder.add(
+            sort,
+            good,
             start=begins,
             end=ends,
             name=self._builder.names.of(names),
             lane=self._builder.names.of(ints(lane).tolist()),
             correlation=correlation,
-            operator=unknown(len(names)),
         )
-        self._builder.add(sort, rows.where(good))
 
     def _good(self, start: Ints, end: Ints) -> Bools:
         self._tally["events"] += len(start)

@@ -1,4 +1,4 @@
-// Packed columns: whole numbers as LEB128 in base64, written by report/html/islands.py.
+// Packed columns: whole numbers as LEB128 in base64, written by report/html/timelines.py.
 
 function readCounts(text) {
   const bytes = bytesOf(text);

@@ -17,12 +17,12 @@ from trainguard.render.blocks import plot_column
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import count, moment, nanos
 from trainguard.render.plots.scale import up_from_zero
-from trainguard.report.html.islands import in_script
 from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.island import PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
 from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, verdict_of
 from trainguard.report.html.page import joined_script, read_asset, render_page
+from trainguard.report.html.timelines import in_script
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (

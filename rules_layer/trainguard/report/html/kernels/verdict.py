@@ -11,7 +11,7 @@ from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import FAMILY
-from trainguard.kernels.rules.ranks import beside_late_rank
+from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.words import are
 from trainguard.render.numbers import nanos, share
@@ -60,16 +60,14 @@ def shown_findings(
 
     ``drawn`` are the ranks that the timeline shows, in its order; ``across`` is what fires across the ranks.
     """
-    found: dict[str, list[tuple[RankProfile, KernelFinding]]] = {}
-    for rank in ranks:
-        for finding in beside_late_rank(rank.findings, across):
-            found.setdefault(finding.id, []).append((rank, finding))
-    between: dict[str, list[KernelFinding]] = {}
-    for finding in [] if across is None else across.findings:
-        between.setdefault(finding.id, []).append(finding)
     places = {rank.trace: place for place, rank in enumerate(drawn)}
-    shown = [_of_ranks(entries, len(ranks), places) for entries in found.values()]
-    shown += [_between_ranks(entries) for entries in between.values()]
+    shown = []
+    for entries in by_rule(ranks, across).values():
+        of_ranks = [(rank, finding) for rank, finding in entries if rank is not None]
+        if of_ranks:
+            shown.append(_of_ranks(of_ranks, len(ranks), places))
+        if between := [finding for rank, finding in entries if rank is None]:
+            shown.append(_between_ranks(between))
 
     def place(each: ShownFinding) -> tuple[bool, float, int, str]:
         won = round(each["finding"].gain.share, 2)

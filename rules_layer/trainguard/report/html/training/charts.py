@@ -27,8 +27,8 @@ from trainguard.render.plots.charts import (
 from trainguard.render.plots.scale import Scale, between, of_durations, up_from_zero
 from trainguard.render.plots.strips import Limit
 from trainguard.render.plots.svg import element, number, title
+from trainguard.report.training.digest import Series, quantity_of
 from trainguard.report.training.document import FirstFire, TrainingReport
-from trainguard.report.training.series import Series, quantity_of
 
 MARK_UP = 5.0
 NAMED_LINES = 4

@@ -18,8 +18,7 @@ from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.layers import L2
-from trainguard.report.training.predictions import BINARY, KNOWN, REGRESSION
-from trainguard.report.training.scores import ConfusionMatrix
+from trainguard.report.training.predictions import BINARY, KNOWN, REGRESSION, ConfusionMatrix
 from trainguard.report.training.xgboost import TYPES
 from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
 

@@ -1,0 +1,375 @@
+"""The answer to "what of this job?", from its item and its rows: one document, with a published schema.
+
+``python -m trainguard.report.job_verdict > docs/schemas/verdict-1.json`` renews the published copy.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+
+from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.core.stores import Jobs, RuleStates
+from trainguard.core.text import one_line
+from trainguard.core.timestamps import iso_time
+from trainguard.core.units import counted, listed
+from trainguard.pricing.table import PriceTable, packaged_prices
+from trainguard.report.document import encode_schema, report_schema
+from trainguard.report.fleet.facts import JobFacts
+from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
+from trainguard.rules.registry import spec_of
+
+SCHEMA_VERSION: Literal["1"] = "1"
+IDENTITY = f"urn:trainguard:verdict:{SCHEMA_VERSION}"
+
+
+class Verdict(StrEnum):
+    """What a job does with what it is paid for; a program that meets another word treats the job as active."""
+
+    IDLE = "idle"
+    WASTED = "wasted"
+    AT_RISK = "at_risk"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+
+class Certainty(StrEnum):
+    """How sure a verdict is."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+
+
+class WouldDo(StrEnum):
+    """What TrainGuard does about it, by the job's own settings."""
+
+    STOP = "stop"
+    ALERT = "alert"
+    NOTHING = "nothing"
+
+
+class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What TrainGuard says about a job now.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        ``idle``: no GPU of any node works. ``wasted``: something wastes paid time. ``at_risk``: something is wrong
+        whose cost is not known. ``healthy``: rules have judged the job and found nothing that goes on. ``unknown``:
+        none of it can be said. Unknown and unreachable mean active: never stop a job for them.
+    why : str
+        The reason, in a sentence with the job's own numbers.
+    since : str or None
+        Since when it has been so, ISO 8601 in UTC; None of a job that is healthy or unknown.
+    certainty : Certainty or None
+        ``high`` where it has lasted for half an hour and nothing is missing; None of ``unknown``. ``certainty_why``
+        says what is missing.
+    status : str or None
+        Status of the training job; ``active`` says whether it is still evaluated.
+    evaluated_through : str or None
+        The newest data that was judged.
+    rules : list of str
+        The rules whose condition holds, what wastes most first.
+    wasted_share : float or None
+        Share of the paid GPU time until now that was no compute, 0 to 1.
+    lost, spent : float or None
+        Money, in ``currency``; None where no price is known.
+    advice : str or None
+        What to do about the first rule.
+    would_do : WouldDo
+        ``stop`` only where the job's owner allowed it for one of the rules; ``would_do_why`` says why not.
+    idle_nodes : list of str
+        The nodes on which no GPU works, be the others busy: for clusters that TrainGuard does not stop.
+    memory_held_on : list of str
+        Those of them whose GPUs hold memory: a job that hangs, a script that does not exit, a waiting server.
+    """
+
+    schema_version: Literal["1"] = SCHEMA_VERSION
+    generated_at: str
+    job: str
+    verdict: Verdict
+    why: str
+    since: str | None = None
+    certainty: Certainty | None = None
+    certainty_why: str | None = None
+    status: str | None = None
+    active: bool = False
+    evaluated_through: str | None = None
+    rules: list[str] = []
+    wasted_share: float | None = None
+    lost: float | None = None
+    spent: float | None = None
+    currency: str | None = None
+    advice: str | None = None
+    would_do: WouldDo = WouldDo.NOTHING
+    would_do_why: str = ""
+    idle_nodes: list[str] = []
+    memory_held_on: list[str] = []
+
+
+def verdict_schema() -> dict[str, Any]:
+    return {**report_schema(JobVerdict, identity=IDENTITY), "title": "Verdict on a training job"}
+
+
+PREFIX = "trainguard."
+LONGEST_VALUE = 5_000
+
+
+def verdict_tags(verdict: JobVerdict) -> Mapping[str, str]:
+    """Return the tags by name; what is not known is an empty text, so that none of an earlier verdict stays."""
+    lost = "" if verdict.lost is None else f"{verdict.lost:.2f}"
+    share = "" if verdict.wasted_share is None else f"{verdict.wasted_share:.4f}"
+    fields = {
+        "verdict": verdict.verdict.value,
+        "why": verdict.why,
+        "since": verdict.since,
+        "certainty": verdict.certainty,
+        "rules": " ".join(verdict.rules),
+        "wasted_share": share,
+        "lost": lost,
+        "currency": verdict.currency if lost else "",
+        "advice": verdict.advice,
+        "job": verdict.job,
+        "evaluated_through": verdict.evaluated_through,
+        "generated_at": verdict.generated_at,
+    }
+    return {f"{PREFIX}{name}": one_line(str(value or ""), LONGEST_VALUE) for name, value in fields.items()}
+
+
+STALE_S = 900.0
+"""An active job of which nothing newer was judged may have changed since."""
+
+SURE_AFTER_S = 1_800.0
+MINUTES_AN_HOUR = 60.0
+_IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
+UNKNOWN, ATTENTION = "unknown", "attention"
+
+_PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
+_BLIND = _PENDING | {Status.DISABLED}
+LACKING_SHARE = 0.05
+"""A fault could hide in so much of the nodes' time without an object."""
+
+_LOST_OBJECTS = ("bad_objects", "empty_objects", "gaps")
+_LOST_LINES = ("bad_lines", "truncated_objects")
+
+
+def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: PriceTable | None = None) -> JobVerdict:
+    """Return the verdict on a job; ``unknown`` of an unknown one. ``now`` is in epoch seconds.
+
+    Rows of nodes are read only where GPUs are low: they say on which nodes none works. Raises PortUnavailableError or
+    StateCodecError.
+    """
+    record = jobs.load(job)
+    if record is None:
+        return _unknown(job, now, f"TrainGuard does not know the job {job}.")
+    known = rows.of_whole_job(job)
+    if any(each.rule == LOW_GPU.name and each.status is Status.FIRED for each in known):
+        known = rows.of_job(job)
+    return verdict_of(record, known, now=now, prices=prices)
+
+
+def verdict_of(
+    record: JobRecord, rows: Sequence[RuleRow], *, now: float, prices: PriceTable | None = None
+) -> JobVerdict:
+    """Return the verdict from a job's item and its rows, with those of its nodes as far as they matter."""
+    found = _Findings.of(record, rows, prices)
+    doubt = found.why_unknown(now)
+    if doubt is not None:
+        return _unknown(record.job, now, doubt, record, found.watermark_s)
+    first = found.open[0] if found.open else None
+    certainty, certainty_why = found.certainty(now)
+    would_do, would_do_why = found.would_do
+    return JobVerdict(
+        generated_at=iso_time(now),
+        job=record.job,
+        verdict=found.verdict,
+        why=first.finding.reason if first is not None else found.why_healthy,
+        since=None if found.since is None else iso_time(found.since),
+        certainty=certainty,
+        certainty_why=certainty_why,
+        status=record.status.value,
+        active=record.active,
+        evaluated_through=None if found.watermark_s is None else iso_time(found.watermark_s),
+        rules=[row.rule for row in found.open],
+        wasted_share=found.wasted_share,
+        lost=None if found.lost is None else round(found.lost, 2),
+        spent=None if found.spent is None else round(found.spent, 2),
+        currency=None if found.spent is None else (prices or packaged_prices()).currency,
+        advice=None if first is None else first.finding.advice,
+        would_do=would_do,
+        would_do_why=would_do_why,
+        idle_nodes=found.idle_nodes,
+        memory_held_on=found.memory_held_on,
+    )
+
+
+class _Findings(JobFacts):
+    @cached_property
+    def open(self) -> list[RuleRow]:
+        """Return the rules whose condition holds now; of a job that has ended, all that have fired."""
+        return [row for row in self.fired if row.status is Status.FIRED or not self.job.active]
+
+    def why_unknown(self, now: float) -> str | None:
+        if not self.job.policy.evaluated:
+            return f"TrainGuard does not evaluate the job: {self.job.policy.why}."
+        if not self.judged:
+            return self.report.finding.reason if self.report is not None else "No rule has judged the job yet."
+        through = self.watermark_s
+        if self.job.active and (through is None or abs(now - through) > STALE_S):
+            newest = "has no time" if through is None else f"is of {iso_time(through)}"
+            return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
+        if not self.open and self._lacks_much:
+            text = counted(self._lost_objects, "object")
+            return f"{text} of the profile could not be read, or never came, and the others show nothing wrong."
+        if self.open or self.level != UNKNOWN:
+            return None if self.open else self._why_blind()
+        return None if self.report is None else self.report.finding.reason
+
+    @property
+    def level(self) -> str:
+        return "" if self.report is None else self.report.finding.finding_kind
+
+    def _why_blind(self) -> str | None:
+        """Say why it is unknown whether the GPUs work; None where that was judged, or there is nothing to judge."""
+        row = self.rules.get(LOW_GPU.name)
+        if row is None or row.status not in _BLIND:
+            return None
+        if row.status is Status.DISABLED:
+            return f"Nothing judges whether the GPUs work: {LOW_GPU.name} is disabled."
+        return f"Whether the GPUs work is not judged: {row.finding.reason}"
+
+    def _counted(self, names: Sequence[str]) -> int:
+        """Return a count of the job, which the report's row has over all its streams."""
+        rows = (*self.rows.values(), *self.of_nodes)
+        return max((sum(each.counters.get(name, 0) for name in names) for each in rows), default=0)
+
+    @property
+    def _lost_objects(self) -> int:
+        return self._counted(_LOST_OBJECTS)
+
+    @property
+    def _lacks_much(self) -> bool:
+        """Return whether so many objects are lost that a fault could hide; a node writes one a minute."""
+        hours = self.hours
+        return hours is not None and self._lost_objects >= LACKING_SHARE * hours * MINUTES_AN_HOUR > 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.open:
+            # Of a job with findings that are all over the level is about what was.
+            lacks_reason = self.level == ATTENTION and not self.fired
+            return Verdict.WASTED if lacks_reason else Verdict.HEALTHY
+        if self.job.active and self._all_idle:
+            return Verdict.IDLE
+        return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK
+
+    @property
+    def _all_idle(self) -> bool:
+        """Return whether no GPU of any node works: a job of whose nodes one works is ``wasted`` at most."""
+        nodes = [each for each in self.of_nodes if each.rule == LOW_GPU.name]
+        known = len(nodes) >= self.nodes and not self.job.streams_left_out
+        return known and bool(nodes) and all(map(_is_idle, nodes))
+
+    @property
+    def idle_nodes(self) -> list[str]:
+        return sorted(row.node or "" for row in self.of_nodes if self.job.active and _is_idle(row))
+
+    @property
+    def memory_held_on(self) -> list[str]:
+        holding = {each.node for each in self.of_nodes if each.quantity == HELD_TIME.what}
+        return [node for node in self.idle_nodes if node in holding]
+
+    @property
+    def since(self) -> float | None:
+        """Return the latest beginning; of an idle job, that of the node which worked last."""
+        if not self.open:
+            return None
+        if self.verdict is Verdict.IDLE:
+            begins = (_began(row) for row in self.of_nodes if row.rule == LOW_GPU.name)
+            return max((start for start in begins if start is not None), default=None)
+        return _began(self.open[0])
+
+    def certainty(self, now: float) -> tuple[Certainty, str | None]:
+        why = self._why_incomplete() or (None if self.open else self._why_not_sure())
+        since = self.since
+        if why is None and self.open and self.job.active and (since is None or now - since < SURE_AFTER_S):
+            why = "It has lasted for less than half an hour."
+        return (Certainty.HIGH, None) if why is None else (Certainty.MEDIUM, why)
+
+    def _why_incomplete(self) -> str | None:
+        if self.job.streams_left_out:
+            return "Some nodes are not evaluated: objects name more than are taken."
+        if self._lost_objects:
+            return f"{counted(self._lost_objects, 'object')} of the profile could not be read, or never came."
+        if self._counted(_LOST_LINES):
+            return "Some objects of the profile are damaged, and were read in part."
+        unsure = [rule for rule, row in self.rules.items() if row.status is Status.ERROR]
+        return f"{listed(unsure)} could not judge." if unsure else None
+
+    def _why_not_sure(self) -> str | None:
+        """Say what no rule has judged; None where each rule that can fire has."""
+        rows = {rule: row for rule, row in self.rules.items() if not spec_of(rule).informs_only}
+        low = rows.get(LOW_GPU.name)
+        if low is None or low.status is Status.NOT_APPLICABLE:
+            why = "" if low is None else f": {low.finding.reason}"
+            return f"No rule has judged whether GPUs work{why or '.'}"
+        if pending := [rule for rule, row in rows.items() if row.status in _PENDING]:
+            return f"{listed(pending)} {'has' if len(pending) == 1 else 'have'} too little data for a verdict."
+        disabled = [rule for rule, row in rows.items() if row.status is Status.DISABLED]
+        return f"{listed(disabled)} {'is' if len(disabled) == 1 else 'are'} disabled." if disabled else None
+
+    @property
+    def would_do(self) -> tuple[WouldDo, str]:
+        policy = self.job.policy
+        named = [row.rule for row in self.open]
+        staged = all(policy.alerts.is_staged(rule) for rule in named)
+        if self.verdict is Verdict.HEALTHY or not self.job.active or staged:
+            why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
+            return WouldDo.NOTHING, why if self.job.active or not named else "The job has ended."
+        stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
+        if not self.job.stop_allowed and not self.job.resources:
+            return WouldDo.ALERT, "The job's owner has not allowed stops."
+        if not stopping:
+            return WouldDo.ALERT, f"The job's owner has not allowed a stop by {listed(named)}."
+        if policy.stops.dry_run:
+            return WouldDo.ALERT, "Stops of the job are a dry run."
+        if not self.job.stop_allowed:
+            runs_on = counted(len(self.job.resources), self.job.resources[0].partition("/")[0].replace("-", " "))
+            return WouldDo.ALERT, f"A fire decides on a stop by the tags of the {runs_on} that the job runs on."
+        return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
+
+    @property
+    def why_healthy(self) -> str:
+        known = None if self.report is None else self.report.finding.reason
+        return "Rules have judged the job, and found nothing." if known is None else known
+
+
+def _is_idle(row: RuleRow) -> bool:
+    return row.rule == LOW_GPU.name and row.status is Status.FIRED and row.quantity in _IDLE
+
+
+def _began(row: RuleRow) -> float | None:
+    return row.finding.episodes[-1].start if row.finding.episodes else row.fired_at
+
+
+def _unknown(
+    job: str, now: float, why: str, record: JobRecord | None = None, through: float | None = None
+) -> JobVerdict:
+    return JobVerdict(
+        generated_at=iso_time(now),
+        job=job,
+        verdict=Verdict.UNKNOWN,
+        why=why,
+        status=None if record is None else record.status.value,
+        active=record is not None and record.active,
+        evaluated_through=None if through is None else iso_time(through),
+        would_do_why="What is not known is no reason to do anything.",
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(encode_schema(verdict_schema()))

@@ -1,1 +1,0 @@
-"""The verdict on a job, in one document."""
