@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ LOG = "metrics.csv"
 QUARTER, FIFTH, FEWEST_SINGLE = 0.25, 0.2, 3
 """The ends of a run are of whole groups of values; a last fifth of single values has three at least."""
 
-KINDS = ("falls", "flat", "rises", "blows up", "breaks", "breaks for a while", "never finite", "steps back")
+KINDS = (
+    "falls", "flat", "rises", "blows up", "breaks", "breaks for a while", "never finite", "steps back", "zero",
+    "reward rises", "reward lost", "kl explodes", "entropy gone", "generator lost",
+)  # fmt: skip
 CLOSE = 1e-6
 
 
@@ -70,7 +73,9 @@ def _near(value: float) -> Truth:
 def _step(told: Told) -> Truth:
     """Return the newest step that the finding is of: that of a number, or of none, or of any value."""
     finite, steps = told.run.finite, told.run.steps
-    if "entries_not_finite" in told.facts or ("last_bad_step" in told.facts and finite[-1]):
+    if "entries_not_finite" in told.facts or (
+        "last_bad_step" in told.facts and "zeros" not in told.facts and finite[-1]
+    ):
         return _one(float(steps[~finite][-1]))
     return _one(float(steps[-1] if "values_not_finite" in told.facts else steps[finite][-1]))
 
@@ -149,6 +154,43 @@ def _bad(told: Told) -> Floats:
     return steps[steps <= told.value("last_bad_step", math.inf)]
 
 
+def _zeros(told: Told) -> Floats:
+    """Return the steps of the values that are 0, of the row that ends at the last one."""
+    zero = told.run.losses == 0.0
+    begin = int(np.flatnonzero(~zero)[-1]) + 1
+    return told.run.steps[begin:]
+
+
+def _before_zero(told: Told) -> Truth:
+    return _near(float(told.run.losses[(told.run.losses != 0.0) & told.run.finite][-1]))
+
+
+def _since(told: Told) -> Floats:
+    means, _ = _groups(told)
+    return means[-_fifth(told, means.size) :]
+
+
+def _best(told: Told) -> Truth:
+    means, _ = _groups(told)
+    return _near(float(means[: -_fifth(told, means.size)].max()))
+
+
+FOLLOWED: dict[str, Recompute] = {
+    "first": _first,
+    "first_step": _first_step,
+    "first_values": _first_values,
+    "first_until": lambda told: _one(float(told.run.steps[int(told.value("loss_first_values")) - 1])),
+    "best": _best,
+    "most_since": lambda told: _near(float(_since(told).max())),
+}
+"""Facts of a followed series, after its prefix."""
+SINCE: dict[str, Recompute] = {
+    "kl": lambda told: _near(float(_since(told).min())),
+    "generator": lambda told: _near(float(_since(told).min())),
+    "entropy": lambda told: _near(float(np.abs(_since(told)).max())),
+}
+PREFIXES = ("reward", "kl", "entropy", "generator", "discriminator")
+
 FACTS: dict[str, Recompute] = {
     "step": _step,
     "loss_first": _first,
@@ -165,8 +207,10 @@ FACTS: dict[str, Recompute] = {
     "change": _change,
     "rises": lambda told: _one(float(_last(told)[1] > told.value("loss_first"))),
     "values_not_finite": lambda told: _one(float(_bad(told).size)),
-    "first_bad_step": lambda told: _one(float(_bad(told)[0])),
-    "last_bad_step": lambda told: _one(float(_bad(told)[-1])),
+    "first_bad_step": lambda told: _one(float((_zeros if "zeros" in told.facts else _bad)(told)[0])),
+    "last_bad_step": lambda told: _one(float((_zeros if "zeros" in told.facts else _bad)(told)[-1])),
+    "zeros": lambda told: _one(float(_zeros(told).size)),
+    "loss_before_zero": _before_zero,
     "values_recorded": lambda told: _one(float(told.run.steps.size)),
     "values": lambda told: _one(float(told.run.steps.size)),
     "entries_not_finite": lambda told: _one(float(bool((~told.run.finite).any()))),
@@ -174,15 +218,21 @@ FACTS: dict[str, Recompute] = {
 }
 
 
+def read_runs(folder: Path) -> dict[str, Run]:
+    """Return the columns that a folder's log has beside its steps, by name."""
+    rows = list(csv.DictReader((folder / LOG).open(encoding="utf-8")))
+    steps = np.array([float(row["step"]) for row in rows])
+    return {name: Run(steps, np.array([float(row[name]) for row in rows])) for name in rows[0] if name != "step"}
+
+
 def read_run(folder: Path) -> Run:
     """Return the loss that a folder's log has."""
-    rows = list(csv.DictReader((folder / LOG).open(encoding="utf-8")))
-    return Run(np.array([float(row["step"]) for row in rows]), np.array([float(row["loss"]) for row in rows]))
+    return read_runs(folder)["loss"]
 
 
 def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Claim | None]:
     """Yield, for each fact and each number in a sentence of a training's findings, what is untrue, or None."""
-    run = read_run(folder)
+    runs = read_runs(folder)
     for finding in report["findings"]:
         where = f"{finding['rule']}/{finding['finding_kind']}"
         sayable = Sayable()
@@ -190,15 +240,37 @@ def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Claim | No
             sayable.add_fact(fact)
             if fact["name"] == "change":  # said as "fell by", or "rose by"
                 sayable.percents.append(100.0 * abs(fact["value"]))
-        yield from facts_claims(run, where, finding["facts"])
+        yield from facts_claims(next(iter(runs.values())), where, finding["facts"], runs)
         yield from text_claims(f"{where}, reason", finding["reason"], sayable)
 
 
-def facts_claims(run: Run, where: str, facts: list[dict[str, Any]]) -> Iterator[Claim | None]:
-    """Yield, for each fact about a loss, what is untrue of it, or None."""
-    told = Told(run, {fact["name"]: fact for fact in facts})
+def _of_prefix(facts: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.replace(f"{prefix}_", "loss_", 1): facts[name] for name in facts if name.startswith(f"{prefix}_")}
+
+
+def facts_claims(
+    run: Run, where: str, facts: list[dict[str, Any]], others: Mapping[str, Run] | None = None
+) -> Iterator[Claim | None]:
+    """Yield, for each fact about a loss, or about others of the run's series, what is untrue of it, or None."""
+    named = {fact["name"]: fact for fact in facts}
+    told = Told(run, named)
+    of_prefix = {
+        prefix: Told(others[named[f"{prefix}_first"]["series"]], _of_prefix(named, prefix))
+        for prefix in PREFIXES
+        if others and f"{prefix}_first" in named
+    }
     for fact in facts:
-        yield _fact_claim(told, where, fact)
+        prefix, _, name = fact["name"].partition("_")
+        if fact["name"] == "objective":
+            expected = "reinforcement learning" if "reward" in (others or {}) else "adversarial training"
+            yield None if fact["value"] == expected else Untrue(where, f"objective = {fact['value']}", expected)
+        elif prefix in of_prefix:
+            recompute = SINCE[prefix] if name == "since" else FOLLOWED[name]
+            yield _compared(where, fact, recompute(of_prefix[prefix]))
+        elif fact["name"] in {"since_step", "fallen_after_step"} and of_prefix:
+            yield _compared(where, fact, _risen_after(next(iter(of_prefix.values()))))
+        else:
+            yield _fact_claim(told, where, fact)
 
 
 def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Claim | None:
@@ -207,7 +279,12 @@ def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Claim | None:
         return None if value == "TRAIN" else Untrue(where, f"mode = {value}", "the log has the mode TRAIN alone")
     if name not in FACTS:
         return Untrue(where, name, UNCHECKED)
-    least, most = FACTS[name](told)
+    return _compared(where, fact, FACTS[name](told))
+
+
+def _compared(where: str, fact: dict[str, Any], truth: Truth) -> Claim | None:
+    name, value = fact["name"], fact["value"]
+    least, most = truth
     return None if least <= float(value) <= most else Untrue(where, f"{name} = {value}", f"it is {least} to {most}")
 
 
@@ -228,9 +305,37 @@ def write_random_run(seed: int, root: Path) -> Path:
         losses[until] = rng.choice([math.nan, math.inf])
     elif kind == "never finite":
         losses[:] = math.nan
+    elif kind == "zero":
+        losses[since] = 0.0
+    columns = {**({} if kind == "generator lost" else {"loss": losses}), **_measured(kind, at, since, rng)}
     folder = root / f"training-{seed}"
     folder.mkdir(parents=True)
     every = int(rng.choice([1, 1, 10, 50]))
-    rows = "".join(f"{every * place},{loss!r}\n" for place, loss in enumerate(losses.tolist()))
-    (folder / LOG).write_text(f"step,loss\n{rows}")
+    rows = [
+        f"{every * place},{','.join(map(repr, row))}" for place, row in enumerate(zip(*_lists(columns), strict=True))
+    ]
+    (folder / LOG).write_text("\n".join([f"step,{','.join(columns)}", *rows]) + "\n")
     return folder
+
+
+def _lists(columns: Mapping[str, Floats]) -> list[list[float]]:
+    return [column.tolist() for column in columns.values()]
+
+
+def _measured(kind: str, at: Floats, since: Flags, rng: np.random.Generator) -> dict[str, Floats]:
+    """Return what a run of a policy, or of adversaries, logs beside its loss."""
+    if kind == "generator lost":
+        generator, discriminator = np.full(at.size, 0.7), np.full(at.size, 0.6)
+        generator[since], discriminator[since] = rng.uniform(4.0, 9.0), rng.uniform(1e-5, 1e-3)
+        return {"loss_generator": generator, "loss_discriminator": discriminator}
+    if kind not in {"reward rises", "reward lost", "kl explodes", "entropy gone"}:
+        return {}
+    reward = (10.0 + 90.0 * at if kind.startswith("reward") else np.full(at.size, 10.0)) + rng.standard_normal(at.size)
+    kl, entropy = 0.02 + 0.001 * rng.standard_normal(at.size), 1.4 - 0.4 * at
+    if kind == "reward lost":
+        reward[since] = 10.0 + rng.standard_normal(int(since.sum()))
+    elif kind == "kl explodes":
+        kl[since] = rng.uniform(5.0, 50.0)
+    elif kind == "entropy gone":
+        entropy[since] = rng.uniform(1e-4, 1e-2)
+    return {"reward": reward, "kl": kl, "entropy": entropy}

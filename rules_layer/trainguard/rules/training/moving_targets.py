@@ -5,7 +5,6 @@ What a policy does is a fault only where its reward is not as good as it was: on
 """
 
 from collections.abc import Callable, Mapping
-from statistics import median
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Signal
@@ -14,10 +13,11 @@ from trainguard.rules.training.risen import (
     DivergedKind,
     TrainingDivergedParameters,
     gone_again,
+    lowest_level,
     tail_of,
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
-from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, smoothed, step_number, z_score
+from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, step_number, z_score
 from trainguard.rules.training.step_rule import Check
 
 FOLLOWED = (Signal.REWARD, Signal.KL, Signal.ENTROPY, Signal.GENERATOR, Signal.DISCRIMINATOR)
@@ -49,7 +49,7 @@ def _reward_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedPar
     threshold = _lost_below(reward, limits)
     if threshold is None:
         return None
-    best = max(smoothed(reward.means[:-count]))
+    best = max(reward.means[:-count])
     most = max(reward.means[-count:])
     facts = (
         *first_facts(name, reward, "reward"),
@@ -80,7 +80,7 @@ def _kl_exploded(run: RunSeries, measured: Measured, limits: TrainingDivergedPar
         return None
     name, divergence = measured[Signal.KL]
     count = tail_of(divergence)
-    threshold = max(LEAST_KL, TIMES_KL * median(divergence.means[:-count]))
+    threshold = max(LEAST_KL, TIMES_KL * lowest_level(divergence.means[:-count], count))
     least = min(divergence.means[-count:])
     if least <= threshold:
         return None

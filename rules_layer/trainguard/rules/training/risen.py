@@ -135,7 +135,7 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
         if len(score.means) < FEWEST_BLOCKS + count or count * score.size < fewest or run.moves(name):
             continue
         before, tail = smoothed(score.means[:-count]), score.means[-count:]
-        best = -_lowest([-each for each in before], count)
+        best = -lowest_level([-each for each in before], count)
         threshold = best - max(limits.score_lost * unit(score), CLEAR_NOISE * noise(before))
         if max(tail) < threshold and _loss_rose(run):
             facts = (
@@ -153,7 +153,7 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
 def _loss_rose(run: RunSeries) -> bool:
     losses = [loss for _, loss in run.loss(Mode.TRAIN) if len(loss.means) > tail_of(loss)]
     return bool(losses) and all(
-        fmean(loss.means[-tail_of(loss) :]) > _lowest(loss.means, tail_of(loss)) for loss in losses
+        fmean(loss.means[-tail_of(loss) :]) > lowest_level(loss.means, tail_of(loss)) for loss in losses
     )
 
 
@@ -189,7 +189,7 @@ def gone_again(means: Sequence[float], count: int, limits: TrainingDivergedParam
         return None
     for values in (means, _attenuated(means, place, count, fallen)):
         lows = smoothed(values[:-count])
-        lowest = _lowest(lows, count)
+        lowest = lowest_level(lows, count)
         real = means[0] - lowest
         lost = lowest + max(limits.lost * real, CLEAR_NOISE * _noise(lows))
         if real > 0.0 and min(values[-count:]) > lost:
@@ -214,7 +214,7 @@ def _noise(values: Sequence[float], *, falls: bool = False) -> float:
     return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
 
 
-def _lowest(values: Sequence[float], count: int) -> float:
+def lowest_level(values: Sequence[float], count: int) -> float:
     """Return the lowest mean of as many values in a row as the tail has: like is compared with like."""
     count = min(count, len(values))
     return min(fmean(values[place : place + count]) for place in range(len(values) - count + 1))

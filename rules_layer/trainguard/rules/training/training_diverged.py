@@ -12,6 +12,7 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.learned_nothing import GOOD_SCORE
 from trainguard.rules.training.moving_targets import FOLLOWED, off_course
 from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.risen import (
@@ -23,7 +24,7 @@ from trainguard.rules.training.risen import (
     score_lost,
 )
 from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, signals
-from trainguard.rules.training.series import Series, first_facts, level_of, step_number
+from trainguard.rules.training.series import Series, first_facts, level_of, step_number, unit
 from trainguard.rules.training.step_rule import Check, StepRule
 from trainguard.rules.training.step_words import filled, step_spec
 
@@ -71,8 +72,8 @@ _SAID = {
         "{first_bad_step}"
     ),
     DivergedKind.ZERO: (
-        "{zeros.series} {was|is} exactly 0 from step {first_bad_step} to {last_bad_step}, {zeros:counted recorded "
-        "value}, after {loss_before_zero:.6g}: a trainer that leaves out NaN writes 0"
+        "{zeros.series} {was|is} exactly zero from step {first_bad_step} to {last_bad_step}, {zeros:counted recorded "
+        "value}, after {loss_before_zero:.6g}: a trainer that leaves out NaN writes zero"
     ),
     DivergedKind.LOST: (
         "{loss_first.series} was {loss_first:began} and {loss_lowest:.6g} at its lowest (step {loss_lowest_step})"
@@ -118,7 +119,7 @@ _ADVICE = {
 _CLAUSES = {
     DivergedKind.NOT_FINITE: "the loss became NaN or infinite",
     DivergedKind.WAS_NOT_FINITE: "the loss was NaN or infinite for a good part of the run",
-    DivergedKind.ZERO: "the loss became exactly 0, as trainers write NaN",
+    DivergedKind.ZERO: "the loss became exactly zero, as trainers write NaN",
     DivergedKind.UNBOUNDED: "the loss fell without bound",
     DivergedKind.SCORE_LOST: "training lost what it had learned",
     DivergedKind.REWARD_LOST: "the policy lost the reward that it had gained",
@@ -198,11 +199,12 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         ),
         measures=(
             Measure("loss"),
-            Measure("values in a row that are not finite, or 0"),
+            Measure("values in a row that are not finite"),
             Measure("score"),
             Measure("reward"),
             Measure("divergence from the reference"),
             Measure("entropy of the policy"),
+            Measure("values in a row that are 0"),
         ),
         parameters={
             "lost": ParameterHelp("", "a larger share of the fall that is gone again is a divergence"),
@@ -219,11 +221,12 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     )
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
-        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE, DivergedKind.ZERO), spec.measures[1]),
+        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE), spec.measures[1]),
         DivergedKind.SCORE_LOST: spec.measures[2],
         DivergedKind.REWARD_LOST: spec.measures[3],
         DivergedKind.KL_EXPLODED: spec.measures[4],
         DivergedKind.ENTROPY_GONE: spec.measures[5],
+        DivergedKind.ZERO: spec.measures[6],
     }
 
     def check(
@@ -302,11 +305,16 @@ def _note_zero(zeros: Zeros, step: StepView, value: float) -> None:
 
 
 def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
-    """Return the check of a loss that jumped to exactly 0 and stays there: one that converges gets small before."""
+    """Return the check of a loss that jumped to exactly 0 and stays there: one that converges gets small before.
+
+    A model of NaN has no finite loss of validation beside it, and no good score.
+    """
     for name, zeros in state.zeros.items():
         loss = state.run.losses[Mode.TRAIN][name]
         jumped = loss.means and zeros.before > JUMPED * abs(loss.means[0]) > 0.0
-        if zeros.count < MANY or not jumped or state.run.moves(name):
+        if min(zeros.count, loss.count - zeros.count) < MANY or not jumped or state.run.moves(name):
+            continue
+        if _works_since(state.run, zeros.first):
             continue
         facts = (
             now,
@@ -327,6 +335,14 @@ def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
             onset=zeros.at,
         )
     return None
+
+
+def _works_since(run: RunSeries, step: int) -> bool:
+    """Whether a model gave a finite loss of validation, or a good score, at a later step."""
+    held = any(loss.last != 0.0 for _, loss in run.loss(Mode.EVAL) if loss.steps and loss.steps[-1] > step)
+    return held or any(
+        score.last / unit(score) >= GOOD_SCORE for _, _, score in run.all_scores if score.steps[-1] > step
+    )
 
 
 def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKind) -> Check | None:

@@ -134,8 +134,10 @@ def test_standing_loss_names_its_levels_and_the_score() -> None:
 
 def guessed(losses: Sequence[float], scores: Sequence[float], mode: Mode = TRAIN, **limits: Any) -> Check | None:
     if mode is TRAIN:
-        return at_chance(run_of({"a": losses, "b": [HALF] * 9}, score={"s": scores}), mode, replace(LIMITS, **limits))
-    return at_chance(run_of(None, {"a": losses}, held_score={"s": scores}), mode, replace(LIMITS, **limits))
+        return at_chance(
+            run_of({"a": losses, "b": [HALF] * 9}, score={"accuracy": scores}), mode, replace(LIMITS, **limits)
+        )
+    return at_chance(run_of(None, {"a": losses}, held_score={"accuracy": scores}), mode, replace(LIMITS, **limits))
 
 
 TINY = [5e-5] * 12
@@ -172,16 +174,18 @@ def test_score_of_a_guess_is_at_chance_beside_its_loss(
 def test_chance_score_names_score_and_loss() -> None:
     found = guessed([HALF] * 12, [0.5, 0.25] * 6)
     assert found is not None
-    assert (found.kind, found.tensor, found.threshold) == ("chance", "s", None)
+    assert (found.kind, found.tensor, found.threshold) == ("chance", "accuracy", None)
     assert found.value == pytest.approx(1 / 3)
     assert reason_of(found) == (
-        "s stays at the level of chance: 0.5 at the start (step 0), 0.3333 in the last quarter (until step 11), with "
-        "a loss of 0.6931 there"
+        "accuracy stays at the level of chance: 0.5 at the start (step 0), 0.3333 in the last quarter (until step 11), "
+        "with a loss of 0.6931 there"
     )
 
 
 def level(losses: Sequence[float], name: str = "loss", scores: Sequence[float] = (), **limits: Any) -> Check | None:
-    return loss_at_chance(run_of({name: losses}, score={"s": scores} if scores else {}), replace(LIMITS, **limits))
+    return loss_at_chance(
+        run_of({name: losses}, score={"accuracy": scores} if scores else {}), replace(LIMITS, **limits)
+    )
 
 
 NOISY = [FIFTH, *zigzag(31, 0.004, FIFTH, FIFTH)]

@@ -1,7 +1,7 @@
 """What a run minimises, from all names of its scalars together: a loss of labels, or one whose level says little.
 
 The words of a name are those between other characters, cut at capitals too: ``Losses/PolicyLoss`` has ``losses``,
-``policy`` and ``loss``. Which trainer writes which names is in ``docs/scalar-names.md``.
+``policy`` and ``loss``. Which trainer writes which names is in ``docs/formats-tensors.md``.
 """
 
 import re
@@ -47,7 +47,7 @@ _SETTINGS = frozenset({"coef", "coeff", "coefficient", "target", "weight", "beta
 """Words of what is set, not measured: ``kl_coef``, ``clip_range``, ``target_kl``."""
 
 _SPREADS = frozenset(
-    {"std", "min", "max", "var", "variance", "zero", "accuracy", "accuracies", "acc", "margin", "margins"}
+    {"std", "min", "max", "var", "variance", "accuracy", "accuracies", "acc", "margin", "margins", "loss"}
 )
 """Last words of names of a reward that are not of its level."""
 
