@@ -54,7 +54,6 @@ UNSEEN = frozenset(
         "training/RanksOutOfSync: equal",
         *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "WARM_UP", "WORSENS")),
         *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "KL_EXPLODED", "MOVES", "REWARD_LOST")),
-        "DivergedKind.ZERO",
         *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
     }
 )
