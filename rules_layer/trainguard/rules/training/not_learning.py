@@ -194,16 +194,14 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
 
 def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:
     """Return why a run says nothing of learning yet, or never; None where it does."""
-    name, series = (state.run.loss(mode) or state.run.score(mode))[0]
-    warms_up = state.rate is not None and state.rate.warms_up
-    if not series.means or (state.run.objective.loss_has_to_fall and not warms_up):
-        return None
-    if not state.run.objective.loss_has_to_fall:
-        kind, facts = LearningKind.MOVES, (Fact(name="objective", value=state.run.objective, series=name),)
-    else:
+    run, rate = state.run, state.rate
+    name, series = (run.loss(mode) or run.score(mode))[0]
+    facts: tuple[Fact, ...]
+    if not run.objective.loss_has_to_fall:
+        kind, facts = LearningKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
+    elif rate is not None and rate.warms_up:
         kind = LearningKind.WARM_UP
-        facts = (
-            Fact(name="learning_rate", value=state.rate.newest),
-            Fact(name="learning_rate_first", value=state.rate.first),
-        )
-    return series_check(state.run, kind, (name, series), facts, fall(series), fires=False)
+        facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
+    else:
+        return None
+    return series_check(run, kind, (name, series), facts, fall(series), fires=False) if series.means else None

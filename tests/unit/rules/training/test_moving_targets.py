@@ -75,15 +75,15 @@ def test_nan_of_a_policys_loss_is_no_matter_of_its_objective(name: str) -> None:
         (
             {"reward": [10.0] * STEPS, "kl": FAR},
             (
-                "Step 59: kl was about 0.02 over the first 2 values (steps 0 to 1); after step 47 it was never below 4, "
-                "above the threshold 1, and the reward is not better for it."
+                "Step 59: kl was about 0.02 over the first 2 values (steps 0 to 1); after step 47 it was never below "
+                "4, above the threshold 1, and the reward is not better for it."
             ),
         ),
         (
             {"reward": [10.0] * STEPS, "entropy": [*[1.5] * 40, *[0.01] * 20]},
             (
-                "Step 59: entropy was about 1.5 over the first 2 values (steps 0 to 1); after step 47 its size was never "
-                "above 0.01, below the threshold 0.03, and the reward is not better for it."
+                "Step 59: entropy was about 1.5 over the first 2 values (steps 0 to 1); after step 47 its size was "
+                "never above 0.01, below the threshold 0.03, and the reward is not better for it."
             ),
         ),
     ],
