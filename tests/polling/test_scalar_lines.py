@@ -33,6 +33,12 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
             "{'loss': 0.5231, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.15}",
             (0, {"loss": 0.5231, "grad_norm": 1.25, "learning_rate": 5e-05}),
         ),
+        (
+            "{'loss': '0.91', 'grad_norm': '0.8618', 'learning_rate': '3.094e-07', 'epoch': '0.6623'}",
+            (0, {"loss": 0.91, "grad_norm": 0.8618, "learning_rate": 3.094e-07}),
+        ),
+        ("{'eval_loss': '0.88', 'eval_runtime': '3.1', 'epoch': '0.67'}", (0, {"eval_loss": 0.88})),
+        ("{'loss': 'nan', 'step': '7'}", (7, {"loss": math.nan})),
         ("{'eval_loss': 0.4, 'eval_accuracy': 0.91}", (0, {"eval_loss": 0.4, "eval_accuracy": 0.91})),
         (
             "32/32 [====] - 1s 3ms/step - loss: 0.3012 - accuracy: 0.8812 - val_loss: 0.4 - val_accuracy: 0.85",

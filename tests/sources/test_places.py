@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import trainguard
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.cli.main import app
+from trainguard.local.places import reader_of
 
 AT = 1_800_000_000.0
 
@@ -20,6 +23,21 @@ def starved(minutes: int = 40) -> bytes:
         at = AT + 15.0 * number
         records += [stats(at, {"gpu.0.gpu": 3.0}), history(number, at, {"loss": 2.0 / (1 + number)})]
     return run_file(records)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.one_of(st.binary(max_size=200), st.text(max_size=80).map(lambda text: text.encode("utf-16"))),
+    st.sampled_from([".csv", ".log", ".json", ".jsonl", ".txt", ".ndjson"]),
+)
+@example(b"a,b\r1,2\r", ".csv")
+@example("timestamp, index\r\n".encode("utf-16"), ".csv")
+@example(b'"' * 200, ".csv")
+@example(b"a" * 200_000, ".csv")
+def test_no_bytes_end_the_search_for_runs(tmp_path: Path, body: bytes, suffix: str) -> None:
+    file = tmp_path / f"file{suffix}"
+    file.write_bytes(body)
+    assert reader_of(file) is None or b"utilization.gpu" in body or suffix != ".csv"
 
 
 def analyzed(*words: object) -> tuple[int, dict[str, object], str]:

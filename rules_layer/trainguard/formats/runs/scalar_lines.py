@@ -1,7 +1,7 @@
 """Losses and metrics in lines of a log: by the patterns that a job defines, and by those of common trainers.
 
-Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'eval_loss': 0.5``, ``- val_loss: 0.5``, ``[12]#011train-rmse:0.5``, each
-with the step of ``step 120``, ``iter: 120/1000`` or ``[12]``, if any.
+Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'eval_loss': 0.5``, ``'loss': '0.5'``, ``- val_loss: 0.5``,
+``[12]#011train-rmse:0.5``, each with the step of ``step 120``, ``iter: 120/1000`` or ``[12]``, if any.
 """
 
 import re
@@ -22,12 +22,12 @@ _NUMBER = r"(?P<value>[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{
 _KIND = r"(?:loss|accuracy|acc|perplexity|ppl|error|rmse|mse|mae|logloss|auc|f1|grad_norm|learning_rate|lr)"
 _SCALAR = re.compile(
     rf"(?<![\w./-])(?P<name>(?:[A-Za-z0-9]{{1,24}}[_\-/.@:]){{0,4}}{_KIND}(?:[_@][A-Za-z0-9]{{1,16}}){{0,2}})"
-    rf"['\"]?\s{{0,3}}(?:[:=]\s{{0,3}}|\s)(?:tensor\()?{_NUMBER}",
+    rf"['\"]?\s{{0,3}}(?:[:=]\s{{0,3}}['\"]?|\s)(?:tensor\()?{_NUMBER}",
     re.IGNORECASE,
 )
 _STEP = re.compile(
     r"(?<![\w.])(?:global[_ ]?step|steps?|iter(?:ation)?s?|batch)['\"]?"
-    r"\s{0,3}[:=#]?\s{0,3}\[?(?P<step>\d{1,15})(?![\d.])",
+    r"\s{0,3}[:=#]?\s{0,3}['\"]?\[?(?P<step>\d{1,15})(?![\d.])",
     re.IGNORECASE,
 )
 _ROUND = re.compile(r"^\s{0,8}(?:\[[0-9:. -]{1,40}\]\s{0,4})?\[(?P<step>\d{1,9})\]")

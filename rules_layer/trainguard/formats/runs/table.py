@@ -138,8 +138,12 @@ _MS = 1_000.0
 _ALL = 100.0
 
 
-def columns_of(line: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([line]), [])]
+def columns_of(text: str) -> list[str]:
+    """Return the names in the first line of a text, whatever ends it; none of a text that is no table."""
+    try:
+        return [cell.strip() for cell in next(csv.reader(text.splitlines()[:1]), [])]
+    except csv.Error:
+        return []
 
 
 def read_table(name: str, lines: Iterable[str], mapping: Mapping, title: str) -> SourceRun:
