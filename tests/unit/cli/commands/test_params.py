@@ -8,12 +8,10 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
-from tests.unit.test_docs_parameters import table
 from trainguard.cli.main import app
 from trainguard.cli.services.names import ALL_RULE_NAMES, EVERY_RULE
 from trainguard.rules.family_rules import OTHER_FAMILIES
 from trainguard.rules.parameters import PARAMETERS_TYPES
-from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS, help_of
 from trainguard.rules.spec import SCAN_INTERVAL_HELP
 
@@ -32,15 +30,6 @@ def test_help_texts_match_the_parameters_of_the_rule_spec(rule: str) -> None:
     assert set(SPECS[rule].parameters) | {"scan_interval_us"} == set(PARAMETERS_TYPES[rule].__struct_fields__)
     defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
     assert SPECS[rule].condition.format_map(defaults)
-
-
-@pytest.mark.parametrize("rule", [rule for rule in ALL_RULE_NAMES if rule != PROFILER_REPORT])
-def test_units_on_a_rule_page_are_those_of_the_spec(rule: str) -> None:
-    on_page = {row[0].split(" ")[0].strip("`"): row[2] for row in table(f"rules/{rule}.md", "parameter")}
-    assert {name: said.unit for name, said in SPECS[rule].parameters.items()} == {
-        name: unit for name, unit in on_page.items() if name in SPECS[rule].parameters
-    }
-    assert set(on_page) <= {*SPECS[rule].parameters, "scan_interval_us"}
 
 
 def test_all_rules_are_listed_by_family_without_an_argument(deployed: Deployed) -> None:
