@@ -273,7 +273,9 @@ def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, Re
     seen = {f"{step.mode}/{tensor}" for tensor in readings} if state.held else frozenset()
     kept = [name for name in state.held if name not in seen]
     state.held = [*kept, *firing][:MOST_HELD]
-    return bool(firing) or not kept
+    says = bool(firing) or not kept
+    state.evaluated += not says  # it was checked, and what fires goes on
+    return says
 
 
 def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
