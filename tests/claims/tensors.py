@@ -73,8 +73,15 @@ def _judge(seen: Seen, rule: str, facts: Facts) -> tuple[Readings, Truths | None
 
 def _steps_of(run: TensorRun, rule: str, settings: dict[str, Any]) -> Steps:
     judged, firing = [], []
-    for place in range(len(run.steps)):
-        _, truths = _judge(Seen(run, place, settings), rule, {})
+    open_at: set[tuple[str, str]] = set()
+    for place, step in enumerate(run.steps):
+        readings, truths = _judge(Seen(run, place, settings), rule, {})
+        if rule == "ExplodingTensor":
+            # NaN goes on until the same tensor is finite in the same mode: other steps say nothing about it.
+            open_at -= {(step.mode, name) for name, each in readings.items() if not each.fires}
+            open_at |= {(step.mode, name) for name, each in readings.items() if each.fires}
+            if open_at and truths is not None and not truths["fires"]:
+                continue
         if truths is not None:
             judged.append(place)
             if truths["fires"]:
