@@ -51,6 +51,8 @@ def test_trainers_names_give_their_objective(trainer: str) -> None:
         ("reward_std", None),
         ("rewards/accuracies", None),
         ("return_loss", None),
+        ("portfolio_return", None),
+        ("eval/mean_return", Signal.REWARD),
         ("train/approx_kl", Signal.KL),
         ("cur_kl_coeff", None),
         ("train/entropy_loss", Signal.ENTROPY),

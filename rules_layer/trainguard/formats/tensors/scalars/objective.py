@@ -65,8 +65,8 @@ _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
     ),
     (
         Signal.REWARD,
-        ("reward", "rewards", "ep rew", "episodic return", "episode return", "return", "returns", "cumulative reward",
-         "rlhf reward", "critic score"),
+        ("reward", "rewards", "ep rew", "episodic return", "episode return", "average return", "mean return",
+         "cumulative reward", "rlhf reward", "critic score"),
     ),
     (
         Signal.GENERATOR,
