@@ -41,6 +41,7 @@ class ReducedStep:
 
     mode = Mode.GLOBAL
     timed = True
+    logged = False
 
     def __init__(self, step: int, saved: Mapping[str, Mapping[str, float]], before: "Sequence[ReducedStep]") -> None:
         self.step = self.mode_step = step

@@ -61,6 +61,7 @@ class Step:
     too_large: Set[str] = frozenset()
     broken: Set[str] = frozenset()
     timed: bool = True
+    logged: bool = False
 
     @property
     def names(self) -> Sequence[str]:

@@ -53,6 +53,11 @@ class StepView(Protocol):
         ...
 
     @property
+    def logged(self) -> bool:
+        """Whether the step is a row of a log of single numbers, and not of saved tensors."""
+        ...
+
+    @property
     def names(self) -> Sequence[str]:
         """Names of the tensors saved at the step, sorted."""
         ...

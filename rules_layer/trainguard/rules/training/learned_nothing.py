@@ -2,15 +2,18 @@
 
 import math
 from enum import StrEnum
-from statistics import fmean
+from statistics import fmean, median
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
+    CLEAR_NOISE,
     FEWEST,
     NO_TREND,
+    REAL_FALL,
+    TAIL,
     Series,
     fall,
     first_facts,
@@ -19,6 +22,7 @@ from trainguard.rules.training.series import (
     level_of,
     noise,
     smoothed,
+    steady_noise,
     step_number,
     tail,
     unit,
@@ -147,10 +151,23 @@ def _loss_stands(loss: Series, mode: Mode, limits: NotLearningParameters, *, has
         return True
     least = _least(loss, limits)
     if fallen * start < -least:
-        return mode is Mode.TRAIN and loss.means[0] - min(smoothed(loss.means)) < limits.min_fall * start
+        return mode is Mode.TRAIN and _gained_nothing(loss, limits)
     missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
     sure = fallen * start + missed < (MISSED_FALL if has_score else limits.min_fall) * start
     return sure and fallen * start < least and z_score(loss.whole) > -NO_TREND
+
+
+def _gained_nothing(loss: Series, limits: NotLearningParameters) -> bool:
+    """Whether a loss that ends above its start never fell, or fell little before it rose clearly above it.
+
+    A larger fall that is gone again is a divergence.
+    """
+    start, end = loss.means[0], loss.means[-max(1, round(TAIL * len(loss.means))) :]
+    lowest = min(smoothed(loss.means))
+    if start - lowest < limits.min_fall * abs(start):
+        return True
+    is_clear = median(end) > start and fmean(end) - lowest > CLEAR_NOISE * steady_noise(smoothed(loss.means))
+    return start - lowest < REAL_FALL * abs(start) and is_clear
 
 
 def _least(loss: Series, limits: NotLearningParameters) -> float:

@@ -19,6 +19,7 @@ from trainguard.rules.training.learned_nothing import (
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
+    CLEAR_NOISE,
     NO_TREND,
     Series,
     fall,
@@ -37,7 +38,7 @@ from trainguard.rules.training.step_rule import Check
 
 FEWEST, REST = 10, 0.25
 """So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
-STAYS_ABOVE, DOUBLED, STILL_GAINS, CLEAR_NOISE = 1.3, 2.0, 0.01, 4.0
+STAYS_ABOVE, DOUBLED, STILL_GAINS = 1.3, 2.0, 0.01
 WILD, CALM, FAR_BELOW = 0.15, 0.05, 0.25
 FEWEST_CLASSES, MOST_CLASSES = 3, 100_000
 """Of two classes, smoothed labels have the same floor as a second softmax."""

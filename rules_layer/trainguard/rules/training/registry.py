@@ -7,6 +7,7 @@ from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
 from trainguard.rules.training.activations import DeadRelu, SaturatedActivation
 from trainguard.rules.training.classes import ClassImbalance, Confusion
+from trainguard.rules.training.exploding_tensor import ExplodingTensor
 from trainguard.rules.training.inputs import CheckInputImages, NLPSequenceRatio
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.not_learning import NotLearning
@@ -18,7 +19,7 @@ from trainguard.rules.training.spikes_and_drift import GradientNormDrift, LossSp
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
 from trainguard.rules.training.training_diverged import TrainingDiverged
-from trainguard.rules.training.values import AllZero, ExplodingTensor, TensorVariance
+from trainguard.rules.training.values import AllZero, TensorVariance
 from trainguard.rules.training.weights import PoorWeightInitialization, VanishingGradient, WeightUpdateRatio
 from trainguard.rules.training.xgboost import CreateXgboostReport, FeatureImportanceOverweight, TreeDepth
 

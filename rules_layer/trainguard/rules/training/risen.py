@@ -8,14 +8,26 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
 from trainguard.rules.training.run_series import RunSeries, series_check
-from trainguard.rules.training.series import Series, first_facts, level, level_of, noise, smoothed, step_number, unit
+from trainguard.rules.training.series import (
+    CLEAR_NOISE,
+    REAL_FALL,
+    Series,
+    first_facts,
+    level,
+    level_of,
+    noise,
+    smoothed,
+    steady_noise,
+    step_number,
+    unit,
+)
 from trainguard.rules.training.step_rule import Check, StepParameters
 
 
@@ -23,6 +35,7 @@ class DivergedKind(StrEnum):
     FINE = "fine"
     NOT_FINITE = "not finite"
     WAS_NOT_FINITE = "was not finite"
+    BREAKS = "breaks"
     LOST = "lost"
     BLOWN_UP = "blown up"
     EXPLODED = "exploded"
@@ -37,12 +50,12 @@ class DivergedKind(StrEnum):
 
 
 TAIL = 0.2
-REAL_FALL = 0.2
 JUST_LOST = 0.75
 """A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding."""
-CLEAR_NOISE = 4.0
 SAME_SCORE = 0.05
 ENDED_TAIL = 3
+BROKEN_ROW = 3
+"""While a run goes on: a loss scaler may skip a batch, or one batch be bad, and the loss is finite again."""
 FEWEST_BLOCKS = 5
 FAR_ABOVE_FIRST = 100.0
 """Times the very first value: the mean of the first block may hold the explosion itself."""
@@ -159,14 +172,17 @@ def _loss_rose(run: RunSeries) -> bool:
 
 def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
     count = tail_of(loss)
-    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
+    if len(loss.means) <= count or count * loss.size < fewest:
         return None
-    start, tail = _start(loss), loss.means[-count:]
-    blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * _noise(smoothed(loss.means[:-count])))
-    if min(tail) > blown_up:
+    start, tail, is_long = _start(loss), loss.means[-count:], len(loss.means) >= FEWEST_BLOCKS
+    noise_before = steady_noise(smoothed(loss.means[:-count]))
+    blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * noise_before)
+    if is_long and min(tail) > blown_up:
         return DivergedKind.BLOWN_UP, blown_up
     if abs(loss.first) >= LEAST_FIRST and min(tail) > FAR_ABOVE_FIRST * abs(loss.first):
         return DivergedKind.EXPLODED, FAR_ABOVE_FIRST * abs(loss.first)
+    if not is_long:
+        return None
     lost = gone_again(loss.means, count, limits)
     return None if lost is None else (DivergedKind.LOST, lost)
 
@@ -184,14 +200,14 @@ def gone_again(means: Sequence[float], count: int, limits: TrainingDivergedParam
     if (
         fallen < REAL_FALL * abs(means[0])
         or fallen <= 0.0
-        or fallen <= CLEAR_NOISE * _noise(smoothed(before[: place + 1]), falls=True)
+        or fallen <= CLEAR_NOISE * steady_noise(smoothed(before[: place + 1]), falls=True)
     ):
         return None
     for values in (means, _attenuated(means, place, count, fallen)):
         lows = smoothed(values[:-count])
         lowest = lowest_level(lows, count)
         real = means[0] - lowest
-        lost = lowest + max(limits.lost * real, CLEAR_NOISE * _noise(lows))
+        lost = lowest + max(limits.lost * real, CLEAR_NOISE * steady_noise(lows))
         if real > 0.0 and min(values[-count:]) > lost:
             return lost
     return None
@@ -203,15 +219,6 @@ def _attenuated(means: Sequence[float], place: int, count: int, fallen: float) -
     risen = min(means[-count:]) - lowest
     factor = 1.0 if risen <= JUST_LOST * fallen else JUST_LOST * fallen / risen
     return [*means[: place + 1], *(lowest + factor * (each - lowest) for each in means[place + 1 :])]
-
-
-def _noise(values: Sequence[float], *, falls: bool = False) -> float:
-    """Return the noise of values; three in a row that go up have none, however steep, nor that go down if ``falls``."""
-    bends = [
-        0.0 if left <= middle <= right or (falls and left >= middle >= right) else abs(left - 2.0 * middle + right)
-        for left, middle, right in zip(values, values[1:], values[2:], strict=False)
-    ]
-    return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
 
 
 def lowest_level(values: Sequence[float], count: int) -> float:

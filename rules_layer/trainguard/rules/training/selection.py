@@ -12,6 +12,7 @@ from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import ParameterHelp, SettingsSpec
 
 LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
+GRADIENT_NORM = "gradient_norm"
 _ANYTHING = ".*"
 _KEPT_MATCHES = 128
 """A run saves the same names at most of its steps, in a handful of sets: one for each mode and interval."""

@@ -92,6 +92,20 @@ def noise(values: Sequence[float]) -> float:
     return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
 
 
+def steady_noise(values: Sequence[float], *, falls: bool = False) -> float:
+    """Return the noise of values; three in a row that go up have none, however steep, nor that go down if ``falls``."""
+    bends = [
+        0.0 if left <= middle <= right or (falls and left >= middle >= right) else abs(left - 2.0 * middle + right)
+        for left, middle, right in zip(values, values[1:], values[2:], strict=False)
+    ]
+    return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
+
+
+REAL_FALL = 0.2
+"""A share of the start: of a loss that fell by less, nobody says that its fall is gone again."""
+CLEAR_NOISE = 4.0
+
+
 def level(values: Sequence[float], share: float, *, end: bool = False) -> float:
     """Return the mean of the first, or last, share of the values; of one at least."""
     count = max(1, round(share * len(values)))

@@ -17,7 +17,7 @@ from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import abs_mean, scalar, step_check, used
 from trainguard.rules.training.run_series import TOTAL
-from trainguard.rules.training.selection import GRADIENTS, LOSSES
+from trainguard.rules.training.selection import GRADIENT_NORM, GRADIENTS, LOSSES
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import filled, said, step_spec, worded
@@ -156,7 +156,6 @@ def _drift_words(sheet: FactSheet) -> Words:
     )
 
 
-GRADIENT_NORM = "gradient_norm"
 MOST_NORMS = 512
 MOST_NAME_CHARACTERS = 40_000
 """Of all norms together: with their levels they take 60 kB, a seventh of an item."""

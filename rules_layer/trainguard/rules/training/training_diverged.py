@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from trainguard.core.finding import Fact
+from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.scalars.objective import Signal
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
@@ -16,6 +16,7 @@ from trainguard.rules.training.learned_nothing import GOOD_SCORE
 from trainguard.rules.training.moving_targets import FOLLOWED, off_course
 from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.risen import (
+    BROKEN_ROW,
     ENDED_TAIL,
     DivergedKind,
     TrainingDivergedParameters,
@@ -25,7 +26,7 @@ from trainguard.rules.training.risen import (
 )
 from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, signals
 from trainguard.rules.training.series import Series, first_facts, level_of, step_number, unit
-from trainguard.rules.training.step_rule import Check, StepRule
+from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 from trainguard.rules.training.training_diverged_text import NO_FINDING, diverged_words
 
@@ -106,7 +107,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     )
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
-        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE), spec.measures[1]),
+        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE, DivergedKind.BREAKS), spec.measures[1]),
         DivergedKind.SCORE_LOST: spec.measures[2],
         DivergedKind.REWARD_LOST: spec.measures[3],
         DivergedKind.KL_EXPLODED: spec.measures[4],
@@ -130,17 +131,17 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
         state.zeros = {name: each for name, each in state.zeros.items() if f"{Mode.TRAIN}/{name}" in kept}
         now = step_fact(step)
-        if (broken := _broken(state, now, step.at, DivergedKind.NOT_FINITE)) is not None:
+        if (broken := _broken(state, now, step.at, _kind_of_break(state))) is not None:
             return broken
         if (zero := _zero(state, now)) is not None:
             return zero
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
-                return _judged(state, parameters, LIVE_TAIL) or _without_finding(state.run, now)
+                return _judged(state, parameters, LIVE_TAIL) or _without_finding(state, now)
         if state.latest is not None and state.latest.fires and state.latest.kind != DivergedKind.NOT_FINITE:
             return None
-        return _without_finding(state.run, now)
+        return _without_finding(state, now)
 
     def at_end(self, state: TrainingDivergedState, parameters: TrainingDivergedParameters) -> Check | None:
         if state.latest is None:
@@ -151,12 +152,19 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             or _broken(state, now, state.run.at, DivergedKind.WAS_NOT_FINITE)
             or _zero(state, now)
             or _judged(state, parameters, ENDED_TAIL)
-            or _without_finding(state.run, now)
+            or _without_finding(state, now)
         )
 
     def score(self, check: Check) -> float:
         del check
         return CRITICAL
+
+    def progress(
+        self, state: TrainingDivergedState, view: RunView, parameters: TrainingDivergedParameters
+    ) -> Progress | None:
+        del view, parameters
+        row = max((each.count for each in state.broken.values()), default=0)
+        return Progress(seen=row, needed=BROKEN_ROW, counts="values that are not finite") if row else None
 
 
 def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: bool) -> None:
@@ -187,6 +195,13 @@ def _note_zero(zeros: Zeros, step: StepView, value: float) -> None:
         zeros.first, zeros.at = step.step, step.at if step.timed else None
     zeros.last = step.step
     zeros.count += 1
+
+
+def _kind_of_break(state: TrainingDivergedState) -> DivergedKind:
+    """Return whether losses are broken for good: of one mode for a row of values, or of training and validation."""
+    rows = [(key.partition("/")[0], each.count) for key, each in state.broken.items() if each.count]
+    is_sure = len({mode for mode, _ in rows}) > 1 or max((count for _, count in rows), default=0) >= BROKEN_ROW
+    return DivergedKind.NOT_FINITE if is_sure else DivergedKind.BREAKS
 
 
 def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
@@ -244,7 +259,12 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
     broken, (mode, _, name) = state.broken[key], key.partition("/")
     facts = (
         now,
-        Fact(name="values_not_finite", value=counts[key], series=name),
+        Fact(
+            name="values_not_finite",
+            value=counts[key],
+            series=name,
+            threshold=BROKEN_ROW if kind is DivergedKind.BREAKS else None,
+        ),
         *([Fact(name="values", value=broken.values, series=name)] if ever else []),
         Fact(name="mode", value=mode),
         step_number("first_bad_step", broken.first_ever if ever else broken.first),
@@ -253,7 +273,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
     return Check(
         step=int(now.value),
         at=at,
-        fires=True,
+        fires=kind is not DivergedKind.BREAKS,
         tensor=name,
         value=float(counts[key]),
         threshold=0.0,
@@ -280,7 +300,8 @@ def _judged(state: TrainingDivergedState, parameters: TrainingDivergedParameters
     return runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
 
 
-def _without_finding(run: RunSeries, now: Fact) -> Check:
+def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
+    run = state.run
     name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
     kind = DivergedKind.FINE
     known: tuple[Fact, ...] = ()
@@ -288,6 +309,15 @@ def _without_finding(run: RunSeries, now: Fact) -> Check:
         kind, known = DivergedKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
     elif loss.means:
         known = (*first_facts(name, loss), level_of("loss_last", name, loss.last))
+        known += tuple(
+            fact
+            for key, each in state.broken.items()
+            if key.partition("/")[2] == name
+            for fact in (
+                Fact(name="values_not_finite", value=each.total, series=name),
+                step_number("first_bad_step", each.first_ever),
+            )
+        )[:2]
     return Check(
         step=int(now.value), at=run.at, fires=False, tensor=name, value=loss.last, kind=kind, facts=(now, *known)
     )

@@ -4,7 +4,7 @@ from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.training.risen import DivergedKind
 from trainguard.rules.training.step_words import filled
 
-NO_FINDING = (DivergedKind.FINE, DivergedKind.MOVES)
+NO_FINDING = (DivergedKind.FINE, DivergedKind.MOVES, DivergedKind.BREAKS)
 
 _NAN = (
     "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and targets to "
@@ -45,6 +45,10 @@ _SAID = {
         "{discriminator_most_since:.6g}"
     ),
     DivergedKind.NOT_FINITE: (_BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}"),
+    DivergedKind.BREAKS: (
+        _BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}; it counts from "
+        "{values_not_finite.threshold} in a row on, or where validation is not finite either"
+    ),
     DivergedKind.WAS_NOT_FINITE: (
         _BROKEN + "was NaN or infinite in {values_not_finite:,} of {values:,} recorded values, at first at step "
         "{first_bad_step}"
@@ -94,6 +98,17 @@ _ADVICE = {
         "regularise it (a gradient penalty, label smoothing), or take a loss that does not saturate."
     ),
 }
+_OVER = {
+    DivergedKind.NOT_FINITE: (
+        "The loss is finite again, so the weights survived these steps. Check that a loss scaler skipped them; if none "
+        "did, look at their batches for NaN, a division by zero or the logarithm of zero."
+    ),
+    DivergedKind.ZERO: "The loss is not zero any more. Check what the trainer did in these steps.",
+}
+_CAME_BACK = (
+    "The run came back by itself. Check the learning rate, its warm-up and the data of these steps: a lower peak or "
+    "clipped gradients avoid the next time."
+)
 _CLAUSES = {
     DivergedKind.NOT_FINITE: "the loss became NaN or infinite",
     DivergedKind.WAS_NOT_FINITE: "the loss was NaN or infinite for a good part of the run",
@@ -115,7 +130,14 @@ def diverged_words(sheet: FactSheet) -> Words:
     means = sheet.get("loss_first_values")
     least = "it was never below" if means is None else f"no mean of its groups of {means.value:,} values was below"
     sentence = filled(sheet, _SAID[kind], where=where, least=least) if known else "no loss is broken"
+    if kind is DivergedKind.FINE and sheet.get("values_not_finite") is not None:
+        sentence += filled(
+            sheet,
+            "; {values_not_finite:counted value} of it {was} NaN or infinite, the first at step {first_bad_step}",
+            was="was" if sheet["values_not_finite"].value == 1 else "were",
+        )
     reason = f"Step {sheet['step'].value}: {sentence}."
     if kind in NO_FINDING:
         return Words(reason)
-    return Words(reason, _ADVICE.get(kind, _RISE), _CLAUSES.get(kind, "training diverged"))
+    advice = _OVER.get(kind, _CAME_BACK) if sheet.past else _ADVICE.get(kind, _RISE)
+    return Words(reason, advice, _CLAUSES.get(kind, "training diverged"))

@@ -1,21 +1,16 @@
-"""AllZero, TensorVariance and ExplodingTensor: a tensor's zeros, variance, NaN. Source: AWS documentation."""
+"""AllZero and TensorVariance: a tensor's zeros and variance. Source: AWS documentation."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-import msgspec
-
-from trainguard.core.finding import Fact
-from trainguard.formats.tensors.scalars.objective import Signal, signal_of
-from trainguard.formats.tensors.step_view import ReductionKind, StepView
+from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, known, measured, not_finite, not_saved, variance, zeros
-from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
-from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
+from trainguard.rules.training.readings import Reading, checked, known, measured, not_saved, variance, zeros
+from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
+from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
 ZERO_KINDS = ("zeros", "fine")
 HIGH, LOW, UNSET = "high", "low", "no threshold"
@@ -165,176 +160,3 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             else:
                 readings.append(Reading(tensor, value, least, below > 0.0, below, LOW))
         return checked(step, readings, lambda reading: (measured("variance", reading),))
-
-
-NAN, INFINITE, FINE = "NaN", "infinite", "fine"
-
-
-def _exploding_words(sheet: FactSheet) -> Words:
-    if not fires(sheet):
-        return said(sheet, filled(sheet, "none of {tensors:counted tensor} holds NaN or infinite values"))
-    reduction = sheet.get("reduction_not_finite")
-    found = sheet["entries_not_finite"] if reduction is None else reduction
-    advice = (
-        "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
-        "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
-    )
-    if sheet.kind == INFINITE:
-        advice = (
-            "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
-            f"Infinite values turn into NaN soon: save {found.series} at earlier steps to see where they begin."
-        )
-    sentence = "the saved {reduction_not_finite} of {reduction_not_finite.series} {was|is} {kind}"
-    if reduction is None:
-        entries = "entry that {was|is}" if found.value == 1 else "entries that {were|are}"
-        sentence = (
-            f"{{entries_not_finite.series}} {{held|holds}} {{entries_not_finite:.0f}} {entries} {{what}}, "
-            "{entries_not_finite:against above|}"
-        )
-    what = "NaN or infinite" if sheet.kind == NAN else "infinite"
-    return said(sheet, filled(sheet, sentence, kind=sheet.kind, what=what), advice, "values became NaN or infinite")
-
-
-_TREES = "trees/"
-_SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
-    (kind, absolute) for kind in ("mean", "std", "variance", "l2", "l1", "sum") for absolute in (True, False)
-)
-
-
-class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
-    only_nan: bool = False
-
-
-class ExplodingTensorState(StepState, kw_only=True):
-    """``held`` are tensors, by mode, whose newest value is not finite: a step of others does not end what goes on."""
-
-    held: list[str] = msgspec.field(default_factory=list)
-
-
-MOST_HELD = 256
-
-
-class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState]):
-    spec = step_spec(
-        "ExplodingTensor",
-        title="NaN and infinite values",
-        looks_at="the selected tensors; where nothing is selected, all",
-        fires_when="one holds NaN or an infinite value",
-        condition="a tensor holds NaN, or an infinite value unless only NaN counts (only_nan: {only_nan})",
-        measures=(Measure("entries that are not finite"),),
-        parameters={**SELECTION_HELP, "only_nan": ParameterHelp("", "whether infinite values are left alone")},
-        needs=(
-            "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
-            "or those that collection_names and tensor_regex select."
-        ),
-        say=_exploding_words,
-        kinds=(NAN, INFINITE, FINE),
-    )
-
-    def check(self, state: ExplodingTensorState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
-        readings: dict[str, Reading] = {}
-        reductions: dict[str, str] = {}
-        asked: list[tuple[ReductionKind, bool]] = []
-        finite: Reading | None = None
-        # A mean reward is NaN until an episode has ended: its absence is no explosion.
-        numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) is not Signal.REWARD)
-        for tensor in parameters.tensors(step) if parameters.selects else numbers:
-            try:
-                if step.has_value(tensor):
-                    reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
-                else:
-                    if finite is not None and _has_finite_sum(step, tensor, asked):
-                        readings[tensor] = finite
-                        continue
-                    reading = _of_reductions(state, step, tensor, reductions, only_nan=parameters.only_nan)
-                    if finite is None and reading is not None and not reading.fires:
-                        finite = reading
-            except USELESS as fault:
-                state.leave_out(str(fault))
-                continue
-            if reading is not None:
-                readings[tensor] = reading
-
-        def facts(reading: Reading) -> tuple[Fact]:
-            if not reading.fires:
-                return (Fact(name="tensors", value=len(readings)),)
-            if math.isnan(reading.value):
-                return (
-                    Fact(name="reduction_not_finite", value=reductions[str(reading.tensor)], series=reading.tensor),
-                )
-            return (measured("entries_not_finite", reading),)
-
-        return checked(step, tuple(readings.values()), facts) if _hold(state, step, readings) else None
-
-
-def _hold(state: ExplodingTensorState, step: StepView, readings: Mapping[str, Reading]) -> bool:
-    """Remember which tensors are not finite; return False of a step that says nothing of those that still are."""
-    firing = [f"{step.mode}/{tensor}" for tensor, reading in readings.items() if reading.fires]
-    seen = {f"{step.mode}/{tensor}" for tensor in readings} if state.held else frozenset()
-    kept = [name for name in state.held if name not in seen]
-    state.held = [*kept, *firing][:MOST_HELD]
-    says = bool(firing) or not kept
-    state.evaluated += not says  # it was checked, and what fires goes on
-    return says
-
-
-def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
-    found = not_finite(step, tensor)
-    if found is None:
-        return None
-    size, nan, infinite = found
-    count = nan if only_nan else nan + infinite
-    kind = (NAN if nan else INFINITE) if count else FINE
-    return Reading(tensor, float(count), 0.0, count > 0, count / max(size, 1), kind)
-
-
-def _has_finite_sum(step: StepView, tensor: str, asked: list[tuple[ReductionKind, bool]]) -> bool:
-    """Whether a saved sum is finite; that which the tensor before had is ``asked`` for first."""
-    for kind, absolute in (*asked, *_SUMS):
-        value = step.reduction(tensor, kind, absolute=absolute)
-        if value is not None:
-            asked[:] = [(kind, absolute)]
-            return math.isfinite(value)
-    return False
-
-
-def _of_reductions(
-    state: StepState, step: StepView, tensor: str, reductions: dict[str, str], *, only_nan: bool
-) -> Reading | None:
-    """Judge by what was saved; the value is then not a count, so that it stays open."""
-    saved = _telling(step, tensor)
-    if not saved:
-        product = step.reduction(tensor, "prod")
-        if product is None or not math.isfinite(product):
-            not_saved(state, step, tensor)
-            return None
-    bad = [(name, value) for name, value in saved if not math.isfinite(value)]
-    nan = [name for name, value in bad if math.isnan(value)]
-    if not bad or (only_nan and not nan):
-        return Reading(tensor, 0.0, 0.0, False, 0.0, FINE)
-    reductions[tensor] = nan[0] if nan else bad[0][0]
-    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
-
-
-def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
-    """Return the saved reductions that tell whether all entries are finite; none where only a product was saved.
-
-    A finite sum has finite entries only. Another may have overflowed, unless the extremes say so too.
-    """
-    sums = []
-    for kind, absolute in _SUMS:
-        value = step.reduction(tensor, kind, absolute=absolute)
-        if value is None:
-            continue
-        if math.isfinite(value):
-            return [(kind, value)]
-        sums.append((f"{kind} of absolute values" if absolute else kind, value))
-    least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
-    highest = step.reduction(tensor, "max", absolute=True)
-    if least is not None and most is not None:
-        return [("min", least), ("max", most)]
-    if highest is not None:
-        return [("max of absolute values", highest)]
-    lowest = step.reduction(tensor, "min", absolute=True)
-    others = (("min", least), ("max", most), ("min of absolute values", lowest))
-    return [*sums, *((name, value) for name, value in others if value is not None)]

@@ -53,7 +53,8 @@ UNSEEN = frozenset(
         *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         "training/RanksOutOfSync: equal",
         *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "WARM_UP", "WORSENS")),
-        *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "KL_EXPLODED", "MOVES", "REWARD_LOST")),
+        *(f"DivergedKind.{name}" for name in ("BREAKS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
+        *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST")),
         *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
     }
 )

@@ -81,19 +81,20 @@ def plain_lost_of(means: Sequence[float], count: int, limits: TrainingDivergedPa
 
 def plain_rise_of(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
     count = tail_of(loss)
-    if len(loss.means) < 5 or count * loss.size < fewest:
+    if len(loss.means) <= count or count * loss.size < fewest:
         return None
+    short = len(loss.means) < 5
     start, tail = plain_start_of(loss), loss.means[len(loss.means) - count :]
     before = medians(loss.means[: len(loss.means) - count])
     lost = plain_lost_of(loss.means, count, limits)
     conditions = (
-        ("blown up", start + max(limits.blow_up * abs(start) - abs(start), 4.0 * rough_of(before)), True),
+        ("blown up", start + max(limits.blow_up * abs(start) - abs(start), 4.0 * rough_of(before)), not short),
         ("exploded", 100.0 * abs(loss.first), abs(loss.first) >= 0.001),
     )
     for kind, threshold, may in conditions:
         if may and all(value > threshold for value in tail):
             return kind, threshold
-    return None if lost is None else ("lost", lost)
+    return None if lost is None or short else ("lost", lost)
 
 
 def plain_score_holds(score: Series, *, is_far: bool) -> bool:

@@ -131,7 +131,7 @@ def test_loss_most_often_non_finite_is_named() -> None:
         (Mode.TRAIN, {"loss": 1.0}), (Mode.EVAL, {"val_loss": NAN}), (Mode.TRAIN, {"loss": math.inf}),
         (Mode.TRAIN, {"loss": NAN}),
     )  # fmt: skip
-    assert outcome.steps == [1, 2, 3]
+    assert outcome.steps == [2, 3]
     assert outcome.result.reason == "Step 3: loss of mode TRAIN is NaN or infinite from step 2 to 3, 2 recorded values."
     assert (outcome.result.measured, outcome.result.threshold, outcome.result.worst) == (2.0, 0.0, "loss")
     assert (outcome.result.measure and outcome.result.measure.what) == "values in a row that are not finite"
@@ -141,19 +141,21 @@ def test_loss_most_often_non_finite_is_named() -> None:
 
 def test_non_finite_loss_holds_until_the_next_of_its_mode() -> None:
     outcome = both(
-        (Mode.TRAIN, {"loss": NAN}), (Mode.EVAL, {"val_loss": 1.0}), (Mode.TRAIN, {"loss": 0.5}),
+        *[(Mode.TRAIN, {"loss": NAN})] * 3, (Mode.EVAL, {"val_loss": 1.0}), (Mode.TRAIN, {"loss": 0.5}),
         (Mode.EVAL, {"val_loss": 1.0}),
     )  # fmt: skip
-    assert (outcome.steps, outcome.state.evaluated) == ([0, 1], 4)
+    assert (outcome.steps, outcome.state.evaluated) == ([2, 3], 6)
     assert outcome.result.reason == (
-        "Step 3: loss is 0.5, and was 0.5 at the start (step 2); no loss is broken or has risen for good."
+        "Step 5: loss is 0.5, and was 0.5 at the start (step 4); no loss is broken or has risen for good; 3 values of "
+        "it were NaN or infinite, the first at step 0."
     )
 
 
 def test_total_that_replaces_a_nan_part_decides() -> None:
     parts = {"a_part": NAN, "b_part": 1.0}
-    outcome = both((Mode.TRAIN, parts), (Mode.TRAIN, parts), (Mode.TRAIN, {"loss": 2.0, "a_part": 1.0, "b_part": 1.0}))
-    assert outcome.steps == [0, 1]
+    whole = {"loss": 2.0, "a_part": 1.0, "b_part": 1.0}
+    outcome = both(*[(Mode.TRAIN, parts)] * 4, (Mode.TRAIN, whole))
+    assert outcome.steps == [2, 3]
     assert outcome.result.status is Status.OK
 
 

@@ -14,8 +14,8 @@ from trainguard.rules.parameters import (
     read_parameter_file,
     resolve_parameters,
 )
+from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
-from trainguard.rules.training.values import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.weights import VanishingGradientParameters
 
 

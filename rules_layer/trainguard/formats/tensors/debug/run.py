@@ -45,6 +45,7 @@ class DebugStep:
         self.mode: Mode = first.mode
         self.mode_step = first.mode_step
         self.timed = True
+        self.logged = False
         self.workers = tuple(indexes)
         self._run = run
         self._listed_at = listed_at

@@ -15,6 +15,8 @@ from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
 class ScalarStep:
     """A `StepView` of one row; ``history`` holds the rows that `earlier` finds."""
 
+    logged = True
+
     def __init__(self, row: ScalarRow, names: ScalarNames, history: ScalarHistory | None = None) -> None:
         self.row = row
         self.step = self.mode_step = row.step
