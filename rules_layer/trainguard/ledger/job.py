@@ -255,6 +255,13 @@ class Ledger:
     def gpu_seconds(self, bucket: Bucket) -> float:
         return float(self.cells.of(bucket).sum())
 
+    def busy(self, span: Span) -> float | None:
+        """Return which share, 0 to 1, of a span the GPUs were busy; None where half of it or more has no samples."""
+        shares = self.cells.shares_in([span])
+        paid = float(self.cells.paid @ shares)
+        sampled = paid - float(self.cells.of(Bucket.NO_SAMPLES) @ shares)
+        return float(self.cells.of(Bucket.COMPUTE) @ shares) / sampled if sampled > paid / 2.0 else None
+
     def usd(self, gpu_seconds: float, node: NodeLedger) -> float | None:
         return None if self.hourly is None else gpu_seconds * self.hourly / 3_600.0 / max(node.gpus, 1)
 

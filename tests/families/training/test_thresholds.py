@@ -16,10 +16,11 @@ from trainguard.core.records import JobRecord, JobStatus, Status
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.training import scalar_files
 from trainguard.engine.training.debug_session import DebugState
-from trainguard.engine.training.family import TrainingFamily, judge_stall
+from trainguard.engine.training.family import TrainingFamily
 from trainguard.engine.training.keys import STALLED
 from trainguard.engine.training.runs import FoundCollections, SharedRuns
 from trainguard.engine.training.scalar_files import FileState, ScalarFiles, ScalarState, _in_age, lowest_first
+from trainguard.engine.training.stalls import judge_stall
 from trainguard.engine.training.stream import StepsState, StepStream, believed
 from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
@@ -39,6 +40,29 @@ def state(
 def judged(*states: StepsState, job: JobRecord = RUNS) -> tuple[Status, str, int]:
     said = judge_stall(StalledTrainingRule(), job, states, StalledTrainingRuleParameters())
     return said.status, said.reason, said.data_points
+
+
+@pytest.mark.parametrize(
+    ("busy", "status"),
+    [(0.5, Status.OK), (0.94, Status.OK), (0.49, Status.FIRED), (0.999, Status.FIRED), (None, Status.FIRED)],
+)
+def test_working_gpus_are_no_stall_and_spinning_ones_may_be(busy: float | None, status: Status) -> None:
+    asked = []
+
+    def share(span: tuple[float, float]) -> float | None:
+        asked.append(span)
+        return busy
+
+    rule, parameters = StalledTrainingRule(), StalledTrainingRuleParameters()
+    silent = state(looked_s=NOW + 9_000.0)
+    said = judge_stall(rule, RUNS, [silent], parameters, share)
+    assert said.status is status
+    assert asked == [(NOW + 7_200.0, NOW + 9_000.0)]
+    if status is Status.OK:
+        assert said.reason == (
+            f"No step was saved for 2.5 h, and the GPUs worked on: they were busy for {100 * (busy or 0):.3g} % of "
+            "the time."
+        )
 
 
 STALLS = (

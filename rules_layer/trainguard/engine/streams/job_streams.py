@@ -21,6 +21,7 @@ from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
+from trainguard.ledger.node import Span
 from trainguard.pricing.cost import PaidTime
 
 
@@ -67,6 +68,11 @@ class JobMoment:
     closed: bool
     now: float | None = None
     ledger: Callable[[], Ledger | None] = lambda: None
+
+    def busy(self, span: Span) -> float | None:
+        """Return which share, 0 to 1, of a span in epoch seconds the GPUs were busy; None where it is not known."""
+        ledger = self.ledger()
+        return None if ledger is None else ledger.busy(span)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from trainguard.core.finding import Fact
 from trainguard.core.job_policy import ALL
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
+from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
@@ -20,7 +19,8 @@ from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
-from trainguard.engine.training.stream import StepsState, StepStream, step_rules
+from trainguard.engine.training.stalls import judge_stall, without_working
+from trainguard.engine.training.stream import StepStream, step_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
 from trainguard.formats.tensors.debug.json_files import MAX_INDEX_BYTES
@@ -28,43 +28,7 @@ from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.family_rules import TRAINING_TITLE, bare
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
-from trainguard.rules.training.stalled_training import (
-    StalledTrainingRule,
-    StalledTrainingRuleParameters,
-    StalledTrainingRuleState,
-    StallKind,
-    patience_s,
-)
-from trainguard.rules.training.step_rule import RunView
-from trainguard.rules.training.step_words import StepKind
-
-_TRAINS = frozenset({None, "Training"})
-"""Secondary statuses in which a job may write steps; in others it downloads, uploads, stops or waits for instances."""
-
-_TEXT = StalledTrainingRule().text
-
-
-def judge_stall(
-    rule: StalledTrainingRule, job: JobRecord, states: Sequence[StepsState], parameters: StalledTrainingRuleParameters
-) -> RuleResult:
-    """Return the clock's verdict on a job, from the states of its streams (at least one)."""
-    if job.closing or job.status.is_final or any(state.ended for state in states):
-        return RuleResult.of(_TEXT, Status.OK, StallKind.ENDED)
-    newest = max(states, key=lambda state: state.progress_s or 0.0)
-    if newest.progress_s is None:
-        return RuleResult.of(_TEXT, Status.WARMING_UP, StepKind.NO_STEP)
-    if job.status is not JobStatus.IN_PROGRESS:
-        status = Fact(name="job_status", value=job.status.value)
-        return RuleResult.of(_TEXT, Status.NOT_APPLICABLE, StallKind.NOT_RUNNING, (status,))
-    looked_s, longest_s = min(state.looked_s for state in states), max(state.longest_s for state in states)
-    silent_s = max(looked_s - newest.progress_s, 0.0)
-    if silent_s <= patience_s(parameters, longest_s) or job.secondary_status not in _TRAINS:
-        at = newest.progress_s
-        since = Fact(name="time_since_object", value=silent_s, unit="s", start=at, end=at + silent_s)
-        return RuleResult.of(_TEXT, Status.OK, StallKind.NEWEST, (since,), data_points=newest.steps)
-    known = StalledTrainingRuleState(step=newest.step, evaluated=newest.steps, longest_s=longest_s)
-    return rule.judge_at(known, RunView(newest.steps), parameters, now=looked_s, progress_at=newest.progress_s)
-
+from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
 
 AnyStepStream = StepStream[Any]
 
@@ -93,6 +57,9 @@ class TrainingStreams(FamilyStreams):
         if stalled is not None and self.of_steps and not plan.by_event_time:
             verdict, fires = self._stall(stalled, job, plan, job_state, moment)
             by_unit[keys.STALLED] = {JOB_NODE: verdict}
+        elif keys.STALLED in by_unit:
+            stalls = by_unit[keys.STALLED]
+            by_unit[keys.STALLED] = {unit: without_working(each, moment.busy) for unit, each in stalls.items()}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
@@ -125,7 +92,7 @@ class TrainingStreams(FamilyStreams):
         states = [stream.state for stream in self.of_steps.values()]
 
         def judge(of: StalledTrainingRule, _: object, parameters: StalledTrainingRuleParameters) -> RuleResult:
-            return judge_stall(of, job, states, parameters)
+            return judge_stall(of, job, states, parameters, moment.busy)
 
         fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s, ledger=moment.ledger)
         (verdict,) = runner.verdicts(judge, interval_s=plan.interval_s)

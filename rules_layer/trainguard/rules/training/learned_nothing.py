@@ -34,6 +34,7 @@ from trainguard.rules.training.step_rule import Check, StepParameters
 class LearningKind(StrEnum):
     LEARNS = "learns"
     WARM_UP = "warm-up"
+    UNCERTAIN = "uncertain"
     STANDS = "stands"
     CHANCE = "chance"
     LEVEL = "level"
@@ -141,6 +142,18 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     return series_check(
         run, LearningKind.STANDS, (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0)
     )
+
+
+def is_uncertain(loss: Series) -> bool:
+    """Whether a loss alone does not tell: it has no trend, and by what it moved lies within the error of its noise."""
+    missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
+    return abs(fall(loss) * loss.means[0]) < missed and abs(z_score(loss.whole)) < NO_TREND
+
+
+def values_to_tell(loss: Series, limits: NotLearningParameters) -> int:
+    """Return of how many values a fall by ``min_fall`` would be seen, at 95 %, beside this noise."""
+    least = limits.min_fall * abs(loss.means[0])
+    return math.ceil(12.0 * loss.size * (SURE * noise(loss.means) / least) ** 2) if least > 0.0 else 0
 
 
 def _loss_stands(loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:

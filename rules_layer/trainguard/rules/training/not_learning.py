@@ -18,6 +18,7 @@ from trainguard.rules.training.learned_nothing import (
     LearningKind,
     NotLearningParameters,
     at_chance,
+    is_uncertain,
     loss_at_chance,
     loss_without_score,
     score_facts,
@@ -25,6 +26,7 @@ from trainguard.rules.training.learned_nothing import (
     stands,
     validation_at_chance,
     validation_never_better,
+    values_to_tell,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
 from trainguard.rules.training.not_learning_text import _words
@@ -103,9 +105,20 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
     )
 
+    undecided = frozenset({LearningKind.WARM_UP, LearningKind.UNCERTAIN})
+
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
         **dict.fromkeys(LearningKind, SCORE),
-        **dict.fromkeys((LearningKind.STANDS, LearningKind.LEARNS, LearningKind.WARM_UP, LearningKind.MOVES), FALL),
+        **dict.fromkeys(
+            (
+                LearningKind.STANDS,
+                LearningKind.LEARNS,
+                LearningKind.WARM_UP,
+                LearningKind.MOVES,
+                LearningKind.UNCERTAIN,
+            ),
+            FALL,
+        ),
         **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
         LearningKind.WORSENS: HELD_OUT,
         LearningKind.JUMPS: JUMP,
@@ -130,7 +143,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         improves = improves or any(z_score(score.whole) >= NO_TREND for _, score in state.run.score(main))
         if found is not None and not improves:
             return found
-        return _learns(state.run, main)
+        return _learns(state.run, main, parameters)
 
     def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
         run = state.run
@@ -141,7 +154,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             return why
         found = _stands(state, main, parameters) or at_chance(run, main, parameters)
         found = found or next((each for judge in WHOLE if (each := judge(run, parameters)) is not None), None)
-        return found or _learns(run, main)
+        return found or _learns(run, main, parameters)
 
     def score(self, check: Check) -> float:
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
@@ -180,7 +193,7 @@ def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) 
     return None if fine_tune and found.value > -limits.min_fall else found
 
 
-def _learns(run: RunSeries, mode: Mode) -> Check | None:
+def _learns(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
     losses = run.loss(mode)
     name, series = (losses or run.score(mode))[0]
     if not series.means:
@@ -189,7 +202,13 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
-    return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
+    if not losses or run.all_scores or (not is_uncertain(series) and stands(run, mode, limits) is None):
+        return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
+    needed = values_to_tell(series, limits)
+    later = (Fact(name="values_to_tell", value=needed),) if needed > series.count else ()
+    known = (*facts, *later)
+    kind = LearningKind.UNCERTAIN
+    return series_check(run, kind, (name, series), known, fall(series), fires=False)
 
 
 def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:
@@ -204,4 +223,6 @@ def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:
         facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
     else:
         return None
-    return series_check(run, kind, (name, series), facts, fall(series), fires=False) if series.means else None
+    if not series.means:
+        return None
+    return series_check(run, kind, (name, series), facts, fall(series), fires=False)

@@ -48,6 +48,9 @@ _SCORE = "; {score_last.series} was {score_first:began 4} and is {score_last:.4g
 _SAID = {
     LearningKind.MOVES: "{objective.series} does not have to fall: the objective is {objective}",
     LearningKind.LEARNS: _LOSS + " and is {loss_last:ended}: it {change:moved}{score}",
+    LearningKind.UNCERTAIN: (
+        _LOSS + " and is {loss_last:ended}: it {change:moved}, and whether the model learns cannot be told{until}"
+    ),
     LearningKind.WARM_UP: (
         "the learning rate still rises, from {learning_rate_first:.4g} to {learning_rate:.4g}: the warm-up is not "
         "over, and the run is not judged yet"
@@ -93,6 +96,13 @@ _SAID = {
 }
 
 
+def _until(sheet: FactSheet) -> str:
+    """Say from when on it can be told."""
+    if sheet.get("values_to_tell") is None:
+        return ": of a fine-tune a score, or a loss of validation, tells more"
+    return filled(sheet, " yet: beside its noise that takes about {values_to_tell:counted value}")
+
+
 def _words(sheet: FactSheet) -> Words:
     kind, template = LearningKind(sheet.kind), _SAID[LearningKind(sheet.kind)]
     if kind is LearningKind.LEARNS and sheet.get("loss_first") is None:
@@ -103,10 +113,11 @@ def _words(sheet: FactSheet) -> Words:
         template,
         score=_score(sheet, kind),
         verb="stands" if sheet.get("rises") is None else "rises",
+        until=_until(sheet),
         logarithm="" if classes is None else f"{math.log(int(classes.value)):.5g}",
     )
     reason = f"Step {sheet['step'].value}: {sentence}."
-    if kind in (LearningKind.LEARNS, LearningKind.WARM_UP, LearningKind.MOVES):
+    if kind in (LearningKind.LEARNS, LearningKind.UNCERTAIN, LearningKind.WARM_UP, LearningKind.MOVES):
         return Words(reason)
     return Words(reason, _ADVICE.get(kind, _NOTHING), _CLAUSES.get(kind, "the model did not learn"))
 

@@ -31,6 +31,7 @@ class StallKind(StrEnum):
     ENDED = "ended"
     NOT_RUNNING = "not running"
     NEWEST = "newest object"
+    GPUS_WORK = "GPUs work"
     UNTIMED = "no times"
 
 
@@ -42,6 +43,10 @@ _WITHOUT_GAP = {
     ),
     StallKind.ENDED: "Training has ended.",
     StallKind.NOT_RUNNING: "The job's status is {job_status}: whether it still trains is not known.",
+    StallKind.GPUS_WORK: (
+        "No step was saved for {time_without_step:duration}, and the GPUs worked on: they were busy for "
+        "{gpus_busy:percent} of the time."
+    ),
     StallKind.NEWEST: "The newest object came {time_since_object:duration} before the last look.",
 }
 _COMPARED = {
@@ -99,7 +104,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         "StalledTrainingRule",
         title="Stalled training",
         looks_at="when steps are saved",
-        fires_when="none was saved for too long and training has not ended",
+        fires_when="none was saved for too long, training has not ended and no GPU is known to work",
         condition=(
             "no step is saved for more than {threshold} s, and for twice as long as ever before between two steps"
         ),

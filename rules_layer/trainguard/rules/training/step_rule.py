@@ -165,6 +165,9 @@ class StepRule(Rule[P], Generic[P, S]):
     clear_s = 0.0
     """The first step that is checked and does not fire ends an episode."""
 
+    undecided: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of a check that does not tell, or not yet, what the rule asks."""
+
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {}
     """By kind, what a check's value is; of any other kind the first of the rule's measures."""
 
@@ -224,7 +227,7 @@ class StepRule(Rule[P], Generic[P, S]):
         untimed = (Fact(name=UNTIMED, value=state.untimed, unit="steps"),) if no_times else ()
         return RuleResult.of(
             self.text,
-            Status.FIRED if check.fires else Status.OK,
+            self._status_of(check, view),
             check.kind or "",
             (*map(_storable, check.facts), *untimed, *notes(state, parameters)),
             measured=_finite(check.value),
@@ -236,6 +239,11 @@ class StepRule(Rule[P], Generic[P, S]):
             score=self.score(check) if check.fires else None,
             progress=self.progress(state, view, parameters),
         )
+
+    def _status_of(self, check: Check, view: RunView) -> Status:
+        if check.fires or check.kind not in self.undecided:
+            return Status.FIRED if check.fires else Status.OK
+        return Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
 
     def measure(self, check: Check) -> Measure | None:
         """Return what a check's value is; None, of a rule that measures one thing, is that."""

@@ -52,10 +52,14 @@ UNSEEN = frozenset(
         *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
         *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         "training/RanksOutOfSync: equal",
-        *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "WARM_UP", "WORSENS")),
+        *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
+        *(f"LearningKind.{name}" for name in ("WARM_UP", "WORSENS")),
         *(f"DivergedKind.{name}" for name in ("BREAKS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
         *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST")),
-        *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
+        *(
+            f"StallKind.{name}"
+            for name in ("ENDED", "GPUS_WORK", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")
+        ),
     }
 )
 """Kinds of which the recorded answers have no judgement; the rules' own tests assert their words."""

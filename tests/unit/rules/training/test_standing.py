@@ -20,7 +20,7 @@ from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.plateau import PlateauState
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import unit, z_score
-from trainguard.rules.training.step_rule import Check
+from trainguard.rules.training.step_rule import Check, RunView
 
 FLAT = [8.0, 8.0625] * 10
 
@@ -292,3 +292,42 @@ def test_each_finding_has_its_own_measure_clause_and_advice(kind: LearningKind) 
     words = NotLearning().text(FactSheet(Status.FIRED, kind, ANY_FACTS))
     assert words.clause.startswith(clause)
     assert (words.advice or "").startswith(advice)
+
+
+def noisy(count: int, fall: float, noise: float) -> list[float]:
+    """Return a loss at 1 that falls along a line, with noise of a standard deviation."""
+    draw = random.Random(7)
+    return [1.0 - fall * place / count + draw.gauss(0.0, noise) for place in range(count)]
+
+
+def alone(losses: Sequence[float], rates: Sequence[float] = (), *, closed: bool = True, **given: Any) -> RuleResult:
+    """Return what NotLearning says of a loss of training alone, and of its learning rate."""
+    each, values, run = RULES["NotLearning"], parameters("NotLearning", **given), Run()
+    state = each.state_type()
+    collections = {"losses": ["loss"], "learning_rate": ["lr"]}
+    for step, loss in enumerate(losses):
+        saved = {"loss": [loss]} | ({"lr": [rates[step]]} if rates else {})
+        each.observe(state, run.add(step, saved, mode=Mode.TRAIN, collections=collections), values)
+    return each.judge(state, RunView(len(losses), closed=closed), values)
+
+
+def test_fall_within_its_noise_cannot_be_told_yet() -> None:
+    result = alone(noisy(64, 0.05, 0.3))
+    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
+    needed = next(int(fact.value) for fact in result.facts if fact.name == "values_to_tell")
+    # A line through k values of this noise has the error 0.3 * sqrt(12 / k): of 0.05 / 1.64 at 1,162.
+    assert 600 < needed < 2_400
+    assert f"that takes about {needed:,} values" in result.reason
+    assert alone(noisy(4_000, 0.3, 0.3)).kind == LearningKind.LEARNS
+
+
+def test_standing_fine_tune_alone_cannot_be_told() -> None:
+    result = alone([1.4, 1.41] * 10, [2e-5] * 20)
+    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
+    assert "a score, or a loss of validation, tells more" in result.reason
+
+
+@pytest.mark.parametrize(("closed", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.WARMING_UP)])
+def test_recorded_warm_up_has_no_verdict_on_learning(closed: bool, status: Status) -> None:
+    result = alone([10.0] * 40, [1e-7 * (place + 1) for place in range(40)], closed=closed, live_rows=8)
+    assert (result.status, result.kind) == (status, LearningKind.WARM_UP)
