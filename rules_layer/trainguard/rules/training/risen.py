@@ -63,9 +63,10 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
-    found = [_risen(loss, limits, fewest) for _, loss in losses]
+    judge = _risen if run.objective.level_means_something else _lost_again
+    found = [judge(loss, limits, fewest) for _, loss in losses]
     rises = [each for each in found if each is not None]
-    if not losses or len(rises) < len(losses) or run.moves(*(name for name, _ in losses)):
+    if not losses or len(rises) < len(losses) or not run.has_to_fall(*(name for name, _ in losses)):
         return None
     (name, loss), (kind, threshold) = losses[0], rises[0]
     count = tail_of(loss)
@@ -167,6 +168,15 @@ def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tup
         return DivergedKind.BLOWN_UP, blown_up
     if abs(loss.first) >= LEAST_FIRST and min(tail) > FAR_ABOVE_FIRST * abs(loss.first):
         return DivergedKind.EXPLODED, FAR_ABOVE_FIRST * abs(loss.first)
+    lost = gone_again(loss.means, count, limits)
+    return None if lost is None else (DivergedKind.LOST, lost)
+
+
+def _lost_again(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
+    """Return the level above which a loss lies that may grow on its own, and had fallen below it; None of any other."""
+    count = tail_of(loss)
+    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
+        return None
     lost = gone_again(loss.means, count, limits)
     return None if lost is None else (DivergedKind.LOST, lost)
 

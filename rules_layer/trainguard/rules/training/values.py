@@ -205,6 +205,10 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
     only_nan: bool = False
 
 
+_ABSENT = (Signal.REWARD, Signal.EPISODE, Signal.VALUE_FIT)
+"""Means over episodes are NaN until one has ended, an explained variance where nothing varies: neither is a fault."""
+
+
 class ExplodingTensorState(StepState, kw_only=True):
     """``held`` are tensors, by mode, whose newest value is not finite: a step of others does not end what goes on."""
 
@@ -236,8 +240,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
         reductions: dict[str, str] = {}
         asked: list[tuple[ReductionKind, bool]] = []
         finite: Reading | None = None
-        # A mean reward is NaN until an episode has ended: its absence is no explosion.
-        numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) is not Signal.REWARD)
+        numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) not in _ABSENT)
         for tensor in parameters.tensors(step) if parameters.selects else numbers:
             try:
                 if step.has_value(tensor):

@@ -1,0 +1,83 @@
+"""Which curves are a fault depends on what is recorded beside them: errors, margins, rewards, and parts of a loss."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.training.recorded.scoring import fired, steps_of
+
+STEPS = 40
+STANDS = [0.7 + 0.01 * (-1) ** place for place in range(STEPS)]
+FALLS = [1.0 / (1.0 + 0.2 * place) for place in range(STEPS)]
+RISES = [0.1 + 0.1 * place for place in range(STEPS)]
+GONE = [*FALLS[:25], *[0.7] * 15]
+SLIDES = [0.8 - 0.005 * place for place in range(STEPS)]
+LEARNT = [2.0 - 0.04 * place for place in range(STEPS)]
+
+Columns = Mapping[str, Sequence[float]]
+
+
+def finding(columns: Columns) -> str:
+    """Return which rules fire on a run that has ended, with their kinds."""
+    return " ".join(f"{rule}:{answer.kind}" for rule, (_, answer) in fired(list(steps_of(columns))).items())
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"loss": STANDS}, "NotLearning:stands"),
+        ({"loss": STANDS, "eval_wer": SLIDES}, ""),
+        ({"loss": STANDS, "eval_wer": STANDS}, "NotLearning:stands"),
+        ({"loss": STANDS, "eval_wer": [0.8, 0.7, 0.7]}, ""),
+        ({"loss": STANDS, "rewards/chosen": STANDS, "rewards/rejected": STANDS}, "NotLearning:stands"),
+        ({"loss": STANDS, "rewards/chosen": RISES, "rewards/rejected": STANDS, "rewards/margins": RISES}, ""),
+        ({"valid_0's l2": STANDS}, "NotLearning:stands"),
+        ({"valid_0's l2": SLIDES}, ""),
+        ({"valid_0's auc": [0.5 + 0.01 * place for place in range(STEPS)], "valid_0's l2": STANDS}, ""),
+    ],
+)
+def test_error_or_margin_that_improves_is_evidence(columns: Columns, found: str) -> None:
+    assert finding(columns) == found
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"loss": RISES, "val_loss": RISES}, "TrainingDiverged:blown up NotLearning:stands"),
+        ({"loss": RISES, "val_loss": RISES, "reward": STANDS}, "TrainingDiverged:blown up NotLearning:stands"),
+        ({"loss": RISES, "reward": STANDS}, ""),
+        ({"loss": RISES, "val_loss": RISES, "reward": STANDS, "kl": STANDS}, ""),
+        ({"loss": GONE, "accuracy": STANDS, "mean_reward": STANDS}, "TrainingDiverged:lost"),
+    ],
+)
+def test_supervised_run_with_a_reward_is_judged_by_its_loss(columns: Columns, found: str) -> None:
+    assert finding(columns) == found
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"train_nce_loss": RISES}, ""),
+        ({"train_nce_loss": STANDS}, "NotLearning:stands"),
+        ({"train_nce_loss": [*RISES[:10], *[1.0 - place / 40 for place in range(30)]]}, ""),
+        ({"train_nce_loss": GONE}, "TrainingDiverged:lost"),
+        ({"dino_loss": RISES}, ""),
+        ({"loss": GONE, "recon_loss": FALLS, "kl_loss": RISES}, ""),
+        ({"loss": GONE, "recon_loss": GONE, "kl_loss": RISES}, "TrainingDiverged:lost"),
+        ({"recon_loss": FALLS, "kl_loss": RISES}, ""),
+        ({"ce_loss": GONE, "load_balancing_loss": STANDS}, "TrainingDiverged:lost"),
+        ({"loss": FALLS, "loss-scale": [1.0] * 20 + [65_536.0] * 20}, ""),
+        ({"train/cross_entropy": GONE}, "TrainingDiverged:lost"),
+    ],
+)
+def test_part_that_may_grow_is_no_fault_alone(columns: Columns, found: str) -> None:
+    assert finding(columns) == found
+
+
+def test_error_that_reaches_zero_is_no_nan() -> None:
+    assert finding({"train-merror": [*[0.3] * 5, *[0.1] * 10, *[0.0] * 25]}) == ""
+
+
+@pytest.mark.parametrize("name", ["rollout/ep_len_mean", "train/explained_variance", "losses/explained_variance"])
+def test_mean_without_an_episode_is_no_explosion(name: str) -> None:
+    assert finding({"train/value_loss": STANDS, "rollout/ep_rew_mean": STANDS, name: [float("nan")] * 10}) == ""
