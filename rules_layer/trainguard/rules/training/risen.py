@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Objective
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
@@ -237,8 +238,11 @@ def tail_of(loss: Series) -> int:
 def _score_holds(run: RunSeries, *, is_far: bool) -> bool:
     """Whether a score of training is still about as good as it ever was, and better than at the start.
 
-    Where the loss ``is_far`` above its start, a score that a guess may have excuses nothing.
+    Where the loss ``is_far`` above its start, a score that a guess may have excuses nothing; nor does an order of
+    preference, which is right where the loss says how wrong its sizes are.
     """
+    if run.objective is Objective.PREFERENCE:
+        return False
     for _, score in run.score(Mode.TRAIN):
         values = smoothed(score.means)
         reach = max(values) - min(values)

@@ -133,9 +133,9 @@ class RunSeries(msgspec.Struct):
 
     def improves_otherwise(self, least: float) -> bool:
         """Whether an error fell by a share of its start, or a score without a range rose, with a trend."""
-        errors = [each for of_mode in self.errors.values() for each in of_mode.values() if each.means]
         scores = [score for _, name, score in self.all_scores if UNBOUNDED.search(name)]
-        return any(_falls(each, least) for each in errors) or any(z_score(each.whole) >= NO_TREND for each in scores)
+        falls = any(_falls(each, least) for _, each in self.all_errors)
+        return falls or any(z_score(each.whole) >= NO_TREND for each in scores)
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
@@ -144,6 +144,10 @@ class RunSeries(msgspec.Struct):
         """Return the shares of right answers among known classes: a contrast has as many as its batch or queue."""
         known = self.objective.level_means_something
         return [(name, each) for name, each in self.score(mode) if known and ACCURACY.search(name)]
+
+    @property
+    def all_errors(self) -> list[tuple[str, Series]]:
+        return [(name, each) for of_mode in self.errors.values() for name, each in of_mode.items() if each.means]
 
     @property
     def all_scores(self) -> list[tuple[Mode, str, Series]]:

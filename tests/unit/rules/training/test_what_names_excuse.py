@@ -12,7 +12,8 @@ FALLS = [1.0 / (1.0 + 0.2 * place) for place in range(STEPS)]
 RISES = [0.1 + 0.1 * place for place in range(STEPS)]
 GONE = [*FALLS[:25], *[0.7] * 15]
 SLIDES = [0.8 - 0.005 * place for place in range(STEPS)]
-LEARNT = [2.0 - 0.04 * place for place in range(STEPS)]
+GAINS = [min(0.9, 0.5 + 0.02 * place) for place in range(STEPS)]
+LOST = "TrainingDiverged:lost"
 
 Columns = Mapping[str, Sequence[float]]
 
@@ -72,6 +73,42 @@ def test_supervised_run_with_a_reward_is_judged_by_its_loss(columns: Columns, fo
 )
 def test_part_that_may_grow_is_no_fault_alone(columns: Columns, found: str) -> None:
     assert finding(columns) == found
+
+
+EARLY = [1.0, 0.95, 0.9, *[0.9 + 0.002 * (-1) ** place for place in range(STEPS - 3)]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"loss": EARLY}, "Plateau:plateau"),
+        ({"loss": EARLY, "eval_wer": STANDS}, "Plateau:plateau"),
+        ({"loss": EARLY, "eval_wer": SLIDES}, ""),
+    ],
+)
+def test_error_that_still_falls_is_no_plateau(columns: Columns, found: str) -> None:
+    assert finding(columns) == found
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"loss": GONE, "accuracy": GAINS}, ""),
+        ({"loss": GONE, "rewards/accuracies": GAINS, "rewards/chosen": STANDS, "rewards/rejected": STANDS}, LOST),
+    ],
+)
+def test_right_order_does_not_excuse_a_rise(columns: Columns, found: str) -> None:
+    assert finding(columns) == found
+
+
+@pytest.mark.parametrize(
+    ("beside", "found"),
+    [({}, "GradientNormDrift:grows"), ({"reward": STANDS, "kl": STANDS}, ""), ({"D_loss": STANDS}, "")],
+)
+def test_norm_that_drifts_beside_a_moving_target_is_silent(beside: Columns, found: str) -> None:
+    norms = [10.0 ** (place / 8.0) for place in range(STEPS)]
+    loss = {"G_loss" if "D_loss" in beside else "loss": [1.0 - 0.004 * place for place in range(STEPS)]}
+    assert finding({**loss, "grad_norm": norms, **beside}) == found
 
 
 def test_error_that_reaches_zero_is_no_nan() -> None:
