@@ -182,6 +182,7 @@ FOLLOWED: dict[str, Recompute] = {
     "first_until": lambda told: _one(float(told.run.steps[int(told.value("loss_first_values")) - 1])),
     "best": _best,
     "most_since": lambda told: _near(float(_since(told).max())),
+    "typical": lambda told: _near(float(np.median(_groups(told)[0]))),
 }
 """Facts of a followed series, after its prefix."""
 SINCE: dict[str, Recompute] = {

@@ -33,6 +33,7 @@ class DivergedKind(StrEnum):
     ZERO = "zero"
     REWARD_LOST = "reward lost"
     KL_EXPLODED = "kl exploded"
+    UPDATES_TOO_LARGE = "updates too large"
     ENTROPY_GONE = "entropy gone"
     GENERATOR_LOST = "generator lost"
 

@@ -141,8 +141,11 @@ class RunSeries(msgspec.Struct):
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
 
     def accuracy(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the shares of right answers among known classes: a contrast has as many as its batch or queue."""
-        known = self.objective.level_means_something
+        """Return the shares of right answers among classes of which the loss is the cross entropy.
+
+        A contrast has as many classes as its batch or queue; the loss of preferences is one of pairs, not of tokens.
+        """
+        known = self.objective is Objective.SUPERVISED
         return [(name, each) for name, each in self.score(mode) if known and ACCURACY.search(name)]
 
     @property

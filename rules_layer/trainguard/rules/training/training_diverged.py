@@ -110,6 +110,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         DivergedKind.SCORE_LOST: spec.measures[2],
         DivergedKind.REWARD_LOST: spec.measures[3],
         DivergedKind.KL_EXPLODED: spec.measures[4],
+        DivergedKind.UPDATES_TOO_LARGE: spec.measures[4],
         DivergedKind.ENTROPY_GONE: spec.measures[5],
         DivergedKind.ZERO: spec.measures[6],
     }

@@ -54,6 +54,7 @@ UNSEEN = frozenset(
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
         *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "WARM_UP", "WORSENS")),
         *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "KL_EXPLODED", "MOVES", "REWARD_LOST")),
+        "DivergedKind.UPDATES_TOO_LARGE",
         *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
     }
 )

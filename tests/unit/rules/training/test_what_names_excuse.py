@@ -75,6 +75,17 @@ def test_part_that_may_grow_is_no_fault_alone(columns: Columns, found: str) -> N
     assert finding(columns) == found
 
 
+PAIRS = {"rewards/chosen": STANDS, "rewards/rejected": STANDS}
+
+
+@pytest.mark.parametrize(
+    ("beside", "found"), [({}, "NotLearning:chance"), (PAIRS, ""), ({"logit_scale": [14.0] * STEPS}, "")]
+)
+def test_chance_is_of_an_accuracy_whose_cross_entropy_is_the_loss(beside: Columns, found: str) -> None:
+    loss = [0.693 - 0.002 * place for place in range(STEPS)]
+    assert finding({"loss": loss, "mean_token_accuracy": [0.13, 0.12] * 20, **beside}) == found
+
+
 EARLY = [1.0, 0.95, 0.9, *[0.9 + 0.002 * (-1) ** place for place in range(STEPS - 3)]]
 
 

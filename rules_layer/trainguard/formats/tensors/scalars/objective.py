@@ -69,7 +69,7 @@ _SPREADS = frozenset(
 )
 """Last words of names of a reward that are not of its level."""
 
-_SET = (Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.REWARD, Signal.CONTRASTIVE, Signal.OWN_TARGETS)
+_SET = (Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.REWARD, Signal.OWN_TARGETS)
 """Signals whose settings are logged under their names."""
 
 _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
