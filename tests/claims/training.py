@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,7 @@ FOLLOWED: dict[str, Recompute] = {
     "first_until": lambda told: _one(float(told.run.steps[int(told.value("loss_first_values")) - 1])),
     "best": _best,
     "most_since": lambda told: _near(float(_since(told).max())),
+    "typical": lambda told: _near(float(np.median(_groups(told)[0]))),
 }
 """Facts of a followed series, after its prefix."""
 SINCE: dict[str, Recompute] = {
@@ -248,6 +249,12 @@ def _of_prefix(facts: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.replace(f"{prefix}_", "loss_", 1): facts[name] for name in facts if name.startswith(f"{prefix}_")}
 
 
+def _objective(names: Collection[str]) -> str:
+    if "reward" in names:
+        return "reinforcement learning"
+    return "variational inference" if "kl_loss" in names else "adversarial training"
+
+
 def facts_claims(
     run: Run, where: str, facts: list[dict[str, Any]], others: Mapping[str, Run] | None = None
 ) -> Iterator[Claim | None]:
@@ -262,7 +269,7 @@ def facts_claims(
     for fact in facts:
         prefix, _, name = fact["name"].partition("_")
         if fact["name"] == "objective":
-            expected = "reinforcement learning" if "reward" in (others or {}) else "adversarial training"
+            expected = _objective(others or {})
             yield None if fact["value"] == expected else Untrue(where, f"objective = {fact['value']}", expected)
         elif prefix in of_prefix:
             recompute = SINCE[prefix] if name == "since" else FOLLOWED[name]

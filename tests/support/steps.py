@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainguard.core.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
+from trainguard.formats.tensors.scalars.names import ERRORS, ScalarNames
 from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import parameters_of
@@ -68,6 +69,8 @@ class Step:
         return sorted({*self.tensors, *self.reductions})
 
     def members(self, collection: str) -> Set[str]:
+        if collection == ERRORS and ERRORS not in self.collections:
+            return ScalarNames().members(ERRORS, self.names)
         return frozenset(self.collections.get(collection, ())) & frozenset(self.names)
 
     def shape(self, name: str) -> tuple[int, ...] | None:

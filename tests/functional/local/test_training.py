@@ -153,7 +153,7 @@ def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dic
 def test_unusable_name_pattern_names_the_setting(pattern: str) -> None:
     with pytest.raises(ParameterFileError, match=r"ScalarNames_losses.*expected a regular expression"):
         rule_settings({"ScalarNames": {"losses": pattern}})
-    with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters evaluation"):
+    with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters errors, evaluation"):
         rule_settings({"ScalarNames_accuracy": "x"})
 
 

@@ -4,43 +4,34 @@ import pytest
 
 from trainguard.formats.tensors.scalars.objective import Objective, Signal, objective_of, signal_of
 
-TRAINERS = {
-    "Stable Baselines 3": (
-        Objective.REINFORCEMENT,
-        "rollout/ep_rew_mean train/approx_kl train/clip_fraction train/clip_range train/loss train/entropy_loss",
-    ),
-    "CleanRL": (
-        Objective.REINFORCEMENT,
-        "charts/episodic_return charts/SPS losses/value_loss losses/policy_loss losses/entropy losses/clipfrac",
-    ),
-    "CleanRL without a return": (Objective.REINFORCEMENT, "losses/value_loss losses/policy_loss losses/clipfrac"),
-    "RLlib": (
-        Objective.REINFORCEMENT,
-        "env_runners/episode_return_mean info/learner/default_policy/learner_stats/kl info/learner/lr",
-    ),
-    "ML-Agents": (Objective.REINFORCEMENT, "Environment/Cumulative_Reward Losses/Policy_Loss Policy/Entropy"),
-    "TRL GRPO": (Objective.REINFORCEMENT, "loss reward reward_std kl completion_length grad_norm rewards/format/mean"),
-    "TRL PPO": (Objective.REINFORCEMENT, "objective/kl objective/rlhf_reward loss/policy_avg loss/value_avg"),
-    "verl": (Objective.REINFORCEMENT, "actor/pg_loss actor/ppo_kl actor/pg_clipfrac critic/score/mean critic/vf_loss"),
-    "TRL DPO": (Objective.PREFERENCE, "loss rewards/chosen rewards/rejected rewards/accuracies rewards/margins"),
-    "TRL reward model": (Objective.SUPERVISED, "loss eval_loss eval_accuracy reward_accuracy"),
-    "pix2pix": (Objective.ADVERSARIAL, "G_GAN G_L1 D_real D_fake"),
-    "DCGAN": (Objective.ADVERSARIAL, "errD errG"),
-    "Wasserstein": (Objective.ADVERSARIAL, "critic_loss generator_loss"),
-    "StyleGAN": (Objective.ADVERSARIAL, "Loss/G/loss Loss/D/loss"),
-    "variational autoencoder": (Objective.SUPERVISED, "loss recon_loss kl_loss"),
-    "Keras": (Objective.SUPERVISED, "loss val_loss categorical_crossentropy val_accuracy learning_rate"),
-    "XGBoost": (Objective.SUPERVISED, "train-logloss validation-logloss validation-auc"),
-    "settings alone": (Objective.SUPERVISED, "loss train/ent_coef train/kl_coef train/target_kl train/clip_range"),
-    "a generator alone": (Objective.SUPERVISED, "loss generator_loss"),
-}
+OF_POLICY = [Signal.REWARD, Signal.KL]
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_trainers_names_give_their_objective(trainer: str) -> None:
-    expected, names = TRAINERS[trainer]
-    signals = [signal for name in names.split() if (signal := signal_of(name)) is not None]
-    assert objective_of(signals) is expected
+@pytest.mark.parametrize(
+    ("signals", "has_labels", "expected"),
+    [
+        ([], True, Objective.SUPERVISED),
+        ([Signal.REWARD], False, Objective.REINFORCEMENT),
+        ([Signal.REWARD], True, Objective.SUPERVISED),
+        ([Signal.REWARD, Signal.EPISODE], True, Objective.REINFORCEMENT),
+        (OF_POLICY, True, Objective.REINFORCEMENT),
+        ([Signal.EPISODE], False, Objective.SUPERVISED),
+        ([Signal.EPISODE, Signal.VALUE_LOSS], False, Objective.REINFORCEMENT),
+        ([Signal.POLICY_LOSS, Signal.VALUE_LOSS], False, Objective.REINFORCEMENT),
+        ([Signal.POLICY_LOSS], False, Objective.SUPERVISED),
+        ([Signal.ENTROPY], False, Objective.SUPERVISED),
+        ([Signal.CHOSEN, Signal.REJECTED, Signal.KL], False, Objective.PREFERENCE),
+        ([Signal.CHOSEN, Signal.REJECTED, *OF_POLICY], False, Objective.REINFORCEMENT),
+        ([Signal.CHOSEN], False, Objective.SUPERVISED),
+        ([Signal.GENERATOR], False, Objective.SUPERVISED),
+        ([Signal.GENERATOR, Signal.VALUE_LOSS], False, Objective.ADVERSARIAL),
+        ([Signal.KL], False, Objective.SUPERVISED),
+        ([Signal.KL, Signal.RECONSTRUCTION], False, Objective.VARIATIONAL),
+        ([Signal.CONTRASTIVE, Signal.OWN_TARGETS], False, Objective.OWN_TARGETS),
+    ],
+)
+def test_signals_together_give_the_objective(signals: list[Signal], has_labels: bool, expected: Objective) -> None:
+    assert objective_of(signals, has_labels=has_labels) is expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +57,3 @@ def test_trainers_names_give_their_objective(trainer: str) -> None:
 )
 def test_a_name_says_what_its_scalar_measures(name: str, expected: Signal | None) -> None:
     assert signal_of(name) is expected
-
-
-def test_only_labels_and_preferences_ask_the_loss_to_fall() -> None:
-    assert [each for each in Objective if each.loss_has_to_fall] == [Objective.SUPERVISED, Objective.PREFERENCE]

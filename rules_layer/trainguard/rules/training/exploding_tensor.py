@@ -59,6 +59,10 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
     only_nan: bool = False
 
 
+_ABSENT = (Signal.REWARD, Signal.EPISODE, Signal.VALUE_FIT)
+"""Means over episodes are NaN until one has ended, an explained variance where nothing varies: neither is a fault."""
+
+
 class Row(msgspec.Struct, array_like=True):
     """How many values in a row are not finite, 0 where the newest is, and whether one was before.
 
@@ -151,8 +155,7 @@ def _readings(
     readings: dict[str, Reading] = {}
     asked: list[tuple[ReductionKind, bool]] = []
     finite: Reading | None = None
-    # A mean reward is NaN until an episode has ended: its absence is no explosion.
-    numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) is not Signal.REWARD)
+    numbers = (name for name in step.names if not name.startswith(_TREES) and signal_of(name) not in _ABSENT)
     for tensor in parameters.tensors(step) if parameters.selects else numbers:
         try:
             if step.has_value(tensor):

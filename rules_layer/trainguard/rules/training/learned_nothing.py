@@ -121,7 +121,9 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     """Find that all losses of a mode stand, and no score has risen or is high."""
     losses = run.loss(mode)
     has_score = bool(run.all_scores)
-    if not losses or run.moves(*(name for name, _ in losses)):
+    if not losses or not run.has_to_fall(*(name for name, _ in losses)) or run.improves_otherwise(limits.min_fall):
+        return None
+    if not run.objective.level_means_something and any(_grows(loss, limits) for _, loss in losses):
         return None
     if not all(_loss_stands(each, mode, limits, has_score=has_score) for _, each in losses):
         return None
@@ -154,6 +156,10 @@ def values_to_tell(loss: Series, limits: NotLearningParameters) -> int:
     """Return of how many values a fall by ``min_fall`` would be seen, at 95 %, beside this noise."""
     least = limits.min_fall * abs(loss.means[0])
     return math.ceil(12.0 * loss.size * (SURE * noise(loss.means) / least) ** 2) if least > 0.0 else 0
+
+
+def _grows(loss: Series, limits: NotLearningParameters) -> bool:
+    return max(smoothed(loss.means)) > loss.means[0] + limits.min_fall * abs(loss.means[0])
 
 
 def _loss_stands(loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:

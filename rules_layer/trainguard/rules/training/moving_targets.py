@@ -4,7 +4,9 @@ A reward that was gained and is lost, a policy far from its reference, one witho
 What a policy does is a fault only where its reward is not as good as it was: one that has learned its task is sure.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from statistics import fmean, median
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Signal
@@ -24,14 +26,24 @@ FOLLOWED = (Signal.REWARD, Signal.KL, Signal.ENTROPY, Signal.GENERATOR, Signal.D
 """Signals of which the first series of training is kept."""
 TIMES_KL, LEAST_KL = 10.0, 1.0
 """Less than 1 nat is small whatever it was before; sums over the tokens of an answer reach some tens."""
+OF_UPDATE = re.compile(r"(?i)approx|ppo_?kl")
+"""A divergence from the policy before the update: of one that learns it is some hundredths of a nat."""
 GONE, WON, TIMES_LOST = 0.02, 0.02, 3.0
+UNSURE = 0.25
+"""So much of its entropy is left of a policy that is sure: a fault where its reward is worse than when it began."""
 
 Measured = Mapping[Signal, tuple[str, Series]]
 
 
 def off_course(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find what went wrong with a policy, or between adversaries."""
-    judges: tuple[Callable[..., Check | None], ...] = (_reward_lost, _kl_exploded, _entropy_gone, _generator_lost)
+    judges: tuple[Callable[..., Check | None], ...] = (
+        _reward_lost,
+        _updates_too_large,
+        _kl_exploded,
+        _entropy_gone,
+        _generator_lost,
+    )
     kept = {signal: held for signal, held in measured.items() if _is_long(held[1], fewest)}
     return next((found for judge in judges if (found := judge(run, kept, limits)) is not None), None)
 
@@ -75,6 +87,23 @@ def _holds(measured: Measured, limits: TrainingDivergedParameters) -> bool:
     return z_score(reward.whole) >= NO_TREND and _lost_below(reward, limits) is None
 
 
+def _updates_too_large(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
+    """Find that each update moves the policy too far to say that it learns, whatever its reward is for now."""
+    del limits
+    if Signal.KL not in measured or not OF_UPDATE.search(measured[Signal.KL][0]):
+        return None
+    name, divergence = measured[Signal.KL]
+    typical = median(divergence.means)
+    if min(typical, median(divergence.means[-tail_of(divergence) :])) <= LEAST_KL:
+        return None
+    facts = (
+        *first_facts(name, divergence, "kl"),
+        Fact(name="kl_typical", value=typical, series=name, threshold=LEAST_KL),
+    )
+    kind, onset = DivergedKind.UPDATES_TOO_LARGE, divergence.begin_of(0)
+    return series_check(run, kind, (name, divergence), facts, typical, threshold=LEAST_KL, onset=onset)
+
+
 def _kl_exploded(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
     if Signal.KL not in measured or _holds(measured, limits):
         return None
@@ -93,11 +122,17 @@ def _entropy_gone(run: RunSeries, measured: Measured, limits: TrainingDivergedPa
     name, entropy = measured[Signal.ENTROPY]
     if entropy.least < 0.0 < entropy.most:
         return None
-    threshold = GONE * abs(entropy.means[0])
+    threshold = (UNSURE if _is_worse(measured[Signal.REWARD][1]) else GONE) * abs(entropy.means[0])
     most = max(abs(each) for each in entropy.means[-tail_of(entropy) :])
     if most >= threshold:
         return None
     return _followed(run, DivergedKind.ENTROPY_GONE, (name, entropy), "entropy", most, threshold)
+
+
+def _is_worse(reward: Series) -> bool:
+    """Whether a reward does not rise, and was below its start throughout the last half."""
+    half = reward.means[len(reward.means) // 2 :]
+    return z_score(reward.whole) < NO_TREND and max(half) < min(_starts(reward))
 
 
 def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
@@ -107,8 +142,8 @@ def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDiverged
     (name, generator), (other, discriminator) = measured[Signal.GENERATOR], measured[Signal.DISCRIMINATOR]
     if min(discriminator.least, generator.least) < 0.0:
         return None
-    won, most = WON * discriminator.means[0], max(discriminator.means[-tail_of(discriminator) :])
-    threshold, least = TIMES_LOST * generator.means[0], min(generator.means[-tail_of(generator) :])
+    won, most = WON * max(_starts(discriminator)), max(discriminator.means[-tail_of(discriminator) :])
+    threshold, least = TIMES_LOST * min(_starts(generator)), min(generator.means[-tail_of(generator) :])
     if most >= won or least <= threshold:
         return None
     beside = (
@@ -116,6 +151,11 @@ def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDiverged
         Fact(name="discriminator_most_since", value=most, series=other, threshold=won),
     )
     return _followed(run, DivergedKind.GENERATOR_LOST, (name, generator), "generator", least, threshold, beside)
+
+
+def _starts(series: Series) -> tuple[float, float]:
+    """Return the mean of the first block, and of the first values: the block of a long run may hold its end."""
+    return series.means[0], fmean(series.head)
 
 
 def _followed(

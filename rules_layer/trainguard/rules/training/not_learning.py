@@ -180,7 +180,8 @@ def _longest(run: RunSeries, mode: Mode) -> int:
 
 def _least_rows(run: RunSeries, parameters: NotLearningParameters) -> int:
     """Return how many values are needed: more where one loss is all that was recorded."""
-    alone = len([mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode)]) <= 1 and not run.all_scores
+    witnesses = [mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode)]
+    alone = len(witnesses) <= 1 and not run.all_scores and not (run.losses and run.errors)
     return max(parameters.min_rows, FEWEST_ALONE) if alone else parameters.min_rows
 
 

@@ -144,6 +144,11 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
     )
 
 
+def _falls_since(error: Series, share: float) -> bool:
+    since = error.means[round(share * len(error.means)) :]
+    return bool(since) and (z_score(since) <= -NO_TREND or level(since, 0.25, end=True) < (1.0 - LEAST_FALL) * since[0])
+
+
 def _stands_since(loss: Series, reached: int, fallen: float) -> bool:
     since = loss.means[reached + 1 :]
     if len(since) < 10 or z_score(since) <= -NO_TREND:
@@ -152,6 +157,9 @@ def _stands_since(loss: Series, reached: int, fallen: float) -> bool:
 
 
 def _score_is_low(run: RunSeries, share: float, parameters: PlateauParameters) -> bool:
+    """Whether no score is high, or gains since a share of the run, and no error falls."""
+    if run.losses and any(_falls_since(error, share) for _, error in run.all_errors):
+        return False
     for _, _, score in run.all_scores:
         since = score.means[round(share * len(score.means)) :]
         if level(score.means, 0.25, end=True) / unit(score) >= parameters.low_score or z_score(since) >= NO_TREND:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Objective
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.training.learned_nothing import CHANCE_BELOW
@@ -45,6 +46,7 @@ class DivergedKind(StrEnum):
     ZERO = "zero"
     REWARD_LOST = "reward lost"
     KL_EXPLODED = "kl exploded"
+    UPDATES_TOO_LARGE = "updates too large"
     ENTROPY_GONE = "entropy gone"
     GENERATOR_LOST = "generator lost"
 
@@ -76,9 +78,10 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
-    found = [_risen(loss, limits, fewest) for _, loss in losses]
+    judge = _risen if run.objective.level_means_something else _lost_again
+    found = [judge(loss, limits, fewest) for _, loss in losses]
     rises = [each for each in found if each is not None]
-    if not losses or len(rises) < len(losses) or run.moves(*(name for name, _ in losses)):
+    if not losses or len(rises) < len(losses) or not run.has_to_fall(*(name for name, _ in losses)):
         return None
     (name, loss), (kind, threshold) = losses[0], rises[0]
     count = tail_of(loss)
@@ -187,6 +190,15 @@ def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tup
     return None if lost is None else (DivergedKind.LOST, lost)
 
 
+def _lost_again(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
+    """Return the level above which a loss lies that may grow on its own, and had fallen below it; None of any other."""
+    count = tail_of(loss)
+    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
+        return None
+    lost = gone_again(loss.means, count, limits)
+    return None if lost is None else (DivergedKind.LOST, lost)
+
+
 def _start(loss: Series) -> float:
     """Return the level at the start; of a long run the lower middle of its first values where that is less."""
     return loss.means[0] if loss.size == 1 else min(loss.means[0], sorted(loss.head)[(len(loss.head) - 1) // 2])
@@ -234,8 +246,11 @@ def tail_of(loss: Series) -> int:
 def _score_holds(run: RunSeries, *, is_far: bool) -> bool:
     """Whether a score of training is still about as good as it ever was, and better than at the start.
 
-    Where the loss ``is_far`` above its start, a score that a guess may have excuses nothing.
+    Where the loss ``is_far`` above its start, a score that a guess may have excuses nothing; nor does an order of
+    preference, which is right where the loss says how wrong its sizes are.
     """
+    if run.objective is Objective.PREFERENCE:
+        return False
     for _, score in run.score(Mode.TRAIN):
         values = smoothed(score.means)
         reach = max(values) - min(values)

@@ -1,7 +1,8 @@
 """Losses and scores of a run as bounded series by mode.
 
-A loss is a scalar of the collection ``losses``, a score one of ``metrics`` of which more is better; errors are losses
-only where no loss is recorded. Where a mode has a total, as ``loss`` beside ``policy_loss``, the total alone counts.
+A loss is a scalar of the collection ``losses``, a score one of ``metrics`` of which more is better, an error one of
+which less is: errors are losses where the run has none. Where a mode has a total, as ``loss`` beside ``mask_loss``, the
+total alone counts; a part that only regularises, as ``kl_loss``, counts where nothing else is recorded.
 """
 
 import math
@@ -12,11 +13,12 @@ from typing import Any
 import msgspec
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.names import ERRORS, METRICS, has_meaning, is_score
 from trainguard.formats.tensors.scalars.objective import Objective, Signal, objective_of, signal_of
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.training.readings import mean, scalar, used
 from trainguard.rules.training.selection import LOSSES
-from trainguard.rules.training.series import Series, step_number
+from trainguard.rules.training.series import FEWEST, NO_TREND, Series, fall, step_number, z_score
 from trainguard.rules.training.step_rule import Check, StepState
 
 XGBOOST_METRIC = re.compile(r"(?P<data>[A-Za-z0-9_]+)-(?P<metric>\S+)")
@@ -59,30 +61,32 @@ def metric_pairs(tensors: Iterable[str]) -> dict[str, tuple[str, str]]:
     return pairs
 
 
-METRICS = "metrics"
 BOUND = ("value", "of losses and scores beyond two of each in each mode")
 """What `gather` leaves out, in the words of a rule."""
+CLEAR_TREND = 5.0
+"""A share of a least fall: with less than the fifth of it, a trend does not matter."""
 MOST_SERIES = 2
 """Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
-ERROR = re.compile(
-    r"(?i)(?:^|[^a-z])(?:m?error|wer|cer|mae|mse|rmse|mape|ppl|perplexity|fid|(?:m|log)?loss|rmsle|nll)(?:[^a-z]|$)"
-)
 REGRESSION = re.compile(
     r"(?i)(?:^|[^a-z])(?:mae|mse|rmse|mape|rmsle|msle|r2|huber|smooth_?l1)(?:[^a-z]|$)|(?:absolute|squared)_error"
 )
 """Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
-BOOSTED_SCORE = re.compile("auc|map(?!e)|ndcg|pre|acc|f1|r2|rec|bal|spec|sens|kappa|mcc|gini|interval-regression-acc")
-"""How metrics of XGBoost, and those that its users add, begin of which more is better; all others are losses."""
 ACCURACY = re.compile(r"(?i)(?:^|[^a-z])(?:(?:acc|accuracy)(?:[^a-z]|$)|top_?[0-9])")
 """Shares of right answers: of no other score is it known what a guess would have."""
+UNBOUNDED = re.compile(r"(?i)(?:^|[^a-z])(?:margins|psnr|snr|si_?sdr|cider|dcg)(?:[^a-z]|$)")
+"""Scores without a range, of which a trend says more than a share of it."""
 TOTAL = re.compile(
-    r"(?i)(?:^|/)(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?loss(?:_epoch|_step)?$"
+    r"(?i)(?:^|/)(?:(?:reduced_|avg_|global_avg_)?(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?"
+    r"loss(?:_epoch|_step|_total)?|(?:loss|losses)/(?:(?:train|val|valid|validation|eval|test)/)?total|lm[ _]loss)$"
 )
 """``loss``, ``train/loss``, ``val_loss``, ``total_loss``: what is minimised, where its parts are recorded too."""
-
+PART = re.compile(
+    r"(?i)(?:^|[^a-z])(?:aux|auxiliary|balance|balancing|z|reg|regulari[sz]ation|penalty|commit|commitment)(?:[^a-z]|$)"
+)
+"""Losses that regularise: they may stand, or rise, while a model learns."""
 MOVING = re.compile(
-    r"(?i)(?:^|[^a-z])(?:g|d|gen|generator|disc|discriminator|adv|adversarial|critic|actor|policy|value(?=_loss)|td|q|entropy|"
-    r"alpha|vf|pg)(?:[^a-z]|$)"
+    r"(?i)(?<!cross)(?:^|[^a-z])(?:g|d|gen|generator|disc|discriminator|adv|adversarial|critic|actor|policy|"
+    r"value(?=_loss)|td|q|entropy|alpha|vf|pg)(?:[^a-z]|$)"
 )
 """Losses whose target moves with the model: adversaries, and reinforcement learning. Their level says little."""
 
@@ -98,25 +102,55 @@ class RunSeries(msgspec.Struct):
     at: float = 0.0
     regression: bool = False
     signals: list[Signal] = msgspec.field(default_factory=list)
+    errors: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
 
     @property
     def objective(self) -> Objective:
-        return objective_of(self.signals)
+        labelled = any(ACCURACY.search(name) for of_mode in self.scores.values() for name in of_mode)
+        return objective_of(self.signals, has_labels=labelled or Mode.EVAL in self.losses or bool(self.errors))
 
     def moves(self, *names: str) -> bool:
         """Whether the level of losses, or of scores, says little: the run's own do not, or one has a moving target."""
-        return not self.objective.loss_has_to_fall or any(MOVING.search(name) for name in names)
+        return not self.objective.level_means_something or _any_moves(names)
+
+    def has_to_fall(self, *names: str) -> bool:
+        """Whether losses that do not fall are a fault, whatever their level says."""
+        return self.objective.loss_has_to_fall and not _any_moves(names)
+
+    def taken(self, mode: Mode) -> dict[str, Series]:
+        """Return the losses of a mode that are kept, those that do not count too; errors where the run has no loss."""
+        return (self.losses or self.errors).get(mode, {})
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
-        of_mode = self.losses.get(mode, {})
-        totals = [(name, each) for name, each in of_mode.items() if TOTAL.search(name)]
-        return totals[:1] or list(of_mode.items())
+        """Return the losses of a mode that count; beside the total of a variational model what it reconstructs."""
+        of_mode = self.taken(mode)
+        best = min(map(_rank, of_mode), default=_WHOLE)
+        counting = [(name, each) for name, each in of_mode.items() if _rank(name) == best]
+        if best != _WHOLE:
+            return counting
+        beside = self.objective is Objective.VARIATIONAL
+        return counting[:1] + [(name, each) for name, each in of_mode.items() if beside and _rank(name) == _PIECE]
+
+    def improves_otherwise(self, least: float) -> bool:
+        """Whether an error fell by a share of its start, or a score without a range rose, with a trend."""
+        scores = [score for _, name, score in self.all_scores if UNBOUNDED.search(name)]
+        falls = any(_falls(each, least) for _, each in self.all_errors)
+        return falls or any(z_score(each.whole) >= NO_TREND for each in scores)
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
         return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
 
     def accuracy(self, mode: Mode) -> list[tuple[str, Series]]:
-        return [(name, each) for name, each in self.score(mode) if ACCURACY.search(name)]
+        """Return the shares of right answers among classes of which the loss is the cross entropy.
+
+        A contrast has as many classes as its batch or queue; the loss of preferences is one of pairs, not of tokens.
+        """
+        known = self.objective is Objective.SUPERVISED
+        return [(name, each) for name, each in self.score(mode) if known and ACCURACY.search(name)]
+
+    @property
+    def all_errors(self) -> list[tuple[str, Series]]:
+        return [(name, each) for of_mode in self.errors.values() for name, each in of_mode.items() if each.means]
 
     @property
     def all_scores(self) -> list[tuple[Mode, str, Series]]:
@@ -154,19 +188,19 @@ def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:
     run = state.run
     run.at = step.at
     run.signals = sorted({*run.signals, *(signal for signal, _ in signals(step))})
-    seen = []
-    for mode, name, is_score, value in _scalars(state, step):
-        of_mode = (run.scores if is_score else run.losses).setdefault(mode, {})
+    seen: list[tuple[Mode, str, float]] = []
+    for mode, name, of_role, value in _scalars(state, step):
+        of_mode = of_role.setdefault(mode, {})
         if name not in of_mode:
-            if len(of_mode) >= MOST_SERIES and not (TOTAL.search(name) and _give_up_a_part(of_mode)):
+            if len(of_mode) >= MOST_SERIES and not (of_role is run.losses and _give_up_a_lesser(of_mode, name)):
                 state.left_out += 1
                 continue
             of_mode[name] = Series()
         if math.isfinite(value):
             of_mode[name].add(step.step, value, step.at if step.timed else None)
-        if not is_score:
+        if of_role is not run.scores:
             seen.append((mode, name, value))
-    return seen
+    return [each for each in seen if each[1] in run.taken(each[0])]
 
 
 def signals(step: StepView) -> Iterator[tuple[Signal, str]]:
@@ -177,31 +211,56 @@ def signals(step: StepView) -> Iterator[tuple[Signal, str]]:
             yield signal, name
 
 
-def _give_up_a_part(series: dict[str, Series]) -> bool:
-    part = next((name for name in series if not TOTAL.search(name)), None)
-    if part is None:
+_WHOLE, _PIECE, _LESSER = range(3)
+
+
+def _rank(name: str) -> int:
+    if TOTAL.search(name):
+        return _WHOLE
+    return _LESSER if PART.search(name) or signal_of(name) in (Signal.KL, Signal.ENTROPY) else _PIECE
+
+
+def _give_up_a_lesser(series: dict[str, Series], name: str) -> bool:
+    """Make room for a loss that counts more than one of those that are kept; the first of the least is given up."""
+    worst = max(series, key=_rank)
+    if _rank(worst) <= _rank(name):
         return False
-    del series[part]
+    del series[worst]
     return True
 
 
-def _scalars(state: SeriesState, step: StepView) -> Iterator[tuple[Mode, str, bool, float]]:
-    losses, metrics = step.members(LOSSES), step.members(METRICS)
-    errors_count = not losses
+def _any_moves(names: Iterable[str]) -> bool:
+    return any(MOVING.search(name) for name in names)
+
+
+def _falls(error: Series, least: float) -> bool:
+    fallen = fall(error)
+    if len(error.whole) < FEWEST:
+        return fallen >= least
+    return fallen >= least / CLEAR_TREND and z_score(error.whole) <= -NO_TREND
+
+
+def _scalars(state: SeriesState, step: StepView) -> Iterator[tuple[Mode, str, dict[Mode, dict[str, Series]], float]]:
+    """Iterate over mode, name and value of losses, errors and scores, with the series that they belong to."""
+    run, losses, metrics, errors = state.run, step.members(LOSSES), step.members(METRICS), step.members(ERRORS)
     for name in step.names:
         if name not in losses and name not in metrics:
             continue
-        state.run.regression = state.run.regression or REGRESSION.search(name) is not None
+        run.regression = run.regression or REGRESSION.search(name) is not None
         mode = _mode(step, name)
-        is_score = name not in losses and not ERROR.search(name)
-        boosted = XGBOOST_METRIC.fullmatch(name) if step.mode is Mode.GLOBAL else None
-        if boosted is not None:
-            is_score = BOOSTED_SCORE.match(boosted["metric"]) is not None
-        elif name not in losses and not is_score and not errors_count:
-            continue
         value = used(state, scalar, step, name) if mode is not None else None
         if mode is not None and value is not None:
-            yield mode, name, is_score, value
+            yield mode, name, _role(run, step, name, is_loss=name in losses, is_error=name in errors), value
+
+
+def _role(run: RunSeries, step: StepView, name: str, *, is_loss: bool, is_error: bool) -> dict[Mode, dict[str, Series]]:
+    if is_error:
+        return run.errors
+    if step.mode is Mode.GLOBAL and XGBOOST_METRIC.fullmatch(name):
+        return run.scores if is_score(name) else run.losses
+    if is_loss:
+        return run.losses
+    return run.errors if has_meaning(LOSSES, name) else run.scores
 
 
 def _mode(step: StepView, name: str) -> Mode | None:

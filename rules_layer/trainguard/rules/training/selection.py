@@ -61,6 +61,7 @@ SCALAR_NAMES_SPEC = SettingsSpec(
     parameters={
         "losses": ParameterHelp(_PATTERN, "names with a match are losses"),
         "metrics": ParameterHelp(_PATTERN, "names with a match are metrics"),
+        "errors": ParameterHelp(_PATTERN, "metrics with a match are errors, of which less is better"),
         "learning_rate": ParameterHelp(_PATTERN, "names with a match are the learning rate"),
         "gradient_norm": ParameterHelp(_PATTERN, "names with a match are the norm of gradients"),
         "evaluation": ParameterHelp(_PATTERN, "names with a match are of evaluation, all others of training"),
@@ -76,6 +77,7 @@ class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
 
     losses: str | None = None
     metrics: str | None = None
+    errors: str | None = None
     learning_rate: str | None = None
     gradient_norm: str | None = None
     evaluation: str | None = None

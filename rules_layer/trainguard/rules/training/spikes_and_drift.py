@@ -11,12 +11,13 @@ from statistics import median
 import msgspec
 
 from trainguard.core.finding import Fact
+from trainguard.formats.tensors.scalars.objective import Signal, objective_of
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import abs_mean, scalar, step_check, used
-from trainguard.rules.training.run_series import TOTAL
+from trainguard.rules.training.run_series import TOTAL, signals
 from trainguard.rules.training.selection import GRADIENT_NORM, GRADIENTS, LOSSES
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
@@ -132,6 +133,7 @@ def _spike_facts(state: LossSpikeState) -> tuple[Fact, ...]:
 
 
 NO_DRIFT, LEARNS, GROWS, SHRINKS = "fine", "drifts while the loss falls", "grows", "shrinks"
+MOVES = "drifts with a moving target"
 
 
 def _drift_words(sheet: FactSheet) -> Words:
@@ -185,11 +187,12 @@ class Level(msgspec.Struct, array_like=True):
 
 
 class GradientNormDriftState(StepState, kw_only=True):
-    """Norms by name, in decades; at most 512 of bounded names, and the loss that was recorded first."""
+    """Norms by name, in decades; at most 512 of bounded names, the loss that was recorded first, and all signals."""
 
     norms: dict[str, Level] = msgspec.field(default_factory=dict)
     loss_name: str | None = None
     loss: Level = msgspec.field(default_factory=Level)
+    signals: list[Signal] = msgspec.field(default_factory=list)
 
     def has_room(self, name: str) -> bool:
         return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
@@ -218,7 +221,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             "collections gradients (the reduction l2 is enough) and losses."
         ),
         say=_drift_words,
-        kinds=(NO_DRIFT, LEARNS, GROWS, SHRINKS),
+        kinds=(NO_DRIFT, LEARNS, MOVES, GROWS, SHRINKS),
         bound=("value", "of norms beyond the first 512, or beyond names of 40,000 characters"),
     )
 
@@ -227,6 +230,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
     ) -> Check | None:
         if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
             return None
+        state.signals = sorted({*state.signals, *(signal for signal, _ in signals(step))})
         state.loss_name, loss = _main_loss(state, step, state.loss_name)
         if loss is not None:
             state.loss.add(loss)
@@ -247,12 +251,13 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
         norm = seen[worst]
         kind = GROWS if norm.newest > norm.first else SHRINKS
-        if fallen or not drifted:
-            kind = LEARNS if drifted else NO_DRIFT
+        has_to_fall = objective_of(state.signals).loss_has_to_fall
+        if fallen or not drifted or not has_to_fall:
+            kind = NO_DRIFT if not drifted else LEARNS if fallen else MOVES
         return step_check(
             step,
             _drift_facts(state, worst, len(drifted), parameters.decades),
-            fires=bool(drifted) and not fallen,
+            fires=kind in (GROWS, SHRINKS),
             tensor=worst,
             value=state.distance(worst),
             threshold=parameters.decades,

@@ -111,6 +111,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         DivergedKind.SCORE_LOST: spec.measures[2],
         DivergedKind.REWARD_LOST: spec.measures[3],
         DivergedKind.KL_EXPLODED: spec.measures[4],
+        DivergedKind.UPDATES_TOO_LARGE: spec.measures[4],
         DivergedKind.ENTROPY_GONE: spec.measures[5],
         DivergedKind.ZERO: spec.measures[6],
     }
@@ -127,9 +128,9 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             if mode is Mode.TRAIN:
                 _note_zero(state.zeros.setdefault(name, Zeros()), step, value)
         # A part of a loss gives way to its total: nobody would see that it is finite again.
-        kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
+        kept = {f"{mode}/{name}" for mode in Mode for name in state.run.taken(mode)}
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
-        state.zeros = {name: each for name, each in state.zeros.items() if f"{Mode.TRAIN}/{name}" in kept}
+        state.zeros = {name: each for name, each in state.zeros.items() if name in state.run.losses.get(Mode.TRAIN, {})}
         now = step_fact(step)
         if (broken := _broken(state, now, step.at, _kind_of_break(state))) is not None:
             return broken
@@ -182,7 +183,7 @@ def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: boo
         broken.total += 1
     elif not finite:
         mode, _, name = key.partition("/")
-        series = state.run.losses.get(Mode(mode), {}).get(name)
+        series = state.run.taken(Mode(mode)).get(name)
         values = 1 + (0 if series is None else series.count)
         state.broken[key] = Broken(step.step, step.step, at, step.step, at, 1, 1, values)
 
@@ -305,7 +306,7 @@ def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
     name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
     kind = DivergedKind.FINE
     known: tuple[Fact, ...] = ()
-    if not run.objective.loss_has_to_fall:
+    if not run.objective.level_means_something:
         kind, known = DivergedKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
     elif loss.means:
         known = (*first_facts(name, loss), level_of("loss_last", name, loss.last))

@@ -34,6 +34,10 @@ _SAID = {
         "{kl_first.series} was {kl_first:began}; after step {since_step} it was never below {kl_since:.6g}, above the "
         "threshold {kl_since.threshold:.6g}, and the reward is not better for it"
     ),
+    DivergedKind.UPDATES_TOO_LARGE: (
+        "{kl_first.series} was {kl_first:began} and typically {kl_typical:.6g}, above the threshold "
+        "{kl_typical.threshold:.6g}: each update makes another policy"
+    ),
     DivergedKind.ENTROPY_GONE: (
         "{entropy_first.series} was {entropy_first:began}; after step {since_step} its size was never above "
         "{entropy_since:.6g}, below the threshold {entropy_since.threshold:.6g}, and the reward is not better for it"
@@ -89,6 +93,10 @@ _ADVICE = {
         "Go back to a checkpoint before the rise. Raise the coefficient of the divergence or lower its target, and "
         "lower the learning rate."
     ),
+    DivergedKind.UPDATES_TOO_LARGE: (
+        "Lower the learning rate by orders of magnitude, take fewer epochs over a batch, clip ratios and gradients, "
+        "and stop an update at a target of its divergence."
+    ),
     DivergedKind.ENTROPY_GONE: (
         "Go back to a checkpoint with entropy: a policy that always does the same finds nothing better. Raise the "
         "coefficient of the entropy or the temperature, and lower the learning rate."
@@ -117,6 +125,7 @@ _CLAUSES = {
     DivergedKind.SCORE_LOST: "training lost what it had learned",
     DivergedKind.REWARD_LOST: "the policy lost the reward that it had gained",
     DivergedKind.KL_EXPLODED: "the policy left its reference",
+    DivergedKind.UPDATES_TOO_LARGE: "the updates of the policy were too large to learn from",
     DivergedKind.ENTROPY_GONE: "the policy lost its entropy before it learned",
     DivergedKind.GENERATOR_LOST: "the discriminator won, and the generator learns nothing",
 }

@@ -12,6 +12,7 @@ from trainguard.formats.tensors.step_view import Mode
 STEPS = 60
 RISES = [10.0 + place for place in range(STEPS)]
 LOST = [*RISES[:40], *[12.0] * 20]
+WORSE = [30.0 - 0.3 * place for place in range(STEPS)]
 CALM, FAR = [0.02] * STEPS, [*[0.02] * 40, *[4.0] * 20]
 
 
@@ -42,6 +43,14 @@ def policy(**columns: Sequence[float]) -> Outcome:
         ({"reward": RISES, "entropy": [*[1.4] * 40, *[0.01] * 20]}, "moves"),
         ({"reward": [10.0] * STEPS, "entropy": [*[1.4] * 40, *[0.1] * 20]}, "moves"),
         ({"reward": [10.0] * STEPS, "entropy": [1.0, -1.0] * 30}, "moves"),
+        ({"reward": WORSE, "entropy": [*[1.4] * 20, *[0.2] * 40]}, "entropy gone"),
+        ({"reward": [*WORSE[:50], *[40.0] * 10], "entropy": [*[1.4] * 20, *[0.2] * 40]}, "moves"),
+        ({"reward": WORSE, "entropy": [*[1.4] * 20, *[0.5] * 40]}, "moves"),
+        ({"reward": [10.0] * STEPS, "entropy": [*[1.4] * 20, *[0.2] * 40]}, "moves"),
+        ({"reward": RISES, "train/approx_kl": [40.0, 3.0] * 30}, "updates too large"),
+        ({"reward": RISES, "train/approx_kl": [*[40.0] * 40, *[0.02] * 20]}, "moves"),
+        ({"reward": RISES, "train/approx_kl": [40.0, *[0.02] * 19] * 3}, "moves"),
+        ({"reward": RISES, "objective/kl": [40.0, 3.0] * 30}, "moves"),
     ],
 )
 def test_policy_is_judged_by_its_reward_and_not_by_its_loss(columns: Mapping[str, list[float]], kind: str) -> None:
@@ -77,6 +86,13 @@ def test_nan_of_a_policys_loss_is_no_matter_of_its_objective(name: str) -> None:
             (
                 "Step 59: kl was about 0.02 over the first 2 values (steps 0 to 1); after step 47 it was never below "
                 "4, above the threshold 1, and the reward is not better for it."
+            ),
+        ),
+        (
+            {"reward": RISES, "approx_kl": [4.0] * STEPS},
+            (
+                "Step 59: approx_kl was about 4 over the first 2 values (steps 0 to 1) and typically 4, above the "
+                "threshold 1: each update makes another policy."
             ),
         ),
         (
@@ -124,6 +140,14 @@ def test_generator_has_lost_where_both_losses_say_so(
             "above the threshold 2.1, and D_loss, which was about 0.6 over the first 2 values (steps 0 to 1), was "
             "never above 0.001."
         )
+
+
+def test_generator_that_lost_in_the_first_block_has_lost() -> None:
+    run = Run()
+    for step in range(960):
+        saved = {"G_loss": [0.8 if step < 8 else 9.0], "D_loss": [0.6 if step < 8 else 1e-4]}
+        run.add(step, saved, mode=Mode.TRAIN, collections={"losses": list(ADVERSARIES)}, at=1_000.0 + step)
+    assert observed("TrainingDiverged", run).result.kind == "generator lost"
 
 
 @pytest.mark.parametrize(

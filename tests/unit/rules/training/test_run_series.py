@@ -20,9 +20,8 @@ def gathered(mode: Mode, losses: Sequence[str], metrics: Sequence[str], names: S
     state, saved = SeriesState(), {name: [2.5] for name in (*losses, *metrics, *names)}
     gather(state, Run().add(7, saved, mode=mode, collections={"losses": losses, "metrics": metrics}, at=99.0))
     assert state.run.at == 99.0
-    return tuple(
-        {mode.value: sorted(of_mode) for mode, of_mode in each.items()} for each in (state.run.losses, state.run.scores)
-    )
+    losses_by_mode = {mode.value: sorted(kept) for mode in Mode if (kept := state.run.taken(mode))}
+    return losses_by_mode, {mode.value: sorted(of_mode) for mode, of_mode in state.run.scores.items()}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def gathered(mode: Mode, losses: Sequence[str], metrics: Sequence[str], names: S
         (Mode.GLOBAL, ["loss"], ["acc"], {"TRAIN": ["loss"]}, {"TRAIN": ["acc"]}),
         (Mode.TRAIN, ["acc"], ["acc"], {"TRAIN": ["acc"]}, {}),
         (Mode.TRAIN, [], ["train-rmse", "train-auc"], {"TRAIN": ["train-rmse"]}, {"TRAIN": ["train-auc"]}),
-        (Mode.EVAL, [], ["train-mlogloss2", "train-auc"], {}, {"EVAL": ["train-auc", "train-mlogloss2"]}),
+        (Mode.EVAL, [], ["train-mlogloss2", "train-auc"], {"EVAL": ["train-mlogloss2"]}, {"EVAL": ["train-auc"]}),
         (Mode.GLOBAL, [], ["train-mlogloss2"], {"TRAIN": ["train-mlogloss2"]}, {}),
         (
             Mode.GLOBAL,

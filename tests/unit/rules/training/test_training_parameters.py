@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.steps import RULES, Run, observed, parameters
 from trainguard.core.errors import RuleConfigError
-from trainguard.formats.tensors.scalars.names import PATTERNS
+from trainguard.formats.tensors.scalars.names import MEANINGS
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.parameters import (
     canonical_rule,
@@ -161,10 +161,10 @@ def test_classes_have_the_names_of_their_family_rules() -> None:
 
 
 def test_each_meaning_of_a_name_has_a_setting() -> None:
-    given = {f"ScalarNames_{meaning}": "x" for meaning in PATTERNS}
+    given = {f"ScalarNames_{meaning}": "x" for meaning in MEANINGS}
     parameters = parameters_of("training/ScalarNames", ScalarNamesParameters, given)
     assert isinstance(parameters, ScalarNamesParameters)
-    assert parameters.replaced() == dict.fromkeys(PATTERNS, "x")
-    assert set(SCALAR_NAMES_SPEC.parameters) == set(PATTERNS)
+    assert parameters.replaced() == dict.fromkeys(MEANINGS, "x")
+    assert set(SCALAR_NAMES_SPEC.parameters) == set(MEANINGS)
     assert not parameter_faults(given)
     assert [fault.field for fault in parameter_faults({"ScalarNames_losses": "("})] == ["ScalarNames_losses"]

@@ -31,6 +31,7 @@ from trainguard.formats.tensors.debug.keys import (
     parse_reduction,
 )
 from trainguard.formats.tensors.debug.ledger import PastStep, RunHistory, StepLedger
+from trainguard.formats.tensors.scalars.names import ERRORS, has_meaning
 from trainguard.formats.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 
@@ -111,7 +112,10 @@ class DebugStep:
     def members(self, collection: str) -> Set[str]:
         found = self._members.get(collection)
         if found is None:
-            found = self._members[collection] = self._run.membership.members(collection, self.names)
+            found = self._run.membership.members(collection, self.names)
+            if collection == ERRORS and not found:
+                found = frozenset(name for name in self.names if has_meaning(ERRORS, name))
+            self._members[collection] = found
         return found
 
     def shape(self, name: str) -> tuple[int, ...] | None:

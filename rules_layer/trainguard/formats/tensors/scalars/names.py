@@ -1,39 +1,83 @@
-"""What names of scalars mean: losses, metrics, learning rates and gradient norms, of training or of evaluation."""
+"""What names of scalars mean: losses, scores and errors, learning rates, gradient norms, of training or evaluation."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from trainguard.formats.tensors.name_patterns import NamePattern, NamePatternError, name_pattern
+from trainguard.formats.tensors.scalars.objective import Signal, signal_of
 from trainguard.formats.tensors.step_view import Mode
 
-LOSSES, METRICS, LEARNING_RATE, GRADIENT_NORM = "losses", "metrics", "learning_rate", "gradient_norm"
+LOSSES, METRICS, ERRORS = "losses", "metrics", "errors"
+LEARNING_RATE, GRADIENT_NORM = "learning_rate", "gradient_norm"
 EVALUATION, IGNORED = "evaluation", "ignored"
 EVERY_SCALAR = "all"
 
-_SETS = "train|training|valid|validation|val|eval|test"
-_METRICS = (
-    "acc|accuracy|auc|auroc|auprc|f1|fbeta|precision|recall|sensitivity|specificity|error|merror|wer|cer|mae|mse|rmse|"
-    "mape|r2|ndcg|map|miou|iou|dice|bleu|chrf|rouge[a-z0-9]*|meteor|ppl|perplexity|mcc|kappa|psnr|ssim|fid|score"
+# fmt: off
+_SCORES = frozenset((
+    "acc", "accuracy", "accuracies", "top 1", "top 3", "top 5", "top 10", "rank 1", "auc", "aucpr", "auroc",
+    "auprc", "rocauc", "prauc", "ap", "map", "average precision", "f 1", "f 2", "fbeta", "prec", "precision", "recall",
+    "sensitivity", "specificity", "r 2", "explained variance", "ndcg", "dcg", "mrr", "hit rate", "hit ratio", "pfound",
+    "miou", "iou", "io u", "dice", "jaccard", "bleu", "sacrebleu", "chrf", "rouge", "rougel", "rougelsum", "meteor",
+    "cider", "spice", "mcc", "kappa", "gini", "psnr", "ssim", "snr", "si sdr", "spearman", "spearmanr", "pearson",
+    "pearsonr", "correlation", "exact match", "success rate", "win rate", "margins", "score", "bertscore", "c index",
+    "yeti rank", "ams", "corrcoef",
+))
+_ERRORS = frozenset((
+    "error", "errors", "err", "merror", "wer", "cer", "mer", "wil", "ter", "eer", "mae", "mse", "msle", "rmse", "rmsle",
+    "nrmse", "mape", "smape", "mphe", "mpe", "deviance", "ppl", "perplexity", "bpb", "bpc", "bits per byte",
+    "bits per char", "bits per dim", "fid", "kid", "fvd", "lpips", "ece", "brier", "hamming", "regret", "hausdorff",
+    "chamfer", "nloglik", "kullback leibler",
+))
+"""Phrases of words and numbers, which are read apart: ``mAP50`` is ``map 50``, ``top1`` is ``top 1``."""
+
+_BOOSTED = frozenset((
+    "l 1", "l 2", "quantile", "huber", "fair", "poisson", "gamma", "tweedie", "expectile", "cross entropy lambda",
+    "kldiv", "lq", "log cosh", "multi class", "multi class one vs all", "pair logit", "query soft max",
+    "query cross entropy", "cox",
+))
+"""Errors by the names of LightGBM, CatBoost and XGBoost, which say nothing without the name of a set before them."""
+# fmt: on
+
+_LONGEST_PHRASE = 4
+_SET_BEFORE = re.compile(
+    r"(?i)(?:train|training|valid|validation|val|eval|test|learn|cv)[0-9_]*(?:'s |[-_/ ])(?P<metric>[^:;@]+)[:;@]?.*"
 )
 
 PATTERNS: Mapping[str, str] = {
-    LOSSES: rf"(?i)loss(?!_?scal)|(?:^|[^a-z])(?:nll|xent|cross_?entropy)(?:[^a-z]|$)|^(?:{_SETS})-(?!.*(?:auc|map)$)",
-    METRICS: rf"(?i)(?:^|[^a-z])(?:{_METRICS})(?:[^a-z]|$)|^(?:{_SETS})-",
-    LEARNING_RATE: r"(?i)(?:^|[^a-z])(?:lr|learning_?rate)(?:[^a-z]|$)",
+    LOSSES: (
+        r"(?i)loss(?!(?:es)?(?:[ _/-]?(?:scal|weight|coef|ratio|std|time|count)|less))|"
+        r"(?:^|[^a-z])(?:nll|xent|cross_?entropy)(?:[^a-z]|$)"
+    ),
+    LEARNING_RATE: r"(?i)(?:^|[^a-z])(?:lr|learning[ _-]?rate)(?:[^a-z]|$)",
     GRADIENT_NORM: r"(?i)grad(?:ient)?[a-z0-9_/. -]{0,16}norm",
     EVALUATION: r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?:[^a-z]|$)",
     IGNORED: (
-        r"(?i)(?:^|/)epoch$|^batch_|_vs_iterations$|_runtime$|_per_second$|(?:^|/)total_flos$|^hp_metric$|"
-        r"^train/train_loss$"
+        r"(?i)(?:^|/)epoch$|^batch_|_vs_iterations$| vs (?:samples|tokens)$|_runtime$|_per_second$|"
+        r"(?:^|/)total_flos$|^hp_metric$|^train/train_loss$"
     ),
 }
-"""Ignored are positions, speeds, sums over a run, and Keras's values per batch: its steps are epochs."""
+"""Ignored are positions, speeds, sums over a run, the same scalars by other positions, and Keras's values per batch."""
 
-_BOOSTING = rf"^(?:{_SETS})-[a-zA-Z0-9@_]+$"
+MEANINGS = (LOSSES, METRICS, ERRORS, LEARNING_RATE, GRADIENT_NORM, EVALUATION, IGNORED)
+
+_BOOSTING = r"^(?:train|training|valid|validation|val|eval|test)-[a-zA-Z0-9@_.-]+$"
 """XGBoost's ``validation-rmse``: a step has those of all sets and no mode."""
+
+_SPREAD = r"(?i)(?:^|[^a-z])(?:std|stdv|stddev|stderr|var)$|^std_"
+_NEGATED = r"(?i)(?:^|[^a-z])neg_(?:log_loss|(?:mean|root|median|max|brier|negative)_)"
+"""Scorers of scikit-learn: an error or loss of which more is better."""
+_OF_FOLDER = (
+    r"(?i)(?:^|[^a-z])(?:values?|alpha|variance|norm|lr|learning_?rate|temperature|time|steps?|count)(?:[^a-z]|$)"
+)
+_WORD_OR_NUMBER = re.compile(r"[a-z]+|[0-9]+")
+_LONGEST_NAME = 500
+_BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NO_LOSSES = frozenset(
+    {Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.ADVANTAGE, Signal.REWARD, Signal.VALUE_FIT, Signal.EPISODE}
+)
 
 _FOLDER = r"(?i)^(?:val|valid|validation|eval|evaluation)$|_(?:val|valid|validation|eval)$"
 """Folders of evaluation; ``test`` is what people also call a run."""
@@ -51,9 +95,9 @@ class ScalarNames:
     _modes: dict[tuple[str, str], Mode | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        unknown = sorted(self.replaced.keys() - PATTERNS.keys())
+        unknown = sorted(self.replaced.keys() - set(MEANINGS))
         if unknown:
-            raise NamePatternError(f"{unknown[0]!r} is no meaning of a name, expected one of {', '.join(PATTERNS)}")
+            raise NamePatternError(f"{unknown[0]!r} is no meaning of a name, expected one of {', '.join(MEANINGS)}")
         for meaning, text in self.replaced.items():
             try:
                 name_pattern(text)
@@ -70,12 +114,12 @@ class ScalarNames:
         return self._modes[key]
 
     def _mode(self, name: str, folder: str) -> Mode | None:
-        if _found(self._patterns[IGNORED], name):
+        if self.means(IGNORED, name):
             return None
         if _found(_BOOSTING_NAME, name):
             return Mode.GLOBAL
         last = folder.rstrip("/").rpartition("/")[2]
-        if _found(self._patterns[EVALUATION], name) or _found(_EVALUATION_FOLDER, last):
+        if self.means(EVALUATION, name) or _found(_EVALUATION_FOLDER, last):
             return Mode.EVAL
         return Mode.TRAIN
 
@@ -83,12 +127,94 @@ class ScalarNames:
         """Return those of some names that have a meaning; all of them for ``all``, none for one that is unknown."""
         if meaning == EVERY_SCALAR:
             return frozenset(names)
-        pattern = self._patterns.get(meaning)
-        return frozenset() if pattern is None else frozenset(name for name in names if _found(pattern, name))
+        return frozenset(name for name in names if self.means(meaning, name)) if meaning in MEANINGS else frozenset()
+
+    def means(self, meaning: str, name: str) -> bool:
+        """Whether a name has a meaning; the ``errors`` are metrics, but for losses that a setting names."""
+        own = self._replaced.get(meaning)
+        if own is not None:
+            return _found(own, name)
+        name = name[-_LONGEST_NAME:]
+        if meaning == METRICS:
+            return has_meaning(METRICS, name) or self.means(ERRORS, name)
+        if meaning == ERRORS and LOSSES in self._replaced:
+            return has_meaning(ERRORS, name) and not self.means(LOSSES, name)
+        return has_meaning(meaning, name)
 
     @cached_property
-    def _patterns(self) -> dict[str, NamePattern]:
-        return {meaning: name_pattern(text) for meaning, text in {**PATTERNS, **self.replaced}.items()}
+    def _replaced(self) -> dict[str, NamePattern]:
+        return {meaning: name_pattern(text) for meaning, text in self.replaced.items()}
+
+
+@lru_cache(maxsize=8_192)
+def has_meaning(meaning: str, name: str) -> bool:
+    """Whether a name has the documented meaning; ``MultiClassAccuracy`` is read as ``Multi_Class_Accuracy`` too."""
+    if meaning in (LOSSES, METRICS, ERRORS) and _found(_SPREAD_NAME, _apart(name)):
+        return False
+    if meaning == METRICS:
+        return is_score(name) or _is_error(name) or (_is_boosting(name) and not _says_loss(name))
+    if meaning == ERRORS:
+        return _is_error(name)
+    found = _found(_DOCUMENTED[meaning], name) or _found(_DOCUMENTED[meaning], _apart(name))
+    if meaning != LOSSES or _is_negated(name):
+        return found and meaning != LOSSES
+    return (found and not _is_beside(_apart(name))) or (_is_boosting(name) and not is_score(name))
+
+
+def is_score(name: str) -> bool:
+    """Whether more is better of what a name measures, by the documented meanings."""
+    of_set = _SET_BEFORE.fullmatch(name)
+    ranked = of_set is not None and of_set["metric"].lower() == "pre"
+    is_one = ranked or not _SCORES.isdisjoint(_phrases(name))
+    return _is_negated(name) or (is_one and not _is_error(name))
+
+
+def _is_error(name: str) -> bool:
+    if _says_loss(name) or _is_negated(name):
+        return False
+    of_set = _SET_BEFORE.fullmatch(_apart(name))
+    is_boosted = of_set is not None and " ".join(_words(of_set["metric"])) in _BOOSTED
+    return is_boosted or not _ERRORS.isdisjoint(_phrases(name))
+
+
+def _is_negated(name: str) -> bool:
+    return _found(_NEGATED_NAME, _apart(name))
+
+
+def _apart(name: str) -> str:
+    return _BORDER.sub("_", name)
+
+
+def _phrases(name: str) -> set[str]:
+    """Return up to four words and numbers in a row, in lower case, of a name and of its words in camel case."""
+    return {
+        " ".join(words[start : start + count])
+        for words in (_words(name), _words(_apart(name)))
+        for start in range(len(words))
+        for count in range(1, _LONGEST_PHRASE + 1)
+    }
+
+
+def _words(name: str) -> list[str]:
+    return _WORD_OR_NUMBER.findall(name[-_LONGEST_NAME:].lower())
+
+
+def _is_boosting(name: str) -> bool:
+    return _found(_BOOSTING_NAME, name)
+
+
+def _says_loss(name: str) -> bool:
+    """Whether the last part of a name says that it is a loss, and names no error after it, as in ``loss ppl``."""
+    _, says, rest = name.rpartition("/")[2].lower().rpartition("loss")
+    return bool(says) and _ERRORS.isdisjoint(_phrases(rest))
+
+
+def _is_beside(name: str) -> bool:
+    """Whether a name of a folder of losses says that it is none: ``losses/clipfrac``, ``Loss/learning_rate``."""
+    folder, _, last = name.rpartition("/")
+    if not folder or _found(_DOCUMENTED[LOSSES], last):
+        return False
+    return signal_of(last) in _NO_LOSSES or _found(_BESIDE_NAME, last)
 
 
 def scalar_name(tag: str, folder: str = "") -> str:
@@ -96,7 +222,9 @@ def scalar_name(tag: str, folder: str = "") -> str:
     return tag if folder.rstrip("/") in _PLAIN_FOLDERS else f"{folder.rstrip('/')}/{tag}"
 
 
+_DOCUMENTED = {meaning: name_pattern(text) for meaning, text in PATTERNS.items()}
 _BOOSTING_NAME = name_pattern(_BOOSTING)
+_SPREAD_NAME, _NEGATED_NAME, _BESIDE_NAME = (name_pattern(text) for text in (_SPREAD, _NEGATED, _OF_FOLDER))
 _EVALUATION_FOLDER = name_pattern(_FOLDER)
 
 
