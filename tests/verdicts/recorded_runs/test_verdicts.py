@@ -1,0 +1,34 @@
+"""The verdicts on recorded runs reach their goals: broken ones are named, others are left alone."""
+
+import pytest
+
+from tests.verdicts.recorded_runs.labels import RULES, labels
+from tests.verdicts.recorded_runs.recordings import names
+from tests.verdicts.recorded_runs.scoring import judged, shares, table
+from trainguard.rules.training.registry import TRAINING_RULES
+
+NAMED = 0.95
+FALSE_ALARMS = 0.01
+
+
+@pytest.mark.verdicts
+def test_broken_recorded_runs_are_named() -> None:
+    assert shares(judged())[0] >= NAMED, table(judged())
+
+
+@pytest.mark.verdicts
+def test_healthy_and_untold_runs_have_no_finding() -> None:
+    assert shares(judged())[1] <= FALSE_ALARMS, table(judged())
+
+
+def test_each_recorded_run_has_a_label_and_each_label_a_run() -> None:
+    assert names() == labels().keys()
+    assert len(names()) >= 150
+
+
+def test_labels_use_known_kinds_and_findings_of_rules() -> None:
+    known = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
+    assert set().union(*RULES.values()) <= known
+    for label in labels().values():
+        assert (label.kind == "broken") == bool(label.rules)
+        assert label.kind in {"broken", "hidden", "healthy", "untold"}
