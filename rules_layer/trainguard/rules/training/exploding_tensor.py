@@ -11,7 +11,8 @@ from trainguard.formats.tensors.step_view import ReductionKind, StepView
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked, measured, not_finite, not_saved
-from trainguard.rules.training.selection import GRADIENT_NORM
+from trainguard.rules.training.risen import BROKEN_ROW, FIRST_ROW
+from trainguard.rules.training.selection import GRADIENT_NORM, LOSSES
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec
@@ -86,8 +87,6 @@ class ExplodingTensorState(StepState, kw_only=True):
 
 
 MOST_HELD = 256
-FEWEST_IN_A_ROW = 3
-"""Of a log: a loss scaler skips a step whose gradients overflow, and one bad batch need not damage the weights."""
 LONGEST_SEARCH = 40
 """A loss scaler that begins at 2 to the power 32 halves it for as many steps, or some more, until gradients fit."""
 
@@ -178,16 +177,18 @@ def _readings(
 def _pass_over_skipped(state: ExplodingTensorState, step: StepView, readings: dict[str, Reading]) -> None:
     """Leave out numbers of a log that are not finite for a few values in a row, or while a loss scale is searched."""
     norms = step.members(GRADIENT_NORM)
+    followed = norms | step.members(LOSSES)
     for name, reading in list(readings.items()):
         key = f"{step.mode}/{name}"
-        if key not in state.rows and (len(state.rows) >= MOST_HELD or not (reading.fires or name in norms)):
+        if key not in state.rows and (len(state.rows) >= MOST_HELD or not (reading.fires or name in followed)):
             continue
         row = state.rows.setdefault(key, Row())
         row.count = row.count + 1 if reading.fires else 0
         row.was_finite = row.was_finite or not reading.fires
         if reading.fires:
             row.step, row.at = step.step, step.at if step.timed else 0.0
-            if row.count < (LONGEST_SEARCH if name in norms and not row.was_finite else FEWEST_IN_A_ROW):
+            first = LONGEST_SEARCH if name in norms else FIRST_ROW if name in followed else BROKEN_ROW
+            if row.count < (BROKEN_ROW if row.was_finite else first):
                 del readings[name]
     state.evaluated += not readings  # it was checked, and says nothing yet
 

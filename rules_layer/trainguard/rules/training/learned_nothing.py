@@ -37,6 +37,7 @@ class LearningKind(StrEnum):
     UNCERTAIN = "uncertain"
     STANDS = "stands"
     CHANCE = "chance"
+    ASTRAY = "worse than a guess"
     LEVEL = "level"
     VALIDATION = "validation"
     UNSEEN = "unseen"
@@ -49,7 +50,13 @@ class LearningKind(StrEnum):
     MOVES = "moves"
 
 
-NOTHING_LEARNED = (LearningKind.STANDS, LearningKind.CHANCE, LearningKind.LEVEL, LearningKind.STUCK)
+NOTHING_LEARNED = (
+    LearningKind.STANDS,
+    LearningKind.CHANCE,
+    LearningKind.ASTRAY,
+    LearningKind.LEVEL,
+    LearningKind.STUCK,
+)
 """From the first step on such a run computed nothing of use."""
 CHANCE_BELOW = 0.65
 """A share of right answers above it is not looked at: a good model comes near 1 too."""
@@ -104,10 +111,14 @@ LEARNED = 0.1
 HALVED, LOW_SHARE = 0.5, 0.05
 """A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing."""
 EARLY, FEWEST_SINCE = 0.25, 10
+FEW_RIGHT, FAR_ABOVE_GUESS, JUMPY = 0.2, 2.0, 0.03
+"""Language models have more right answers at a loss as high; a regression that has converged does not jump."""
 LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
 """A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
 FIRST_PART = 0.1
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
+FAR_FALL = 0.75
+"""A loss that fell so far has changed what the model answers."""
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
@@ -215,6 +226,32 @@ def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Chec
     return None
 
 
+def worse_than_a_guess(run: RunSeries, limits: NotLearningParameters) -> Check | None:
+    """Find that a score never gained, while its loss jumps about far above the cross entropy of a guess."""
+    for mode in (Mode.TRAIN, Mode.EVAL):
+        for score_name, score in () if run.regression else run.accuracy(mode):
+            for loss_name, loss in run.loss(mode)[:1]:
+                since, share = loss.means[math.ceil(FIRST_PART * len(loss.means)) :], tail(score) / unit(score)
+                if len(since) < FEWEST_SINCE or gain(score) >= limits.min_gain or run.moves(loss_name):
+                    continue
+                if not LOW_SHARE <= share < CHANCE_BELOW or z_score(since) <= -NO_TREND:
+                    continue
+                level, guess = median(since), -math.log(share)
+                is_far = level > LARGEST_GUESS or (share <= FEW_RIGHT and level > FAR_ABOVE_GUESS * guess)
+                if not is_far or noise(since) < JUMPY * level:
+                    continue
+                facts = (
+                    *first_facts(score_name, score, "score"),
+                    *last_facts(score_name, score, "score"),
+                    level_of("loss_level", loss_name, level),
+                    Fact(name="loss_of_a_guess", value=guess, series=loss_name),
+                )
+                return series_check(
+                    run, LearningKind.ASTRAY, (score_name, score), facts, tail(score), onset=score.begin_of(0)
+                )
+    return None
+
+
 def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that the loss has stood at ln k, as of a guess among k classes, and no score is better than 1 / k."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
@@ -316,7 +353,7 @@ def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check |
     if train.least < 0.0:
         return None
     for name, score in run.accuracy(Mode.TRAIN):
-        if score.least == score.most and _still_falls(run):
+        if score.least == score.most and _still_falls(run) and fall(train) < FAR_FALL:
             continue
         share = tail(score) / unit(score)
         if score.count >= 2 * limits.min_rows and LOW_SHARE <= share < CHANCE_BELOW:

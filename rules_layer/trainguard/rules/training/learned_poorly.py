@@ -38,7 +38,7 @@ from trainguard.rules.training.step_rule import Check
 
 FEWEST, REST = 10, 0.25
 """So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
-STAYS_ABOVE, DOUBLED, STILL_GAINS = 1.3, 2.0, 0.01
+STAYS_ABOVE, DOUBLED, STILL_GAINS = 1.2, 2.0, 0.01
 WILD, CALM, FAR_BELOW = 0.15, 0.05, 0.25
 FEWEST_CLASSES, MOST_CLASSES = 3, 100_000
 """Of two classes, smoothed labels have the same floor as a second softmax."""
@@ -55,7 +55,7 @@ def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Check |
         rest, lowest = loss.means[place + 1 :], values[place]
         if len(rest) < max(REST * len(values), FEWEST // 2) or lowest <= 0.0:
             continue
-        rises = min(rest[len(rest) // 2 :]) >= STAYS_ABOVE * lowest
+        rises = min(rest[-(len(rest) // 3) :]) >= STAYS_ABOVE * lowest
         if not rises or tail(train) > HALVED * _at(train, loss.steps[place]):
             continue
         lost = _lost_score(run)
@@ -175,7 +175,8 @@ def _gains(score: Series) -> bool:
 
 
 def _lost_score(run: RunSeries) -> tuple[Fact, ...] | None:
-    for name, score in run.score(Mode.EVAL):
+    # A score without a mode that is lost while the loss of training falls is that of validation.
+    for name, score in run.score(Mode.EVAL) or run.score(Mode.TRAIN):
         values = smoothed(score.means)
         if len(values) < FEWEST:
             continue

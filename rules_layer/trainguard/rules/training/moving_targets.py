@@ -19,7 +19,7 @@ from trainguard.rules.training.risen import (
     tail_of,
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
-from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, step_number, z_score
+from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, smoothed, step_number, z_score
 from trainguard.rules.training.step_rule import Check
 
 FOLLOWED = (Signal.REWARD, Signal.KL, Signal.ENTROPY, Signal.GENERATOR, Signal.DISCRIMINATOR)
@@ -29,6 +29,7 @@ TIMES_KL, LEAST_KL = 10.0, 1.0
 OF_UPDATE = re.compile(r"(?i)approx|ppo_?kl")
 """A divergence from the policy before the update: of one that learns it is some hundredths of a nat."""
 GONE, WON, TIMES_LOST = 0.02, 0.02, 3.0
+FALLEN = 0.25
 UNSURE = 0.25
 """So much of its entropy is left of a policy that is sure: a fault where its reward is worse than when it began."""
 
@@ -84,7 +85,7 @@ def _holds(measured: Measured, limits: TrainingDivergedParameters) -> bool:
     if Signal.REWARD not in measured:
         return False
     reward = measured[Signal.REWARD][1]
-    return z_score(reward.whole) >= NO_TREND and _lost_below(reward, limits) is None
+    return z_score(reward.whole) >= NO_TREND and _lost_below(reward, limits) is None and not _falls_away(reward)
 
 
 def _updates_too_large(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
@@ -122,11 +123,19 @@ def _entropy_gone(run: RunSeries, measured: Measured, limits: TrainingDivergedPa
     name, entropy = measured[Signal.ENTROPY]
     if entropy.least < 0.0 < entropy.most:
         return None
-    threshold = (UNSURE if _is_worse(measured[Signal.REWARD][1]) else GONE) * abs(entropy.means[0])
+    reward = measured[Signal.REWARD][1]
+    threshold = (UNSURE if _is_worse(reward) or _falls_away(reward) else GONE) * abs(entropy.means[0])
     most = max(abs(each) for each in entropy.means[-tail_of(entropy) :])
     if most >= threshold:
         return None
     return _followed(run, DivergedKind.ENTROPY_GONE, (name, entropy), "entropy", most, threshold)
+
+
+def _falls_away(reward: Series) -> bool:
+    """Whether a reward falls over the last third of the run, by a quarter of what it had gained."""
+    values = smoothed(reward.means)
+    best = max(values)
+    return z_score(values[-len(values) // 3 :]) <= -NO_TREND and best - values[-1] > FALLEN * (best - reward.means[0])
 
 
 def _is_worse(reward: Series) -> bool:

@@ -27,6 +27,7 @@ from trainguard.rules.training.learned_nothing import (
     validation_at_chance,
     validation_never_better,
     values_to_tell,
+    worse_than_a_guess,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
 from trainguard.rules.training.not_learning_text import _words
@@ -50,6 +51,7 @@ FLOOR = Measure("loss that cannot fall further")
 PACE = Measure("share of its first value by which the loss fell, at an even speed")
 WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Check | None], ...] = (
     loss_at_chance,
+    worse_than_a_guess,
     validation_at_chance,
     validation_never_better,
     score_stuck,

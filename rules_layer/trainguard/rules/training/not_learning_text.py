@@ -33,6 +33,10 @@ _ADVICE = {
         "Check that the model's last layer gives logits where the loss function takes logits: remove the softmax, or "
         "the sigmoid, before it."
     ),
+    LearningKind.ASTRAY: (
+        "Start again with a learning rate that is ten times lower, a warm-up and clipped gradients: the weights were "
+        "thrown far off at the start."
+    ),
     LearningKind.SLOW: (
         "Try a learning rate ten times higher, and check that the schedule or warm-up does not hold it down."
     ),
@@ -59,6 +63,10 @@ _SAID = {
         "{loss_first.series} {verb}: it was {loss_first:began} and is {loss_last:ended}, so it {change:moved}{score}"
     ),
     LearningKind.CHANCE: _CHANCE + ", with a loss of {loss_last:.4g} there",
+    LearningKind.ASTRAY: (
+        "{score_first.series} never rose: it was {score_first:began 4} and is {score_last:ended 4}, and "
+        "{loss_level.series} jumps about {loss_level:.4g}, where a guess has {loss_of_a_guess:.4g}"
+    ),
     LearningKind.LEVEL: (
         _LOSS + " and has stood at {loss_level:.5g} since step {stands_since_step}: ln {classes} = {logarithm} is the "
         "cross entropy of a guess among {classes} classes"

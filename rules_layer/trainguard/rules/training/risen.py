@@ -56,10 +56,10 @@ JUST_LOST = 0.75
 """A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding."""
 SAME_SCORE = 0.05
 ENDED_TAIL = 3
-BROKEN_ROW = 3
-"""While a run goes on: a loss scaler may skip a batch, or one batch be bad, and the loss is finite again."""
+BROKEN_ROW, FIRST_ROW = 3, 10
+"""While a run goes on: a loss scaler may skip a batch, or one batch be bad; at first a scaler may search."""
 FEWEST_BLOCKS = 5
-FAR_ABOVE_FIRST = 100.0
+FAR_ABOVE_FIRST, FAR_BELOW_FIRST = 10.0, 100.0
 """Times the very first value: the mean of the first block may hold the explosion itself."""
 LEAST_FIRST = 1e-3
 """A smaller first value is next to none: losses that begin at 0, as a divergence from a reference, may grow."""
@@ -140,7 +140,7 @@ def _races(loss: Series, half: int) -> bool:
     third = len(loss.means) // 3
     ends = (loss.means[0], loss.means[third], loss.means[2 * third], loss.means[-1])
     falls = [before - after for before, after in pairwise(ends)]
-    far = ends[-1] < -FAR_ABOVE_FIRST * abs(loss.first) < 0.0 and ends[-1] < 2.0 * loss.means[half - 1]
+    far = ends[-1] < -FAR_BELOW_FIRST * abs(loss.first) < 0.0 and ends[-1] < 2.0 * loss.means[half - 1]
     return far and falls == sorted(falls) and all(later < earlier for earlier, later in pairwise(loss.means))
 
 
@@ -182,8 +182,9 @@ def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tup
     blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * noise_before)
     if is_long and min(tail) > blown_up:
         return DivergedKind.BLOWN_UP, blown_up
-    if abs(loss.first) >= LEAST_FIRST and min(tail) > FAR_ABOVE_FIRST * abs(loss.first):
-        return DivergedKind.EXPLODED, FAR_ABOVE_FIRST * abs(loss.first)
+    times = limits.blow_up if max(loss.means) > FAR_ABOVE_FIRST * abs(loss.first) else FAR_ABOVE_FIRST
+    if abs(loss.first) >= LEAST_FIRST and min(tail) > times * abs(loss.first):
+        return DivergedKind.EXPLODED, times * abs(loss.first)
     if not is_long:
         return None
     lost = gone_again(loss.means, count, limits)

@@ -18,6 +18,7 @@ from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.risen import (
     BROKEN_ROW,
     ENDED_TAIL,
+    FIRST_ROW,
     DivergedKind,
     TrainingDivergedParameters,
     rise,
@@ -53,6 +54,11 @@ class Broken(msgspec.Struct, array_like=True):
     count: int = 0
     total: int = 0
     values: int = 0
+
+    @property
+    def needed(self) -> int:
+        """How many values in a row are a finding: more of a loss that was never finite."""
+        return FIRST_ROW if self.total == self.values else BROKEN_ROW
 
 
 class Zeros(msgspec.Struct, array_like=True):
@@ -164,8 +170,10 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         self, state: TrainingDivergedState, view: RunView, parameters: TrainingDivergedParameters
     ) -> Progress | None:
         del view, parameters
-        row = max((each.count for each in state.broken.values()), default=0)
-        return Progress(seen=row, needed=BROKEN_ROW, counts="values that are not finite") if row else None
+        row = max(state.broken.values(), key=lambda each: each.count, default=None)
+        if row is None or not row.count:
+            return None
+        return Progress(seen=row.count, needed=row.needed, counts="values that are not finite")
 
 
 def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: bool) -> None:
@@ -200,8 +208,8 @@ def _note_zero(zeros: Zeros, step: StepView, value: float) -> None:
 
 def _kind_of_break(state: TrainingDivergedState) -> DivergedKind:
     """Return whether losses are broken for good: of one mode for a row of values, or of training and validation."""
-    rows = [(key.partition("/")[0], each.count) for key, each in state.broken.items() if each.count]
-    is_sure = len({mode for mode, _ in rows}) > 1 or max((count for _, count in rows), default=0) >= BROKEN_ROW
+    rows = {key.partition("/")[0]: each for key, each in state.broken.items() if each.count}
+    is_sure = len(rows) > 1 or any(each.count >= each.needed for each in state.broken.values())
     return DivergedKind.NOT_FINITE if is_sure else DivergedKind.BREAKS
 
 
@@ -264,7 +272,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
             name="values_not_finite",
             value=counts[key],
             series=name,
-            threshold=BROKEN_ROW if kind is DivergedKind.BREAKS else None,
+            threshold=broken.needed if kind is DivergedKind.BREAKS else None,
         ),
         *([Fact(name="values", value=broken.values, series=name)] if ever else []),
         Fact(name="mode", value=mode),
