@@ -157,8 +157,8 @@ def _stands_since(loss: Series, reached: int, fallen: float) -> bool:
 
 
 def _score_is_low(run: RunSeries, share: float, parameters: PlateauParameters) -> bool:
-    """Whether no score is high, or gains since a share of the run, and no error falls."""
-    if run.losses and any(_falls_since(error, share) for _, error in run.all_errors):
+    """Whether no score is high, or gains since a share of the run, and no error of classes or texts falls."""
+    if run.losses and not run.regression and any(_falls_since(error, share) for _, error in run.all_errors):
         return False
     for _, _, score in run.all_scores:
         since = score.means[round(share * len(score.means)) :]
