@@ -29,6 +29,7 @@ def test_each_recorded_run_has_a_label_and_each_label_a_run() -> None:
 def test_labels_use_known_kinds_and_findings_of_rules() -> None:
     known = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
     assert set().union(*RULES.values()) <= known
-    for label in labels().values():
+    for run, label in labels().items():
+        assert label.why, run
         assert (label.kind == "broken") == bool(label.rules)
         assert label.kind in {"broken", "hidden", "healthy", "unclear"}
