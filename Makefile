@@ -111,6 +111,7 @@ fuzz: install  ## Fuzz every parser and function for SECONDS=3600; failing input
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
 	$(VENV)/python -m tests.verdicts.labelled
 	$(VENV)/python -m tests.verdicts.training
+	$(VENV)/python -m tests.verdicts.recorded_runs
 
 goals: install  ## Hold the verdicts on jobs with known faults and real runs at their goals, and all that is said at the raw data
 	$(PYTEST) tests/verdicts tests/claims -m verdicts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 FILE = Path(__file__).with_name("labels.csv")
-Kind = Literal["broken", "hidden", "healthy", "untold"]
+Kind = Literal["broken", "hidden", "healthy", "unclear"]
 
 DIVERGED = frozenset({"TrainingDiverged", "ExplodingTensor", "GradientNormDrift"})
 LEARNED_NOTHING = frozenset({"NotLearning", "Plateau"})
@@ -29,7 +29,7 @@ class Label(NamedTuple):
     """A run.
 
     ``broken``: its curves show it, and one of ``rules`` must fire. ``hidden``: broken, and nothing recorded shows it;
-    any answer is right. ``healthy`` runs, and those that cannot be told yet, must have no finding.
+    any answer is right. ``healthy`` runs, and those that are unclear, must have no finding.
     """
 
     kind: Kind

@@ -32,8 +32,8 @@ class Judged:
 
     @property
     def false_alarm(self) -> bool:
-        """Whether any rule has fired on a run that is healthy or cannot be told."""
-        return self.label.kind in {"healthy", "untold"} and bool(self.reasons)
+        """Whether any rule has fired on a run that is healthy or unclear."""
+        return self.label.kind in {"healthy", "unclear"} and bool(self.reasons)
 
     @property
     def wrong(self) -> bool:
@@ -67,7 +67,7 @@ def judged() -> Sequence[Judged]:
 def shares(found: Sequence[Judged]) -> tuple[float, float]:
     """Return the share of broken runs that are named, and of other runs that have a false alarm."""
     broken = [each.named for each in found if each.label.kind == "broken"]
-    others = [each.false_alarm for each in found if each.label.kind in {"healthy", "untold"}]
+    others = [each.false_alarm for each in found if each.label.kind in {"healthy", "unclear"}]
     return sum(broken) / len(broken), sum(others) / len(others)
 
 
@@ -79,10 +79,10 @@ def table(found: Sequence[Judged]) -> str:
 def _lines(found: Sequence[Judged]) -> Iterator[str]:
     named, alarms = shares(found)
     of_kind = {
-        kind: sum(each.label.kind == kind for each in found) for kind in ("broken", "hidden", "healthy", "untold")
+        kind: sum(each.label.kind == kind for each in found) for kind in ("broken", "hidden", "healthy", "unclear")
     }
     yield f"{len(found)} recorded runs: " + ", ".join(f"{number} {kind}" for kind, number in of_kind.items())
-    yield f"  broken, named: {named:.1%}   healthy or untold, with a finding: {alarms:.1%}"
+    yield f"  broken, named: {named:.1%}   healthy or unclear, with a finding: {alarms:.1%}"
     for each in found:
         if each.wrong:
             expected = " or ".join(each.label.findings) or "no finding"

@@ -17,7 +17,7 @@ def test_broken_recorded_runs_are_named() -> None:
 
 
 @pytest.mark.verdicts
-def test_healthy_and_untold_runs_have_no_finding() -> None:
+def test_healthy_and_unclear_runs_have_no_finding() -> None:
     assert shares(judged())[1] <= FALSE_ALARMS, table(judged())
 
 
@@ -29,6 +29,7 @@ def test_each_recorded_run_has_a_label_and_each_label_a_run() -> None:
 def test_labels_use_known_kinds_and_findings_of_rules() -> None:
     known = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
     assert set().union(*RULES.values()) <= known
-    for label in labels().values():
+    for run, label in labels().items():
+        assert label.why, run
         assert (label.kind == "broken") == bool(label.rules)
-        assert label.kind in {"broken", "hidden", "healthy", "untold"}
+        assert label.kind in {"broken", "hidden", "healthy", "unclear"}

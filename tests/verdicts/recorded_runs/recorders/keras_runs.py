@@ -96,7 +96,7 @@ def rows() -> Task:
 
 
 def rare() -> Task:
-    """Two classes of which one is a twentieth, told by the measures."""
+    """Two classes of which one is a twentieth: the measures decide."""
     x = np.random.default_rng(0).normal(size=(2000, 6))
     return tasks.split(x, (x[:, 0] + 0.5 * x[:, 1] > 1.8).astype(int))
 

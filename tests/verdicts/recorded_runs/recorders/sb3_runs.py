@@ -79,27 +79,29 @@ def record(agent: Agent, folder: Path) -> None:
     learner = agent.kind("MlpPolicy", world, seed=agent.seed, device="cpu", **agent.settings)
     learner.set_logger(configure(str(folder), [agent.form]))
     half = agent.steps // 2 if agent.then else agent.steps
-    learner.learn(half)
+    more = {"log_interval": 10} if agent.kind is A2C else {}
+    learner.learn(half, **more)
     if agent.then:
         for name, value in agent.then.items():
             setattr(learner, name, value)
         learner._setup_lr_schedule()
-        learner.learn(agent.steps - half, reset_num_timesteps=False)
+        learner.learn(agent.steps - half, reset_num_timesteps=False, **more)
     learner.logger.close()
 
 
-P = Agent(settings={"n_steps": 128, "batch_size": 64})
-A = Agent(kind=A2C, steps=25_000, settings={"n_steps": 16, "learning_rate": 1e-3})
+P = Agent(settings={"n_steps": 128, "batch_size": 256, "n_epochs": 5, "learning_rate": 2e-3})
+A = Agent(kind=A2C, steps=20_000, settings={"n_steps": 16, "learning_rate": 1e-3})
 D = Agent(
     kind=DQN,
-    steps=25_000,
+    steps=20_000,
     settings={
         "learning_rate": 2.3e-3,
         "buffer_size": 20_000,
         "learning_starts": 1000,
         "target_update_interval": 10,
         "train_freq": 256,
-        "gradient_steps": 128,
+        "gradient_steps": 48,
+        "batch_size": 128,
         "exploration_fraction": 0.16,
         "exploration_final_eps": 0.04,
         "policy_kwargs": {"net_arch": [64, 64]},
@@ -116,7 +118,7 @@ AGENTS: Mapping[str, Agent] = {
     "sb3-ppo": P,
     "sb3-ppo-events": replace(P, form="tensorboard", seed=1),
     "sb3-ppo-large-batches": replace(_with(P, n_steps=256, batch_size=256, ent_coef=0.01), seed=2),
-    "sb3-ppo-small-rate": replace(_with(P, learning_rate=1e-4), seed=3),
+    "sb3-ppo-small-rate": replace(_with(P, learning_rate=5e-4), seed=3),
     "sb3-ppo-cells": CELLS(replace(P, steps=12_000, form="tensorboard")),
     "sb3-ppo-pendulum": replace(
         _with(P, gamma=0.9, learning_rate=1e-3, use_sde=True, sde_sample_freq=4),
@@ -132,9 +134,9 @@ AGENTS: Mapping[str, Agent] = {
     "sb3-dqn-events": replace(D, form="tensorboard", seed=1),
     "sb3-dqn-cells": CELLS(replace(_with(D, learning_rate=1e-3), steps=12_000)),
     "sb3-ppo-rate-10": replace(_with(P, learning_rate=10.0), steps=12_000),
-    "sb3-ppo-rate-spoils": replace(P, steps=30_000, then={"learning_rate": 3.0}),
+    "sb3-ppo-rate-spoils": replace(P, steps=20_000, then={"learning_rate": 3.0}),
     "sb3-ppo-rate-spoils-events": replace(
-        P, steps=30_000, then={"learning_rate": 0.1, "max_grad_norm": 1e9}, form="tensorboard", seed=1
+        P, steps=20_000, then={"learning_rate": 0.1, "max_grad_norm": 1e9}, form="tensorboard", seed=1
     ),
     "sb3-ppo-unclipped": replace(
         _with(P, clip_range=1e6, learning_rate=0.02, n_epochs=20, max_grad_norm=1e9), steps=20_000
@@ -145,8 +147,8 @@ AGENTS: Mapping[str, Agent] = {
     "sb3-ppo-reward-1e6": replace(P, wrapped=partial(Signed, factor=1e6), form="tensorboard"),
     "sb3-ppo-rate-0": replace(_with(P, learning_rate=0.0), steps=12_000),
     "sb3-a2c-rate-1": _with(A, learning_rate=1.0),
-    "sb3-a2c-rate-spoils": replace(A, steps=40_000, then={"learning_rate": 1.0}),
+    "sb3-a2c-rate-spoils": replace(A, steps=30_000, then={"learning_rate": 1.0}),
     "sb3-dqn-rate-1": _with(D, learning_rate=1.0),
-    "sb3-dqn-rate-spoils": replace(D, steps=40_000, then={"learning_rate": 1.0}, seed=1),
+    "sb3-dqn-rate-spoils": replace(D, steps=30_000, then={"learning_rate": 1.0}, seed=1),
 }
 RUNS: dict[str, Callable[[Path], None]] = {name: partial(record, agent) for name, agent in AGENTS.items()}

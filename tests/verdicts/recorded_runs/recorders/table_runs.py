@@ -1,6 +1,7 @@
 """Tables of fastai's CSVLogger, and of the columns that timm's ``update_summary`` writes, in ``summary.csv``."""
 
 import csv
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,6 @@ from typing import Any
 import torch
 from fastai.basics import DataLoader, DataLoaders, Learner
 from fastai.callback.progress import CSVLogger
-from fastai.callback.schedule import fit_flat_cos, fit_one_cycle
 from fastai.metrics import accuracy, error_rate
 from torch import nn
 from torch.nn import functional
@@ -21,6 +21,8 @@ from tests.verdicts.recorded_runs.recorders import nets, tasks
 from tests.verdicts.recorded_runs.recorders.loop import DENSE, Loop, mlp, train
 from tests.verdicts.recorded_runs.recorders.tasks import Task
 from tests.verdicts.recorded_runs.recorders.torch_runs import FEW
+
+importlib.import_module("fastai.callback.schedule")  # It gives Learner its schedules.
 
 
 def fitted(
@@ -98,10 +100,10 @@ SUMMARIES: Mapping[str, Loop] = {
     "timm-digits-rate-1e-9": replace(IMAGES, rate=1e-9),
 }
 RUNS: dict[str, Callable[[Path], None]] = {
-    "fastai-digits": partial(fitted, fit=lambda learner: fit_one_cycle(learner, 20, 5e-3)),
+    "fastai-digits": partial(fitted, fit=lambda learner: learner.fit_one_cycle(20, 5e-3)),
     "fastai-digits-error-rate": partial(fitted, fit=lambda learner: learner.fit(15, 1e-3), scores=(error_rate,)),
-    "fastai-digits-fit-flat-cosine": partial(fitted, fit=lambda learner: fit_flat_cos(learner, 15, 1e-3)),
-    "fastai-digits-two-epochs": partial(fitted, fit=lambda learner: fit_one_cycle(learner, 2, 5e-3)),
+    "fastai-digits-fit-flat-cosine": partial(fitted, fit=lambda learner: learner.fit_flat_cos(15, 1e-3)),
+    "fastai-digits-two-epochs": partial(fitted, fit=lambda learner: learner.fit_one_cycle(2, 5e-3)),
     "fastai-digits-rate-10": partial(fitted, fit=lambda learner: learner.fit(20, 10.0)),
     "fastai-digits-rate-1e-9": partial(fitted, fit=lambda learner: learner.fit(20, 1e-9)),
     "fastai-digits-by-heart": partial(
