@@ -14,7 +14,8 @@ from tests.support.json_service import Asked, json_service
 from trainguard.aws import source_services
 from trainguard.cli.main import app
 from trainguard.core.errors import PortUnavailableError, ProfileSourceError
-from trainguard.formats.runs.prometheus import MOST_POINTS, NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
+from trainguard.formats.runs.prometheus.job import NO_DEVICE, OUT_OF_RANGE, TWICE
+from trainguard.formats.runs.prometheus.queries import MOST_POINTS
 from trainguard.formats.runs.run import SeriesName, SourceRun
 from trainguard.local.services import service_run
 
@@ -77,11 +78,17 @@ def test_placeholder_values_are_absent_and_counted() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", lambda at: BLANK if at < AT + 60 else 50.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 140_737_488_355_328.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 150.0, gpu="2", Hostname="a")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="1", Hostname="a", GPU_I_ID="3")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="eth0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="1", Hostname="a", GPU_I_ID="x")
     run = read(cluster, minutes=2.0)
     assert [each.values for each in run.snapshots["a"]] == [{SeriesName("gpu", "gpu0", "GPUUtilization"): 50.0}] * 5
-    assert run.bad == {NO_VALUE: 4 + 9, OF_A_PART: 1, NO_DEVICE: 1}
+    assert run.bad == {OUT_OF_RANGE: 9, NO_DEVICE: 2}
+    assert [note for note in run.notes if "that stand for none" in note] == [
+        "DCGM_FI_DEV_GPU_UTIL has 4 values that stand for none: the GPU, or its driver, does not measure it then.",
+        "DCGM_FI_DEV_POWER_USAGE has 9 values that stand for none: the GPU, or its driver, does not measure it then.",
+    ]
 
 
 def test_neuron_core_ratio_becomes_a_percentage() -> None:
@@ -138,8 +145,11 @@ def test_zero_utilization_of_a_partitioned_gpu_is_absent() -> None:
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 200.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9, gpu="0", Hostname="a", GPU_I_ID="3")
     run = read(cluster, minutes=1.0)
-    assert {name for each in run.snapshots["a"] for name in each.values} == {SeriesName("gpu", "gpu0.PowerWatts")}
-    assert run.bad == {OF_A_PART: 1, OF_THE_WHOLE: 5}
+    assert {name for each in run.snapshots["a"] for name in each.values} == {
+        SeriesName("gpu", "gpu0.PowerWatts"),
+        SeriesName("gpu", "gpu0.mig3.EngineActivityPercent"),
+    }
+    assert (run.bad, run.notes) == ({}, ["The utilization of gpu0 of a is not read: it is divided (MIG)."])
 
 
 @pytest.mark.parametrize("label", ["host.name", "@resource.host.name", "host_name", "rack"])
