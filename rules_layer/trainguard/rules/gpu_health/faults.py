@@ -284,8 +284,10 @@ def _note_xids(record: GpuRecord, gpu: str, samples: DeviceSamples, at: float) -
         return
     if not counted:
         _note_changes(record, map(round, newest.values.tolist()), at)
-    elif (code := round(newest.last)) not in record.xids:
-        _note_xid(record, code, 1, at)
+        return
+    record.xid = round(newest.last)
+    if record.xid not in record.xids:
+        _note_xid(record, record.xid, 1, at)
 
 
 def _note_changes(record: GpuRecord, codes: Iterable[int], at: float) -> None:

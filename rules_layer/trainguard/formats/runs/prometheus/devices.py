@@ -15,17 +15,14 @@ from trainguard.formats.runs.prometheus.queries import Samples
 from trainguard.formats.runs.prometheus.vendors import Metric, Vendor
 from trainguard.formats.runs.run import MOST_DEVICES, ONLY_NODE
 
-NODE_LABELS = (
+_OF_NODES = (
     "node",
     "kubernetes_node",
-    "Hostname",
-    "instance_id",
-    "nodename",
-    "instance",
-    "host_name",
     "k8s_node_name",
+    "nodename",
+    "instance_id",
+    "host_name",
     "host_id",
-    "hostname",
     "@resource.host.name",
     "@resource.k8s.node.name",
     "@resource.host.id",
@@ -33,10 +30,11 @@ NODE_LABELS = (
     "k8s.node.name",
     "host.id",
 )
-"""The first label that a series has; a port behind ``instance`` is left out. The last ones are of OpenTelemetry."""
-
-_OF_EXPORTERS = frozenset({"Hostname", "instance", "hostname", ""})
+_OF_EXPORTERS = ("Hostname", "instance", "hostname")
 """Labels that may hold the name of an exporter's pod, or its address."""
+
+NODE_LABELS = (*_OF_NODES, *_OF_EXPORTERS)
+"""The first label that a series has; a port behind ``instance`` is left out. Those with dots are of OpenTelemetry."""
 
 NO_NODES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Values by which a collector calls its own machine: they name no node."""
@@ -104,7 +102,7 @@ class Devices:
 
 def devices_of(all_series: Iterable[Sampled], node_label: str) -> Devices:
     """Sort series by GPU, and GPUs by node; ``node_label`` is what the user says that names nodes, or empty."""
-    exporters = _OF_EXPORTERS - {node_label}
+    exporters = frozenset({"", *(label for label in _OF_EXPORTERS if label != node_label)})
     devices = _by_identity([each for each in all_series if each.samples], exporters)
     names, notes = _put_nodes(devices, exporters)
     found, more = _put_numbers(devices)
