@@ -164,7 +164,7 @@ def test_labelled_gpus_and_the_host_are_one_machine(host: str) -> None:
     assert list(found.snapshots) == ["node-7"]
 
 
-def test_samples_of_host_and_exporter_at_other_times_are_one_snapshot() -> None:
+def test_samples_of_host_and_exporter_make_one_snapshot() -> None:
     records = [run()]
     for number in range(20):
         records += [stats(AT + 15 * number, {"memory_percent": 5.0}), stats(AT + 15 * number + 4, LABELLED)]
@@ -190,7 +190,7 @@ def test_label_of_the_writer_behind_that_of_the_node_is_no_node() -> None:
     assert list(of({"gpu.0.gpu/l:node-7/l:rank-0": 5.0}).snapshots) == ["node-7"]
 
 
-def test_activity_of_labelled_gpus_is_scaled_apart_from_the_hosts() -> None:
+def test_activity_of_labelled_gpus_is_scaled_apart() -> None:
     found = of({"gpu.0.smActive": 40.0, "gpu.1.smActive/l:node-7": 0.4})
     assert found.snapshots["node-7"][0].values[gpu(1, ".SMActivityPercent")] == 40.0
     assert found.snapshots["host-1"][0].values[gpu(0, ".SMActivityPercent")] == 40.0

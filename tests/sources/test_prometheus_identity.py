@@ -76,8 +76,9 @@ def test_stale_series_of_a_restarted_exporter_are_merged() -> None:
     [snapshots] = run.snapshots.values()
     assert [each.values[gpu(0)] for each in snapshots] == [90.0] * 30 + [80.0] * 5 + [70.0] * 26
     assert run.bad == {}
-    assert "Of 5 values that came from two series of the same GPU, which differ in Hostname, the mean is judged." in (
-        run.notes
+    assert (
+        "Of 5 values that came from several series of the same GPU, which differ in Hostname, the mean is judged."
+        in (run.notes)
     )
 
 

@@ -94,7 +94,7 @@ class SourceRun:
     still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
     read, by the reason. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
     people. ``not_judged`` are devices by kind, such as ``IPU``, whose metrics are recorded and not read, ``not_read``
-    quantities by the name of the series that they do not become. ``nothing`` says of an empty run what was looked for.
+    quantities by the name of the series that they do not become. ``nothing`` is what an empty run was searched for.
     """
 
     name: str

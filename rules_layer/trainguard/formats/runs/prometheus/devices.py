@@ -131,7 +131,7 @@ def _by_identity(all_series: Sequence[Sampled], exporters: frozenset[str]) -> li
 def _put_nodes(
     devices: Sequence[Device], exporters: frozenset[str]
 ) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
-    """Name the node of each device; return the names by node, and what to say of several."""
+    """Name the node of each device; return the names by node, and notes on nodes that have several."""
     names: dict[str, list[tuple[str, str]]] = {}
     notes = []
     for group in _groups(devices, exporters):

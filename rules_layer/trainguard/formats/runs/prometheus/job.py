@@ -224,7 +224,7 @@ def _differing_labels(all_series: Sequence[Sampled]) -> set[str]:
 def _notes(reading: _Reading) -> Iterator[str]:
     for labels, count in sorted(reading.merged.items()):
         why = f", which differ in {labels}" if labels else ""
-        yield f"Of {count:,} values that came from two series of the same GPU{why}, the mean is judged."
+        yield f"Of {count:,} values that came from several series of the same GPU{why}, the mean is judged."
     for metric, count in sorted(reading.blanks.items()):
         yield f"{metric} has {count:,} values that stand for none: the GPU, or its driver, does not measure it then."
 
@@ -252,12 +252,12 @@ def _in_order(gpus: Iterable[str]) -> str:
 
 def _put_totals(values: dict[SeriesName, float]) -> None:
     """Put the whole memory in the place of its parts: dcgm-exporter writes no total by default."""
-    for series in [each for each in values if each.name.endswith((f".{FREE}", f".{RESERVED}"))]:
+    parts = {each: values.pop(each) for each in list(values) if each.name.endswith((f".{FREE}", f".{RESERVED}"))}
+    for series, amount in parts.items():
         device, _, part = series.name.rpartition(".")
-        amount = values.pop(series)
         used = values.get(SeriesName("gpu", f"{device}.{USED}"))
         if part == FREE and used is not None:
-            reserved = values.get(SeriesName("gpu", f"{device}.{RESERVED}"), 0.0)
+            reserved = parts.get(SeriesName("gpu", f"{device}.{RESERVED}"), 0.0)
             values.setdefault(SeriesName("gpu", f"{device}.{TOTAL}"), used + amount + reserved)
 
 
@@ -266,22 +266,22 @@ def _hosts(api: JsonApi, query: str, dimension: str, over: TimeRange, devices: D
     for node, names in devices.names.items():
         for label, value in names if reading.values.get(node) else ():
             named[label].setdefault(value, node)
-    for label, nodes in sorted(named.items()):
+    for label, of_label in sorted(named.items()):
         port = "(:[0-9]+)?" if label == "instance" else ""
-        values = "|".join(_quoted(re.escape(value)) + port for value in nodes)
+        values = "|".join(_quoted(re.escape(value)) + port for value in of_label)
         name = label if _PLAIN_LABEL.fullmatch(label) else f'"{_quoted(label)}"'
         matcher = f'{name}=~"{values}"'
         time = f"{max(_RATE_STEPS * over.step, _SHORTEST_RATE_S):g}s"
         expression = query % ((matcher, time) if dimension else (matcher,))
         for labels, samples in range_query(api, expression, over):
-            node = nodes.get(PORT.sub("", labels.get(label, "")))
+            host = of_label.get(PORT.sub("", labels.get(label, "")))
             core = labels.get("cpu", "")
-            if node is None or (dimension and not _CORE.fullmatch(core)):
+            if host is None or (dimension and not _CORE.fullmatch(core)):
                 continue
             series = SeriesName("cpu", f"cpu{core}", dimension) if dimension else HOST_MEMORY
-            moments = reading.values[node]
-            for at, value in samples:
-                moments[at].setdefault(series, min(max(value, 0.0), 100.0))
+            moments = reading.values[host]
+            for at, percent in samples:
+                moments[at].setdefault(series, min(max(percent, 0.0), 100.0))
 
 
 def _quoted(text: str) -> str:
