@@ -63,7 +63,7 @@ USED_PERCENT = 1.0
 
 
 class InstanceMinutes(msgspec.Struct, array_like=True):
-    """Mean activity of an instance's newest minutes, tenths of a percent each; ``measure`` is the series' name.
+    """Mean activity of an instance's newest minutes, tenths of a percent each: of its SMs, or ``by_engine``.
 
     ``low`` of the newest in a row were low, since epoch seconds ``since``; ``lost`` is in minutes of the instance.
     ``begun`` are the minutes' starts, epoch seconds.
@@ -75,7 +75,11 @@ class InstanceMinutes(msgspec.Struct, array_like=True):
     lost: float = 0.0
     used: bool = False
     begun: list[int] = msgspec.field(default_factory=list)
-    measure: str = names.SM_ACTIVITY
+    by_engine: bool = False
+
+    @property
+    def series(self) -> str:
+        return names.ENGINE_ACTIVITY if self.by_engine else names.SM_ACTIVITY
 
 
 def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, threshold_sm: float) -> None:
@@ -84,15 +88,15 @@ def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, th
     An instance stays with the measure that it was seen by first.
     """
     measured = [
-        (measure, name, series)
-        for measure in (names.SM_ACTIVITY, names.ENGINE_ACTIVITY)
-        for name, series in minute.devices.of(measure).items()
+        (by_engine, name, series)
+        for by_engine in (False, True)
+        for name, series in minute.devices.of(names.ENGINE_ACTIVITY if by_engine else names.SM_ACTIVITY).items()
     ]
-    for measure, name, series in measured:
+    for by_engine, name, series in measured:
         if name not in minute.view.mig_names or (name not in instances and len(instances) >= MOST_GPUS):
             continue
-        held = instances.setdefault(name, InstanceMinutes(measure=measure))
-        if held.measure != measure:
+        held = instances.setdefault(name, InstanceMinutes(by_engine=by_engine))
+        if held.by_engine != by_engine:
             continue
         held.activity = [*held.activity, round(10.0 * series.mean)][-MOST_MINUTES:]
         held.begun = [*held.begun, int(series.times[0])][-MOST_MINUTES:]
@@ -133,7 +137,7 @@ def judge_instances(
         _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
         measured=p95[worst],
         threshold=threshold_sm,
-        measure=SM_P95 if judged[worst].measure == names.SM_ACTIVITY else ENGINE_P95,
+        measure=ENGINE_P95 if judged[worst].by_engine else SM_P95,
         worst=worst,
         data_points=seen,
         progress=progress,
@@ -150,7 +154,7 @@ def _facts(
     held = judged[worst]
     newest = held.activity[-minutes:]
     times = {
-        "series": held.measure,
+        "series": held.series,
         "start": float(held.begun[-len(newest)]) if held.begun else view.first_sample_at,
     }
     highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
@@ -158,7 +162,7 @@ def _facts(
         view.fact("p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
         view.fact("instances", len(judged), "instances"),
     )
-    if held.measure == names.ENGINE_ACTIVITY:
+    if held.by_engine:
         facts = (*facts, view.fact("activity", "engine activity", device=worst))
     if not low:
         return facts
