@@ -89,6 +89,7 @@ def test_core_of_trainium_that_a_sample_lacks_does_nothing() -> None:
     ("name", "kind", "device"),
     [
         ("ipu.2.ipu utilisation (%)", "IPU", "ipu.2"),
+        ("gpu.0.fanSpeed", "GPU", "gpu.0"),
         ("tpu.1.tensorcoreUtilization", "TPU", "tpu.1"),
         ("trn.host_total_memory_usage", "NeuronCore", "trn"),
         ("hpu.0.utilization/l:node-7", "HPU", "hpu.0"),

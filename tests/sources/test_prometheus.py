@@ -126,6 +126,20 @@ def test_hollow_gpu_is_found_in_default_dcgm_exporter_metrics(tmp_path: Path) ->
     assert any("recorded no SM activity of GPUs" in note for note in said["notes"])
 
 
+@pytest.mark.parametrize(("activity", "fired"), [(0.9, []), (0.004, ["LowGPUUtilization"])])
+def test_node_of_instances_alone_is_judged(activity: float, fired: list[str], tmp_path: Path) -> None:
+    cluster = Cluster()
+    for instance in "12":
+        cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", activity, gpu="0", Hostname="a", GPU_I_ID=instance)
+        cluster.add("DCGM_FI_DEV_FB_USED", 9_000.0, gpu="0", Hostname="a", GPU_I_ID=instance)
+    with served(cluster) as (place, _):
+        asked = f"{place}?start={AT}&end={AT + 3_600}#"
+        said = json.loads(CliRunner().invoke(app, ["analyze", asked, "--json", "--out", str(tmp_path)]).stdout)
+    assert said["fired"] == fired
+    [low] = [each for each in said["rules"] if each["rule"] == "LowGPUUtilization"]
+    assert "engine activity" in low["reason"]
+
+
 def test_engine_activity_replaces_utilization_with_a_note() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.02, gpu="0", Hostname="a")
@@ -137,6 +151,15 @@ def test_engine_activity_replaces_utilization_with_a_note() -> None:
         SeriesName("gpu", "gpu1", "GPUUtilization"): 90.0,
     }
     assert run.notes == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE stands for the utilization of gpu0 of a."]
+
+
+@pytest.mark.parametrize("metric", ["DEV_POWER_USAGE", "PROF_GR_ENGINE_ACTIVE"])
+def test_gpu_is_divided_by_any_series_of_an_instance(metric: str) -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", Hostname="a")
+    cluster.add(f"DCGM_FI_{metric}", 0.9, gpu="0", Hostname="a", GPU_I_ID="3")
+    run = read(cluster, minutes=1.0)
+    assert SeriesName("gpu", "gpu0", "GPUUtilization") not in run.snapshots["a"][0].values
 
 
 def test_zero_utilization_of_a_partitioned_gpu_is_absent() -> None:

@@ -99,7 +99,11 @@ def read_job(
     devices = devices_of(known, node_label)
     for device in devices.found:
         _put(device, reading)
-    divided = {(each.node, f"gpu{each.number}") for each in devices.found if any(one.instance for one in each.series)}
+    divided = {
+        (each.node, f"gpu{each.number}")
+        for each in devices.found
+        if any(instance_of(one.labels) for one in each.series)
+    }
     for node, by_time in reading.values.items():
         _put_utilization(reading, node, {gpu for of, gpu in divided if of == node})
         for values in by_time.values():

@@ -102,7 +102,7 @@ def _of_device(metric: str, node: str) -> Meaning | None:
         measure, factor = _DEVICES[found["kind"]][found["what"]]
         series = gpu_series(f"gpu{int(found['number'])}", measure)
         return Meaning(node, series, factor, found["kind"], _device(found))
-    if found := _OF_OTHERS.fullmatch(metric):
+    if found := found or _OF_OTHERS.fullmatch(metric):
         return Meaning(node, kind=found["kind"], device=_device(found))
     return Meaning(node, kind="gpu", device=metric[:64]) if _SCRAPED.fullmatch(metric) else None
 
