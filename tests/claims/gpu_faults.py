@@ -154,9 +154,10 @@ def _count_xids(gpu: Gpu, name: str, minute: Minute) -> None:
     codes = [] if newest is None else [round(float(value)) for value in newest.values]
     if came and codes and codes[-1] not in gpu.xids and came.get(codes[-1], 0) <= 0:
         came[codes[-1]] = 1
-    for before, code in pairwise([] if came else [gpu.code, *codes]):
-        if before is not None and code not in {0, before}:
-            came[code] = came.get(code, 0) + 1
+    seen = codes if gpu.code is None else [gpu.code, *codes]
+    changed = [] if came else [new for old, new in pairwise(seen) if new not in {0, old}]
+    for code in changed:
+        came[code] = came.get(code, 0) + 1
     gpu.code = codes[-1] if codes else gpu.code
     for code, number in came.items():
         if number > 0:

@@ -158,7 +158,7 @@ def _facts(
         "start": float(held.begun[-len(newest)]) if held.begun else view.first_sample_at,
     }
     highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
-    facts = (
+    facts: tuple[Fact, ...] = (
         view.fact("p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
         view.fact("instances", len(judged), "instances"),
     )
