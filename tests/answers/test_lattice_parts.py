@@ -269,7 +269,8 @@ def _xids() -> Iterator[Any]:
     times = minute.snapshots.times
     for code in range(200):
         state = rule.state_type()
-        found = DeviceSamples({"XID": {"gpu0": DeviceSeries(times, np.full(times.size, float(code)))}})
+        codes = np.append(0.0, np.full(times.size - 1, float(code)))
+        found = DeviceSamples({"XID": {"gpu0": DeviceSeries(times, codes)}})
         rule.observe(state, replace(minute, devices=found), parameters)
         said = rule.judge(state, minute.view, parameters)
         yield [code, said.kind, plain_facts(said.facts)]

@@ -1,6 +1,7 @@
 """What is wrong with each GPU of a node, minute by minute, as docs/rules/GPUHealth.md defines it."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,7 +39,10 @@ class Loaded:
 
 @dataclass
 class Gpu:
-    """What is known of a GPU; ``xids`` has the times at which each code came first and last, and how often."""
+    """What is known of a GPU; ``xids`` has the times at which each code came first and last, and how often.
+
+    ``code`` is the newest one that its series showed.
+    """
 
     seen_at: float = -np.inf
     silent: int = 0
@@ -49,6 +53,7 @@ class Gpu:
     errors: float = 0.0
     xids: dict[int, tuple[float, float, int]] = field(default_factory=dict)
     counts: dict[int, float] = field(default_factory=dict)
+    code: int | None = None
     loaded: list[Loaded] = field(default_factory=list)
     best_clock: float | None = None
     most_lanes: float = 0.0
@@ -94,11 +99,15 @@ def _faults(raw: Raw, node: Node, until: float) -> dict[str, Gpu]:
             continue
         use = utilization(node, minute)
         for name in minute.further - gpus.keys():
-            gpus[name] = Gpu()
+            gpus[name] = Gpu(seen_at=minute.at)
+        there = {name for metric, parts in minute.series.items() if not metric.startswith("XID") for name in parts}
+        there &= minute.further
         for name, gpu in gpus.items():
             if name in minute.further:
                 _see(gpu, name, minute)
-            elif minute.further and name not in use and not any(each.startswith("neuron") for each in gpus):
+            if name in there or name in use:
+                gpu.seen_at, gpu.silent = minute.at, 0
+            elif there and not any(each.startswith("neuron") for each in gpus):
                 gpu.silent += 1
         _load(gpus, minute, {name for name, mean in use.items() if mean >= LOADED})
     return gpus
@@ -113,7 +122,6 @@ def utilization(node: Node, minute: Minute) -> dict[str, float]:
 
 def _see(gpu: Gpu, name: str, minute: Minute) -> None:
     """Take in what the driver says about a GPU."""
-    gpu.seen_at, gpu.silent = minute.at, 0
     gpu.lost = _is_set(minute, "Lost", name, was=gpu.lost)
     gpu.rows_failed = _is_set(minute, "RemappedRowsFailed", name, was=gpu.rows_failed)
     gpu.unanswered = gpu.unanswered + 1 if _is_set(minute, "Unanswered", name, was=False) else 0
@@ -132,10 +140,10 @@ def _is_set(minute: Minute, metric: str, name: str, *, was: bool) -> bool:
 
 
 def _count_xids(gpu: Gpu, name: str, minute: Minute) -> None:
-    """Count each code by its counter; one that has none came once."""
+    """Count each code by its counter; one without came when the series changed to it, and not with its first value."""
     newest = minute.of("XID").get(name)
     if newest is not None and newest.values[-1] == 0.0:
-        gpu.xids, gpu.counts = {}, {}
+        gpu.xids, gpu.counts, gpu.code = {}, {}, 0
         return
     came = {}
     for metric, parts in minute.series.items():
@@ -143,10 +151,14 @@ def _count_xids(gpu: Gpu, name: str, minute: Minute) -> None:
             code, count = int(metric.removeprefix("XIDCount")), float(parts[name].values[-1])
             came[code] = round(count - gpu.counts.get(code, 0.0))
             gpu.counts[code] = count
-    if newest is not None:
-        code = round(float(newest.values[-1]))
-        if code not in gpu.xids and came.get(code, 0) <= 0:
-            came[code] = 1
+    codes = [] if newest is None else [round(float(value)) for value in newest.values]
+    if came and codes and codes[-1] not in gpu.xids and came.get(codes[-1], 0) <= 0:
+        came[codes[-1]] = 1
+    seen = codes if gpu.code is None else [gpu.code, *codes]
+    changed = [] if came else [new for old, new in pairwise(seen) if new not in {0, old}]
+    for code in changed:
+        came[code] = came.get(code, 0) + 1
+    gpu.code = codes[-1] if codes else gpu.code
     for code, number in came.items():
         if number > 0:
             first, _, before = gpu.xids.get(code, (minute.at, minute.at, 0))

@@ -30,7 +30,8 @@ from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.dynolog import read_dynolog
 from trainguard.formats.runs.mlflow.stores import database_runs, is_database, read_database_run
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
-from trainguard.formats.runs.prometheus import TimeRange, read_job
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.scalar_lines import ScalarLines
 from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file

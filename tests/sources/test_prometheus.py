@@ -14,7 +14,8 @@ from tests.support.json_service import Asked, json_service
 from trainguard.aws import source_services
 from trainguard.cli.main import app
 from trainguard.core.errors import PortUnavailableError, ProfileSourceError
-from trainguard.formats.runs.prometheus import MOST_POINTS, NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
+from trainguard.formats.runs.prometheus.job import NO_DEVICE, OUT_OF_RANGE, TWICE
+from trainguard.formats.runs.prometheus.queries import MOST_POINTS
 from trainguard.formats.runs.run import SeriesName, SourceRun
 from trainguard.local.services import service_run
 
@@ -77,11 +78,17 @@ def test_placeholder_values_are_absent_and_counted() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", lambda at: BLANK if at < AT + 60 else 50.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 140_737_488_355_328.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 150.0, gpu="2", Hostname="a")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="1", Hostname="a", GPU_I_ID="3")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="eth0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="1", Hostname="a", GPU_I_ID="x")
     run = read(cluster, minutes=2.0)
     assert [each.values for each in run.snapshots["a"]] == [{SeriesName("gpu", "gpu0", "GPUUtilization"): 50.0}] * 5
-    assert run.bad == {NO_VALUE: 4 + 9, OF_A_PART: 1, NO_DEVICE: 1}
+    assert run.bad == {OUT_OF_RANGE: 9, NO_DEVICE: 2}
+    assert [note for note in run.notes if "that stand for none" in note] == [
+        "DCGM_FI_DEV_GPU_UTIL has 4 values that stand for none: the GPU, or its driver, does not measure it then.",
+        "DCGM_FI_DEV_POWER_USAGE has 9 values that stand for none: the GPU, or its driver, does not measure it then.",
+    ]
 
 
 def test_neuron_core_ratio_becomes_a_percentage() -> None:
@@ -119,6 +126,20 @@ def test_hollow_gpu_is_found_in_default_dcgm_exporter_metrics(tmp_path: Path) ->
     assert any("recorded no SM activity of GPUs" in note for note in said["notes"])
 
 
+@pytest.mark.parametrize(("activity", "fired"), [(0.9, []), (0.004, ["LowGPUUtilization"])])
+def test_node_of_instances_alone_is_judged(activity: float, fired: list[str], tmp_path: Path) -> None:
+    cluster = Cluster()
+    for instance in "12":
+        cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", activity, gpu="0", Hostname="a", GPU_I_ID=instance)
+        cluster.add("DCGM_FI_DEV_FB_USED", 9_000.0, gpu="0", Hostname="a", GPU_I_ID=instance)
+    with served(cluster) as (place, _):
+        asked = f"{place}?start={AT}&end={AT + 3_600}#"
+        said = json.loads(CliRunner().invoke(app, ["analyze", asked, "--json", "--out", str(tmp_path)]).stdout)
+    assert said["fired"] == fired
+    [low] = [each for each in said["rules"] if each["rule"] == "LowGPUUtilization"]
+    assert "engine activity" in low["reason"]
+
+
 def test_engine_activity_replaces_utilization_with_a_note() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.02, gpu="0", Hostname="a")
@@ -132,14 +153,26 @@ def test_engine_activity_replaces_utilization_with_a_note() -> None:
     assert run.notes == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE stands for the utilization of gpu0 of a."]
 
 
+@pytest.mark.parametrize("metric", ["DEV_POWER_USAGE", "PROF_GR_ENGINE_ACTIVE"])
+def test_gpu_is_divided_by_any_series_of_an_instance(metric: str) -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", Hostname="a")
+    cluster.add(f"DCGM_FI_{metric}", 0.9, gpu="0", Hostname="a", GPU_I_ID="3")
+    run = read(cluster, minutes=1.0)
+    assert SeriesName("gpu", "gpu0", "GPUUtilization") not in run.snapshots["a"][0].values
+
+
 def test_zero_utilization_of_a_partitioned_gpu_is_absent() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 200.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9, gpu="0", Hostname="a", GPU_I_ID="3")
     run = read(cluster, minutes=1.0)
-    assert {name for each in run.snapshots["a"] for name in each.values} == {SeriesName("gpu", "gpu0.PowerWatts")}
-    assert run.bad == {OF_A_PART: 1, OF_THE_WHOLE: 5}
+    assert {name for each in run.snapshots["a"] for name in each.values} == {
+        SeriesName("gpu", "gpu0.PowerWatts"),
+        SeriesName("gpu", "gpu0.mig3.EngineActivityPercent"),
+    }
+    assert (run.bad, run.notes) == ({}, ["The utilization of gpu0 of a is not read: it is divided (MIG)."])
 
 
 @pytest.mark.parametrize("label", ["host.name", "@resource.host.name", "host_name", "rack"])

@@ -10,7 +10,7 @@ from tests.support.json_service import json_service
 from tests.support.signature_v4 import signed_for
 from trainguard.aws.source_services import HttpJson, mlflow_api, prometheus_api
 from trainguard.core.errors import PortUnavailableError
-from trainguard.formats.runs.prometheus import HOST_QUERIES
+from trainguard.formats.runs.prometheus.job import HOST_QUERIES
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 MLFLOW = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/experiments"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 AT = 1_800_000_000.0
-Value = float | Callable[[float], float]
+Value = float | Callable[[float], float | None]
+"""The same at all times, or by the time in epoch seconds; None where a series has no sample."""
 _QUERY = re.compile(r"(?:100 (?:- 100 )?\* )?(?:100 - 100 \* )?(?:rate\()?(?P<name>\w+)\{(?P<matchers>.*?)\}")
 _MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
 
@@ -45,8 +46,10 @@ class Cluster:
             if name != asked["name"] or not all(_agrees(labels.get(label, ""), *rest) for label, *rest in matchers):
                 continue
             times = [start + number * step for number in range(count)]
-            values = [[at, str(value(at) if callable(value) else value)] for at in times]
-            result.append({"metric": {"__name__": name, **labels}, "values": values})
+            found = [(at, value(at) if callable(value) else value) for at in times]
+            values = [[at, str(each)] for at, each in found if each is not None]
+            if values:
+                result.append({"metric": {"__name__": name, **labels}, "values": values})
         return 200, {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
 

@@ -18,7 +18,8 @@ from trainguard.core.ports import TrainingJobs
 from trainguard.core.records import JobRecord
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NamedSource
-from trainguard.formats.runs.prometheus import TimeRange, read_job
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
 from trainguard.stack.polling.poll import Asked
@@ -126,7 +127,8 @@ class ServiceSources:
         api = prometheus_api(server, server, self.headers)
         step_s = asked.source.step_s
         over = TimeRange(asked.start, asked.end - step_s, step_s)
-        return read_job(api, asked.job.job, asked.source.matchers, over, asked.source.node_label)
+        source, job = asked.source, asked.job
+        return read_job(api, job.job, source.matchers, over, source.node_label, since=job.started_at)
 
     def _mlflow(self, asked: Asked, server: str) -> SourceRun:
         shown = "" if server.startswith("arn:") else server

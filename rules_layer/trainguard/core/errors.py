@@ -274,15 +274,15 @@ class ProfileSourceError(UnusableError):
 
 
 class NoProfileError(ProfileSourceError):
-    """A place without a profile: nothing that a rule could judge."""
+    """A place without a profile: nothing that a rule could judge; ``reason`` says what was looked for, by default."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, reason: str = "") -> None:
         expected = (
             "expected a profiler-output folder with system/ or framework/ in it, or what training saved: debug-output, "
             "event files of TensorBoard, trainer_state.json, or a CSV log with a column step or epoch and one "
             "such as loss"
         )
-        super().__init__(place, f"holds no profile, {expected}")
+        super().__init__(place, reason or f"holds no profile, {expected}")
 
 
 class UnreadableRunError(ProfileSourceError):

@@ -22,6 +22,7 @@ def show_percentage_points(value: float) -> str:
 
 
 _FAULTS = {
+    "devices_not_judged": ("device that is not judged", "devices that are not judged"),
     "bad_objects": ("object that could not be read", "objects that could not be read"),
     "files_of_other_kinds": ("file of another kind", "files of other kinds"),
     "files_of_other_runs": ("file of another run", "files of other runs"),
@@ -31,7 +32,12 @@ _AFTER_NOUN = frozenset({"cut", "given", "left", "out", "outside", "passed", "wi
 
 
 def faults_counted(amount: int, name: str) -> str:
-    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``."""
+    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``.
+
+    A reason in words of its own stays as it is: ``a line without a time (3)``.
+    """
+    if " " in name:
+        return f"{name} ({amount:,})"
     words = name.split("_")
     noun = next((place for place, word in enumerate(words) if word in _AFTER_NOUN), len(words)) - 1
     one = [*words[:noun], words[noun].removesuffix("s"), *words[noun + 1 :]]

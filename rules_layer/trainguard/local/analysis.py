@@ -23,7 +23,7 @@ from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerP
 from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
+from trainguard.report.job.coverage import CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis, axis_for
 
@@ -161,9 +161,13 @@ def evaluated_profile(
             done = replace(done, shown=digest_training(profile.training, job.job, records, of_rules, names))
     # What could not be read counts at the first stream; a cut end of a file is no more.
     cut = profile.unread.get(CUT, 0)
-    unread = {UNREAD_PARTS: sum(profile.unread.values()) - cut, CUT_FILES: cut}
+    unread = {
+        UNREAD_PARTS: sum(profile.unread.values()) - cut,
+        CUT_FILES: cut,
+        NOT_JUDGED_DEVICES: profile.not_judged,
+    }
     first, *others = (*streams, own)
-    if profile.unread:
+    if any(unread.values()):
         first = replace(first, counters={**first.counters, **{name: many for name, many in unread.items() if many}})
     return replace(done, records=(first, *others))
 

@@ -61,7 +61,8 @@ class Profile:
 
     ``files`` are names in the source by key. ``shared`` are keys of TensorFlow's traces, which may be of any node.
     ``training`` and ``kernels`` are None where nobody looked for them. ``unread`` counts by the reason what could not
-    be read before there were objects. ``link`` is a page of the tool that recorded the job.
+    be read before there were objects, ``not_judged`` devices whose metrics are not read. ``link`` is a page of the tool
+    that recorded the job.
     """
 
     source: ProfileSource
@@ -75,6 +76,7 @@ class Profile:
     kernels: "KernelFiles | None" = None
     notes: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
+    not_judged: int = 0
     link: str | None = None
 
     @cached_property

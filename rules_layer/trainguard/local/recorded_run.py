@@ -1,6 +1,6 @@
 """A run that another tool recorded as the profile of a job. Importing this module imports protobuf."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from trainguard.core.errors import NoProfileError, ProfileSourceError, UnreadableRunError
@@ -45,8 +45,9 @@ def open_run(recorded: RecordedRun) -> Profile:
         what = ", ".join(f"{why} ({count:,})" for why, count in run.bad.items())
         raise UnreadableRunError(place, f"nothing of it could be read: {what}", sum(run.bad.values()))
     else:
-        raise NoProfileError(place)
-    return replace(profile, notes=tuple(_notes(run)), unread=dict(run.bad), link=run.link)
+        raise NoProfileError(place, run.nothing)
+    not_judged = sum(map(len, run.not_judged.values()))
+    return replace(profile, notes=tuple(_notes(run)), unread=dict(run.bad), not_judged=not_judged, link=run.link)
 
 
 def _notes(run: SourceRun) -> Iterator[str]:
@@ -63,9 +64,12 @@ def _notes(run: SourceRun) -> Iterator[str]:
     if run.snapshots and missing:
         yield f"{run.tool} recorded no {' and no '.join(missing)}: rules that need them have no verdict."
     if any(kind == "gpu" for kind, _ in recorded):
-        for (what, kind), so in _HELPFUL.items():
-            if kind not in recorded:
-                yield f"{run.tool} recorded no {what}: {so}."
+        for (what, kinds), so in _HELPFUL.items():
+            if not recorded.intersection(("gpu", kind) for kind in kinds):
+                other = run.not_read.get(kinds[0])
+                yield f"{run.tool} recorded no {what}: {so}." if other is None else f"Not judged: {other}; {so}."
+    for kind, devices in sorted(run.not_judged.items()):
+        yield f"Not judged: {run.tool} recorded metrics of {kind}s ({_listed(devices)}), which are not read."
     yield from run.notes
     if run.outcome is None:
         yield f"{run.tool} recorded no end of the run: it still runs, or something ended it."
@@ -80,13 +84,22 @@ _WANTED = {
 }
 
 _HELPFUL = {
-    ("memory in use of GPUs", ("gpu", "MemoryUsedBytes")): "whether idle GPUs hold memory is not known",
-    ("power of GPUs", ("gpu", "PowerWatts")): "HungJob has no verdict",
-    ("SM activity of GPUs", ("gpu", "SMActivityPercent")): (
+    ("memory in use of GPUs", ("MemoryUsedBytes", "MemoryUsedPercent")): "whether idle GPUs hold memory is not known",
+    ("power of GPUs", ("PowerWatts",)): "HungJob has no verdict",
+    ("SM activity of GPUs", ("SMActivityPercent",)): (
         "a GPU that looks busy and does little is found only by its tensor cores and memory, where these are recorded"
     ),
 }
 
 
 def _kind(name: SeriesName) -> tuple[str, str]:
-    return name.type, name.dimension or name.name.partition(".")[2]
+    return name.type, name.dimension or name.name.rpartition(".")[2]
+
+
+_SHOWN = 4
+
+
+def _listed(devices: Set[str]) -> str:
+    shown = sorted(devices, key=lambda device: (len(device), device))
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more

@@ -16,7 +16,10 @@ from trainguard.aws.source_services import SERVER_ARN, HttpJson, basic, bearer, 
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NODE_LABEL
-from trainguard.formats.runs.prometheus import TimeRange, read_job
+from trainguard.formats.runs.prometheus.job import read_job
+from trainguard.formats.runs.prometheus.nothing import nothing_found
+from trainguard.formats.runs.prometheus.queries import TimeRange
+from trainguard.formats.runs.run import SourceRun
 from trainguard.local.sources import SERVICES, RecordedRun
 
 _MLFLOW, _PROMETHEUS = SERVICES
@@ -75,7 +78,15 @@ def _prometheus(place: str, environment: Mapping[str, str], session: Session | N
     token = environment.get("PROMETHEUS_TOKEN")
     api = prometheus_api(place, server, lambda _: bearer(token) if token else {}, session)
     name = options.get("name") or host_of(place, server)
-    return RecordedRun(place, partial(read_job, api, name, matchers, _range(place, options), node_label), run=name)
+    over = _range(place, options)
+
+    def read() -> SourceRun:
+        run = read_job(api, name, matchers, over, node_label)
+        if not run.snapshots:
+            run.nothing = nothing_found(api, matchers, over)
+        return run
+
+    return RecordedRun(place, read, run=name)
 
 
 def _range(place: str, options: Mapping[str, str]) -> TimeRange:

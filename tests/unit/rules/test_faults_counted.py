@@ -17,6 +17,8 @@ from trainguard.core.units import faults_counted
         (3, "captures_passed_over", "3 captures passed over"),
         (1, "files_of_other_runs", "1 file of another run"),
         (1, "files_of_other_kinds", "1 file of another kind"),
+        (1, "devices_not_judged", "1 device that is not judged"),
+        (3_000, "a value of a gpu: node_label=NAME", "a value of a gpu: node_label=NAME (3,000)"),
         (2, "bad_objects", "2 objects that could not be read"),
     ],
 )

@@ -172,6 +172,45 @@ def test_errors_from_before_the_job_are_ignored() -> None:
     assert last(lambda _: readings(ECCUncorrectedErrors={"gpu2": 7.0})).status is Status.OK
 
 
+def gauge(code: float, until: int = 99) -> DevicesAt:
+    """Return what dcgm-exporter writes of a node whose gpu2 shows a code, and is there for some minutes."""
+
+    def at(minute: int) -> Readings:
+        there = [gpu for gpu in GPUS if gpu != "gpu2" or minute < until]
+        return {"XID": dict.fromkeys(GPUS, 0.0) | {"gpu2": code}, "PowerWatts": dict.fromkeys(there, 300.0)}
+
+    return at
+
+
+@pytest.mark.parametrize("code", [79.0, 31.0])
+def test_xid_set_before_the_job_is_named_and_no_fault(code: float) -> None:
+    said = last(gauge(code))
+    assert said.status is Status.OK
+    assert said.reason.endswith(f"XID {code:.0f} of gpu2 was set before its first sample: it is none of the job.")
+
+
+def test_xid_that_changes_during_the_job_fires() -> None:
+    said = last(lambda minute: gauge(79.0 if minute < 5 else 48.0)(minute))
+    assert said.status is Status.FIRED
+    assert "gpu2 on algo-1 reported XID 48" in said.reason
+
+
+def test_xid_that_changes_within_the_first_minute_fires() -> None:
+    codes = {"XID": {"gpu0": [0.0, 79.0], "gpu1": [0.0, 0.0]}}
+    assert "gpu0 on algo-1 reported XID 79" in last(lambda _: codes).reason
+
+
+def test_xid_that_was_reset_and_comes_back_fires() -> None:
+    assert last(lambda minute: gauge(0.0 if minute == 5 else 79.0)(minute)).status is Status.FIRED
+
+
+def test_gpu_with_an_old_xid_that_is_lost_has_vanished() -> None:
+    node = Rows([[95.0, 95.0, 95.0 if minute < 10 else np.nan, 95.0] for minute in range(20)]).series()
+    said = replay_devices(GPUHealth(), GPUHealthParameters(), node, gauge(79.0, until=10)).last
+    assert said.status is Status.FIRED
+    assert said.reason.startswith("gpu2 on algo-1 has vanished")
+
+
 def test_restarted_collector_ends_earlier_xids() -> None:
     said = judge(lambda minute: readings(XID={"gpu2": 79.0 if 5 <= minute < 9 else 0.0}))
     assert (said.statuses[8], said.statuses[9]) == (Status.FIRED, Status.OK)

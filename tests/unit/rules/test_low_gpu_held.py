@@ -58,6 +58,15 @@ def test_stopped_node_holding_memory_says_so_after_20_minutes() -> None:
     assert advice.startswith("Save what is needed, then end the processes on algo-1 or stop the job: ")
 
 
+def test_memory_known_as_a_share_alone_is_held_all_the_same() -> None:
+    said = judge([95.0] * 30 + [0.0] * 20, lambda _: {"MemoryUsedPercent": {"gpu0": 61.0, "gpu1": 41.0}})
+
+    assert said.last.measure == HELD_TIME
+    assert "and 2 of 2 GPUs hold 51 % of memory." in said.last.reason
+    free = judge([95.0] * 30 + [0.0] * 20, lambda _: {"MemoryUsedPercent": {"gpu0": 1.0, "gpu1": 1.0}})
+    assert free.last.measure == IDLE_TIME
+
+
 @pytest.mark.parametrize("idle", [0.0, 2.0], ids=["unused", "nearly idle"])
 def test_server_waiting_from_the_start_holds_memory(idle: float) -> None:
     loading = judge([idle] * 25, lambda minute: holding(0.0 if minute < 4 else 30 * GB))

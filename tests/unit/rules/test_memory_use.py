@@ -129,3 +129,14 @@ def test_activity_is_judged_where_memory_in_use_is_missing() -> None:
     node = Rows([[90.0, 90.0]] * 60).series(interval_s=15.0)
     said = replay_devices(GPUMemoryIncrease(), GPUMemoryIncreaseParameters(), node, lambda _: {}).last
     assert "memory activity" in said.reason
+
+
+def test_leak_of_memory_known_as_a_share_is_found() -> None:
+    def at(minute: int) -> dict[str, dict[str, list[float]]]:
+        return {"MemoryUsedPercent": {"gpu0": [20.0 + 30.0 * minute / 120.0]}}
+
+    node = Rows([[90.0]] * 120).series()
+    said = replay_devices(GPUMemoryIncrease(), GPUMemoryIncreaseParameters(), node, at).last
+    assert said.status is Status.FIRED
+    assert "GB" not in said.reason
+    assert "of its memory" in said.reason

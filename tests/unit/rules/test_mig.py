@@ -12,7 +12,7 @@ from trainguard.formats.profile.snapshots import NO_DEVICES, device_order, insta
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
-from trainguard.rules.low_gpu_utilization.usage import SM_P95
+from trainguard.rules.low_gpu_utilization.usage import ENGINE_P95, SM_P95, Kind
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_result import RuleResult
 
@@ -97,7 +97,26 @@ def test_unused_instance_is_left_out_unless_all_are_unused() -> None:
 def test_missing_sm_activity_is_named() -> None:
     said = judge(LowGPUUtilization(), lambda _: {})[-1]
     assert said.status is Status.NOT_APPLICABLE
-    assert "SM activity of the instances, which stands in for it, was not collected." in said.reason
+    assert "SM and engine activity of the instances, which stand in for it, were not collected." in said.reason
+
+
+@pytest.mark.parametrize(
+    ("activity", "status", "kind"),
+    [(0.5, Status.FIRED, Kind.INSTANCES_UNUSED), (12.0, Status.FIRED, Kind.INSTANCES_LOW), (90.0, Status.OK, None)],
+)
+def test_instance_without_sm_activity_is_judged_by_its_engine(
+    activity: float, status: Status, kind: Kind | None
+) -> None:
+    said = judge(LowGPUUtilization(), lambda _: {"EngineActivityPercent": dict.fromkeys(MIG, activity)})[-1]
+    assert (said.status, said.measure, said.kind) == (status, ENGINE_P95, kind or Kind.INSTANCES_FINE)
+    assert "engine activity" in said.reason
+    assert "SM activity" not in said.reason
+    assert "multiprocessors" not in (said.advice or "")
+
+
+def test_instance_with_both_activities_is_judged_by_its_sms() -> None:
+    both = {"SMActivityPercent": dict.fromkeys(MIG, 5.0), "EngineActivityPercent": dict.fromkeys(MIG, 99.0)}
+    assert judge(LowGPUUtilization(), lambda _: both)[-1].status is Status.FIRED
 
 
 def test_leaking_instance_fires_and_a_steady_one_does_not() -> None:

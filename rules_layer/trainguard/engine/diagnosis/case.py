@@ -134,6 +134,9 @@ SIZEABLE_SHARE = 0.15
 UNREAD_OBJECTS, UNREAD_PARTS = "bad_objects", "unread_parts"
 """Counters of what could not be read. A lost object of samples is known by their times, and is a gap."""
 
+NOT_JUDGED_DEVICES = "devices_not_judged"
+"""The counter of accelerators whose metrics are recorded and not read."""
+
 LEARNING = "training/NotLearning"
 """Must judge the losses of a job without a profile before the job is called healthy."""
 
@@ -142,6 +145,8 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
 @dataclass(frozen=True, slots=True)
 class Judged:
+    """Rules by whether they judged; ``devices`` are accelerators of which no metric is read."""
+
     judged: tuple[str, ...]
     failed: tuple[str, ...]
     pending: tuple[str, ...]
@@ -152,10 +157,11 @@ class Judged:
     gaps: tuple[Gap, ...]
     unread: int
     profiled: bool
+    devices: int = 0
 
     @property
     def complete(self) -> bool:
-        if self.failed or self.vetoes or self.gaps or self.unread or not self.judged:
+        if self.failed or self.vetoes or self.gaps or self.unread or self.devices or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged
 
@@ -181,6 +187,7 @@ def judged_of(case: Case) -> Judged:
         gaps=tuple(gap for family in case.streams.families.values() for gap in family.gaps(case.job)),
         unread=_unread(case),
         profiled=_profiled(case, decided),
+        devices=sum(record.counters.get(NOT_JUDGED_DEVICES, 0) for record in case.streams.records.values()),
     )
 
 

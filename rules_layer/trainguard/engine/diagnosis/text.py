@@ -152,7 +152,13 @@ def _unexplained(found: Diagnosis) -> str:
 
 def _gaps(judged: Judged) -> list[str]:
     parts = [_gap(gap) for gap in judged.gaps]
-    return [*parts, *([f"{counted(judged.unread, 'object')} could not be read"] if judged.unread else [])]
+    if judged.unread:
+        parts.append(f"{counted(judged.unread, 'object')} could not be read")
+    if judged.devices:
+        parts.append(
+            f"the metrics of {counted(judged.devices, 'accelerator')} are not read, so what they did is not known"
+        )
+    return parts
 
 
 def _gap(gap: Gap) -> str:

@@ -20,6 +20,7 @@ from trainguard.formats.profile.assemble import (
     estimate_interval_s,
     extend_gpu_names,
     of_gpus,
+    with_times,
 )
 from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, Snapshots, instances_of
 from trainguard.formats.profile.system import Samples
@@ -75,7 +76,7 @@ class SystemStream(Stream[SystemState]):
         return plan.system_rules
 
     def apply(self, samples: Samples) -> list[Fire]:
-        state = self.state
+        state, samples = self.state, with_times(samples)
         last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
         state.gpu_interval_s = estimate_interval_s(of_gpus(samples), state.gpu_interval_s, self._last_gpu_sample_at())

@@ -22,6 +22,8 @@ _SNAP, _ROUGH_SNAP, _FEW = 0.03, 0.08, 5
 """So near a configured interval a measured one is taken for it; a median of few distances is a rough measure."""
 
 _MAX_INTERVAL_S = 120.0
+_FURTHER = "further"
+"""The kind of a series that is of no column of a snapshot."""
 
 
 class OpenSnapshot(msgspec.Struct):
@@ -101,6 +103,16 @@ def _is_stretched(median: float, distances: FloatArray, before_s: float) -> bool
     """Return True where many distances are still those of before: samples are missing."""
     as_before = np.count_nonzero(np.abs(distances - before_s) <= _AS_BEFORE * before_s)
     return median > _STRETCHED * before_s and bool(as_before >= _OF_DISTANCES * distances.size)
+
+
+def with_times(samples: Samples) -> Samples:
+    """Return samples that have the times of the further series where the object has no others, as of divided GPUs."""
+    further = [each.times for by_device in samples.devices.by_metric.values() for each in by_device.values()]
+    if samples.times.size or not further:
+        return samples
+    times = np.unique(np.concatenate(further))
+    series = np.zeros(times.size, dtype=np.int64)
+    return Samples(times, np.zeros(times.size), series, (Series(_FURTHER, ""),), samples.tally, samples.devices)
 
 
 def of_gpus(samples: Samples) -> Samples:

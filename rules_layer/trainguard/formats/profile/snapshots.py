@@ -47,7 +47,9 @@ TEMPERATURE = "TemperatureCelsius"
 SM_CLOCK = "SMClockMHz"
 SM_CLOCK_MAXIMUM = "SMClockMaximumMHz"
 POWER_LIMIT = "PowerLimitWatts"
+MEMORY_SHARE = "MemoryUsedPercent"
 SM_ACTIVITY = "SMActivityPercent"
+ENGINE_ACTIVITY = "EngineActivityPercent"
 SM_OCCUPANCY = "SMOccupancyPercent"
 TENSOR_ACTIVITY = "TensorActivityPercent"
 DRAM_ACTIVITY = "DRAMActivityPercent"
@@ -78,7 +80,7 @@ _LARGEST = {
     **dict.fromkeys((MEMORY_USED, MEMORY_TOTAL, ECC_UNCORRECTED, REMAPPING_FAILED), _PETA),
     **dict.fromkeys((NVLINK_SENT, NVLINK_RECEIVED, PCIE_SENT, PCIE_RECEIVED), _PETA),
     **dict.fromkeys((POWER, POWER_LIMIT, SM_CLOCK, SM_CLOCK_MAXIMUM, XID), 100_000.0),
-    **dict.fromkeys((SM_ACTIVITY, SM_OCCUPANCY, TENSOR_ACTIVITY, DRAM_ACTIVITY), 100.0),
+    **dict.fromkeys((MEMORY_SHARE, SM_ACTIVITY, ENGINE_ACTIVITY, SM_OCCUPANCY, TENSOR_ACTIVITY, DRAM_ACTIVITY), 100.0),
     **dict.fromkeys((LINK_WIDTH, LINK_WIDTH_MAXIMUM), 1_024.0),
     **dict.fromkeys((LOST, UNANSWERED), 1.0),
     TEMPERATURE: 1_000.0,

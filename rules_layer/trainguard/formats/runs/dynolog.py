@@ -67,6 +67,8 @@ def read_dynolog(name: str, lines: Iterable[bytes]) -> SourceRun:
                 collected.add("", at, values)
     run.snapshots = collected.snapshots(ONLY_NODE)
     replaced = put_utilization([values for each in run.snapshots.values() for _, values in each])
+    if not run.snapshots:
+        run.nothing = f"is a log of Dynolog without a value of a GPU: none of its records has {', '.join(_SERIES)}"
     if replaced:
         run.notes.append(f"graphics_engine_active_ratio stands for the utilization of {', '.join(replaced)}.")
     return run
@@ -91,7 +93,7 @@ def _values(run: SourceRun, device: int, data: dict[str, Any]) -> dict[SeriesNam
             continue
         try:
             value = float(data[key])
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             value = math.nan
         if 0.0 <= value <= highest:
             values[gpu_series(f"gpu{device}", measure)] = factor * value

@@ -1,15 +1,26 @@
 """Reports of ``neuron-monitor``, a line of JSON each: NeuronCores of Trainium and Inferentia, and the host's cores.
 
-A report has no time, only a length: times are counted back from when the file was written last.
+A report has no time, only a length: times are counted back from when the file was written last. It lists the cores that
+programs use: a core that it does not list is there all the same, and does nothing. Source: AWS Neuron's guide of
+neuron-monitor.
 """
 
-import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from trainguard.formats.runs.run import HOST_MEMORY, ONLY_NODE, UTILIZATION, SeriesName, Snapshot, SourceRun, gpu_series
+from trainguard.formats.runs.run import (
+    HOST_MEMORY,
+    MOST_DEVICES,
+    ONLY_NODE,
+    UTILIZATION,
+    SeriesName,
+    Snapshot,
+    SourceRun,
+    gpu_series,
+)
 
 TOOL = "neuron-monitor"
 MARK = b'"neuron_runtime_data"'
@@ -17,16 +28,26 @@ MOST_REPORTS = 2_000_000
 NO_REPORT = "a line that is no report of neuron-monitor"
 TOO_MANY = f"reports beyond the first {MOST_REPORTS:,}"
 _MOST_CORES = 1_024
+_LONGEST_NUMBER = 4
 _PETA = 1e15
 _LONGEST_PERIOD_S = 3_600.0
 _USUAL_PERIOD_S = 5.0
 
 
+@dataclass(slots=True)
+class _Report:
+    """Seconds and values of a report; ``lists_cores`` says that it has the cores of all programs."""
+
+    period: float
+    values: dict[SeriesName, float]
+    lists_cores: bool
+
+
 def read_neuron_monitor(name: str, lines: Iterable[bytes], written_at: float) -> SourceRun:
     """Read reports; ``written_at`` is when the file was written last, epoch seconds."""
     run = SourceRun(name, TOOL)
-    found: list[tuple[float, dict[SeriesName, float]]] = []
-    node = ""
+    reports: list[_Report] = []
+    node, cores = "", set[SeriesName]()
     for number, line in enumerate(lines):
         if number >= MOST_REPORTS:
             run.refuse(TOO_MANY)
@@ -39,13 +60,44 @@ def read_neuron_monitor(name: str, lines: Iterable[bytes], written_at: float) ->
         info = _mapping(report, "instance_info")
         node = node or str(info.get("instance_id") or "")
         run.gpu_type = run.gpu_type or str(info.get("instance_type") or "") or None
-        found.append(_values(report))
-    ends = itertools.accumulate((period for period, _ in reversed(found)), initial=0.0)
-    times = [written_at - before for before, _ in zip(ends, found, strict=False)]
-    snapshots = [Snapshot(at, values) for at, (_, values) in zip(reversed(times), found, strict=True) if values]
+        read = _Report(*_values(report), _lists_cores(report))
+        cores |= _cores_of(report) | {series for series in read.values if series.dimension == UTILIZATION}
+        reports.append(read)
+    at, snapshots = written_at, []
+    for each in reversed(reports):
+        if each.lists_cores:
+            each.values.update(dict.fromkeys(cores - each.values.keys(), 0.0))
+        if each.values:
+            snapshots.append(Snapshot(at, each.values))
+        at -= each.period
     if snapshots:
-        run.snapshots[node or ONLY_NODE] = snapshots
+        run.snapshots[node or ONLY_NODE] = snapshots[::-1]
+    else:
+        run.nothing = (
+            f"has {len(reports):,} reports of neuron-monitor, none of which has a NeuronCore (neuroncore_counters, "
+            "neuron_hardware_info), a core of the host (vcpu_usage) or its memory (memory_info)"
+        )
     return run
+
+
+def _cores_of(report: Mapping[str, Any]) -> set[SeriesName]:
+    """Return the cores of the machine; none where it has more than are judged, or does not say it."""
+    hardware = _mapping(report, "neuron_hardware_info")
+    devices, each = (
+        _number(hardware.get(name), 0.0) for name in ("neuron_device_count", "neuroncore_per_device_count")
+    )
+    cores = int(devices * each) if 0.0 < devices * each <= MOST_DEVICES else 0
+    return {gpu_series(f"gpu{core}", UTILIZATION) for core in range(cores)}
+
+
+def _lists_cores(report: Mapping[str, Any]) -> bool:
+    """Whether a report has the cores of all programs."""
+    entries = [_mapping({"": entry}, "") for entry in report["neuron_runtime_data"]]
+    counters = [_mapping(_mapping(entry, "report"), "neuroncore_counters") for entry in entries]
+    return all(
+        not entry.get("error") and not each.get("error") and "neuroncores_in_use" in each
+        for entry, each in zip(entries, counters, strict=True)
+    )
 
 
 def _report(line: bytes) -> dict[str, Any] | None:
@@ -53,7 +105,9 @@ def _report(line: bytes) -> dict[str, Any] | None:
         report = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return report if isinstance(report, dict) and isinstance(report.get("neuron_runtime_data"), list) else None
+    if not isinstance(report, dict) or not isinstance(report.get("neuron_runtime_data", 0), list | None):
+        return None
+    return {**report, "neuron_runtime_data": report["neuron_runtime_data"] or []}
 
 
 def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
@@ -99,7 +153,7 @@ def _add_memory(report: Mapping[str, Any], values: dict[SeriesName, float]) -> N
 
 
 def _is_core(text: str) -> bool:
-    return text.isdecimal() and int(text) < _MOST_CORES
+    return text.isdecimal() and len(text) <= _LONGEST_NUMBER and int(text) < _MOST_CORES
 
 
 def _mapping(of: Any, name: str) -> Mapping[str, Any]:
@@ -108,4 +162,7 @@ def _mapping(of: Any, name: str) -> Mapping[str, Any]:
 
 
 def _number(value: Any, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+    except OverflowError:
+        return otherwise

@@ -36,7 +36,7 @@ MANAGED_MEASURES = (UTILIZATION, "GPUMemoryUtilization")
 """Measures of a GPU that are series of its name with this dimension; others are ends of a name (docs/formats.md)."""
 
 ENGINE = "EngineActivityPercent"
-"""A measure that is no series: it stands for the utilization of a GPU that has none."""
+"""A series of instances (MIG) alone: of a whole GPU it stands for the utilization where that is missing."""
 
 MEBI = 2.0**20
 MOST_DEVICES = 64
@@ -57,7 +57,7 @@ def put_utilization(moments: Sequence[dict[SeriesName, float]], without: Set[str
     known = {series.name for values in moments for series in values if series.dimension == UTILIZATION} | without
     replaced = set()
     for values in moments:
-        for series in [each for each in values if each.name.endswith(f".{ENGINE}")]:
+        for series in [each for each in values if each.name.endswith(f".{ENGINE}") and ".mig" not in each.name]:
             gpu, activity = series.name.partition(".")[0], values.pop(series)
             if gpu not in known:
                 values[gpu_series(gpu, UTILIZATION)] = activity
@@ -93,7 +93,8 @@ class SourceRun:
     ``name`` is not safe as a file name. ``snapshots`` are by node, in order of time. ``outcome`` is None where the run
     still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
     read, by the reason. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
-    people.
+    people. ``not_judged`` are devices by kind, such as ``IPU``, whose metrics are recorded and not read, ``not_read``
+    quantities by the name of the series that they do not become. ``nothing`` is what an empty run was searched for.
     """
 
     name: str
@@ -109,6 +110,9 @@ class SourceRun:
     bad: dict[str, int] = field(default_factory=dict)
     asked_s: float | None = None
     notes: list[str] = field(default_factory=list)
+    not_judged: dict[str, set[str]] = field(default_factory=dict)
+    not_read: dict[str, str] = field(default_factory=dict)
+    nothing: str = ""
 
     def refuse(self, why: str, count: int = 1) -> None:
         self.bad[why] = self.bad.get(why, 0) + count

@@ -61,6 +61,9 @@ def device_series(devices: DeviceSamples) -> Iterator[tuple[str, Key, FloatArray
                         continue
                     values = np.minimum(100.0 * values / totals[device].last, 100.0)
                 yield kind, (number, device, metric if len(metrics) > 1 else ""), series.times, values
+    for device, series in devices.of(names.MEMORY_SHARE).items():
+        if device.startswith("gpu") and device not in devices.of(names.MEMORY_USED):
+            yield "memory_used", (device_order(device)[0], device, ""), series.times, series.values
 
 
 MAX_STEP_SERIES = 64

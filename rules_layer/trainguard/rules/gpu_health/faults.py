@@ -1,6 +1,6 @@
 """State of each GPU's health, minute by minute: faults that last, and minutes under load."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 import msgspec
@@ -100,7 +100,8 @@ class GpuRecord(msgspec.Struct, array_like=True):
 
     ``uncorrected`` is the driver's newest count, ``new_errors`` the errors of this job. ``best_clock`` and
     ``best_width`` are the highest under load without a harmful reason. ``lost`` is in minutes of work; ``unanswered``
-    counts the newest minutes in which the driver did not answer.
+    counts the newest minutes in which the driver did not answer. ``xid`` is the newest code of a source without counts,
+    which keeps the last one for ever; ``xid_before`` was set at the first sample, and is none of the job.
     """
 
     seen_at: float = 0.0
@@ -118,6 +119,8 @@ class GpuRecord(msgspec.Struct, array_like=True):
     counted_xids: dict[int, float] = msgspec.field(default_factory=dict)
     unanswered: int = 0
     unanswered_at: float | None = None
+    xid: int | None = None
+    xid_before: int | None = None
 
 
 class HealthState(msgspec.Struct, array_like=True):
@@ -134,16 +137,17 @@ class HealthState(msgspec.Struct, array_like=True):
         self.minutes += 1
         at = float(minute.snapshots.times[-1])
         self.seen = _with_kinds(self.seen, samples)
-        seen = {device for device in samples.devices if "." not in device}
-        for gpu in sorted(seen - self.gpus.keys(), key=lambda name: (len(name), name)):
+        named = {device for device in samples.devices if "." not in device}
+        for gpu in sorted(named - self.gpus.keys(), key=lambda name: (len(name), name)):
             if len(self.gpus) < MOST_GPUS:
-                self.gpus[gpu] = GpuRecord()
-        measured = _gpus_at_least(minute, 0.0)
+                self.gpus[gpu] = GpuRecord(seen_at=float(minute.snapshots.times[0]))
+        measured, seen = _gpus_at_least(minute, 0.0), named & _present(samples)
         for gpu, record in self.gpus.items():
-            if gpu in seen:
-                record.seen_at, record.silent = at, 0
+            if gpu in named:
                 _note_faults(record, gpu, samples, at)
-            elif seen and gpu not in measured and not self.neuron_devices:
+            if gpu in seen or gpu in measured:
+                record.seen_at, record.silent = at, 0
+            elif seen and not self.neuron_devices:
                 record.silent += 1
         self._note_load(minute, samples, at)
 
@@ -181,6 +185,16 @@ class HealthState(msgspec.Struct, array_like=True):
                 record.best_clock = max(clock, record.best_clock or 0.0)
             if width is not None:
                 record.best_width = max(width, record.best_width or 0.0)
+
+
+def _present(samples: DeviceSamples) -> set[str]:
+    """Return the devices that a sample shows to be there; codes of errors are kept of one that is lost."""
+    return {
+        device
+        for metric, by_device in samples.by_metric.items()
+        if not metric.startswith(names.XID)
+        for device in by_device
+    }
 
 
 def _with_kinds(known: list[str], samples: DeviceSamples) -> list[str]:
@@ -252,10 +266,13 @@ def _note_errors(record: GpuRecord, errors: DeviceSeries, at: float) -> None:
 
 
 def _note_xids(record: GpuRecord, gpu: str, samples: DeviceSamples, at: float) -> None:
-    """Take in codes; the newest code is 0 again once the collector has restarted, and what was before is over."""
+    """Take in codes; the newest code is 0 again once the collector has restarted, and what was before is over.
+
+    Without counts a code is one of the job where it changed in it.
+    """
     newest = samples.of(names.XID).get(gpu)
     if newest is not None and newest.last == 0.0:
-        record.xids, record.counted_xids = {}, {}
+        record.xids, record.counted_xids, record.xid, record.xid_before = {}, {}, 0, None
         return
     counted = {code: series[gpu].last for code, series in samples.xids.items() if gpu in series}
     for code, count in sorted(counted.items()):
@@ -263,8 +280,23 @@ def _note_xids(record: GpuRecord, gpu: str, samples: DeviceSamples, at: float) -
             _note_xid(record, code, added, at)
         if code in record.xids:
             record.counted_xids[code] = count
-    if newest is not None and (code := round(newest.last)) not in record.xids:
-        _note_xid(record, code, 1, at)
+    if newest is None:
+        return
+    if not counted:
+        _note_changes(record, map(round, newest.values.tolist()), at)
+        return
+    record.xid = round(newest.last)
+    if record.xid not in record.xids:
+        _note_xid(record, record.xid, 1, at)
+
+
+def _note_changes(record: GpuRecord, codes: Iterable[int], at: float) -> None:
+    for code in codes:
+        if record.xid is None:
+            record.xid_before = code or None
+        elif code and code != record.xid:
+            _note_xid(record, code, 1, at)
+        record.xid = code
 
 
 def _note_xid(record: GpuRecord, code: int, added: int, at: float) -> None:

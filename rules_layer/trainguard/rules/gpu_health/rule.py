@@ -181,7 +181,7 @@ def details_of(state: HealthState, problems: Sequence[Problem]) -> HealthDetails
 
 
 def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
-    """Return what was watched, and the first XID of a program: it explains a crash, and is no fault of the GPU."""
+    """Return what was watched, and an XID of a program, which explains a crash, else one of before the job."""
     neuron = len(state.neuron_devices)
     facts = [
         Fact(name="neuron_devices" if neuron else "gpus", value=neuron or len(state.gpus), node=node),
@@ -192,6 +192,9 @@ def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
         for code in sorted(record.xids.keys() - XID_FAULTS.keys()):
             seen = record.xids[code]
             return (*facts, Fact(name="xid", value=code, series=names.XID, node=node, device=gpu, **_span(seen)))
+    for gpu, record in state.gpus.items():
+        if record.xid_before is not None:
+            return (*facts, Fact(name="xid_before", value=record.xid_before, series=names.XID, node=node, device=gpu))
     return tuple(facts)
 
 

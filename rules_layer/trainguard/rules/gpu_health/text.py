@@ -63,7 +63,9 @@ def _healthy(sheet: FactSheet) -> str:
     what = f"{devices:Neuron device}" if devices.name == "neuron_devices" else f"{devices:GPU}"
     by = ", ".join(str(fact.value) for fact in sheet.all("watched_by"))
     reason = sheet.say("{what} of {node} reported no fault in {minutes:minute} by {by}.", what=what, by=by)
-    xid = sheet.get("xid")
+    xid, before = sheet.get("xid"), sheet.get("xid_before")
+    if before is not None:
+        return sheet.say(f"{{reason}} {_BEFORE}", reason=reason)
     if xid is None:
         return reason
     usual = XID_OF_PROGRAMS.get(int(xid.value))
@@ -72,6 +74,7 @@ def _healthy(sheet: FactSheet) -> str:
     return sheet.say(said, reason=reason, meaning=meaning)
 
 
+_BEFORE = "XID {xid_before.value} of {xid_before.device} was set before its first sample: it is none of the job."
 _XID = "{device} on {node} reported XID {xid.value}, {meaning}{again}"
 _THROTTLED = (
     "{{device}} on {{node}} {{was/is}} throttled by {}: its clock under load {{was/is}} {{clock}} MHz, {{clock_lost}} "

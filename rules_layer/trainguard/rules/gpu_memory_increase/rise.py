@@ -132,7 +132,8 @@ class UseLevels(msgspec.Struct, array_like=True):
     """Floors of one device's memory in use, hundredths of a percent of ``total`` bytes.
 
     ``levels`` are the lowest of each ``stride`` minutes, ``lowest`` is that of the ``pending`` rest. ``newest`` is the
-    newest minute's floor, at epoch seconds ``at``; ``peak`` the highest floor, reached at ``risen_at``.
+    newest minute's floor, at epoch seconds ``at``; ``peak`` the highest floor, reached at ``risen_at``. With ``share``
+    the source tells percent alone, and ``total`` is 100.
     """
 
     total: float
@@ -145,6 +146,7 @@ class UseLevels(msgspec.Struct, array_like=True):
     at: float = 0.0
     peak: int = 0
     risen_at: float | None = None
+    share: bool = False
 
     def add(self, floor: float, largest: float, at: float) -> None:
         if len(self.levels) == MOST_LEVELS:
@@ -203,17 +205,18 @@ class UseRise:
 
 def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
     has_started = bool(minute.started.any())
-    totals = minute.devices.of(names.MEMORY_TOTAL)
-    for device, used in minute.devices.of(names.MEMORY_USED).items():
+    totals, in_bytes = minute.devices.of(names.MEMORY_TOTAL), minute.devices.of(names.MEMORY_USED)
+    for device, used in {**minute.devices.of(names.MEMORY_SHARE), **in_bytes}.items():
         if not (has_started or device in minute.view.mig_names):
             continue
-        use = in_use.get(device)
+        use, share = in_use.get(device), device not in in_bytes
         if use is None:
-            total = totals[device].last if device in totals else 0.0
+            total = 100.0 if share else totals[device].last if device in totals else 0.0
             if total <= 0.0 or len(in_use) >= MOST_GPUS:
                 continue
-            use = in_use[device] = UseLevels(total)
-        use.add(used.least, used.greatest, float(used.times[-1]))
+            use = in_use[device] = UseLevels(total, share=share)
+        if use.share == share:
+            use.add(used.least, used.greatest, float(used.times[-1]))
 
 
 def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:

@@ -113,17 +113,21 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
 
 
 def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[UseRise]) -> Iterator[Fact]:
+    series = names.MEMORY_SHARE if worst.use.share else names.MEMORY_USED
+
     def fact(name: str, value: float, unit: str, **more: float) -> Fact:
-        return view.work_fact(name, value, unit=unit, series=names.MEMORY_USED, device=worst.device, **more)
+        return view.work_fact(name, value, unit=unit, series=series, device=worst.device, **more)
 
     yield fact("increase", worst.points, "points", threshold=increase)
-    yield fact("memory_in_use", worst.bytes_of(worst.use.percent), "bytes")
-    yield fact("memory_total", worst.use.total, "bytes")
+    if not worst.use.share:
+        yield fact("memory_in_use", worst.bytes_of(worst.use.percent), "bytes")
+        yield fact("memory_total", worst.use.total, "bytes")
     yield fact("memory_in_use_share", worst.use.percent, "%")
     if leaks:
         yield fact("rise_time", worst.minutes * MINUTE_S, "s")
         yield fact("hourly_increase", worst.hourly, "points/h")
-        yield fact("hourly_bytes", worst.bytes_of(worst.hourly), "bytes/h")
+        if not worst.use.share:
+            yield fact("hourly_bytes", worst.bytes_of(worst.hourly), "bytes/h")
         yield view.work_fact("gpus_affected", len(leaks), unit="GPUs")
         if worst.time_left_s:
             yield fact("time_left", worst.time_left_s, "s")

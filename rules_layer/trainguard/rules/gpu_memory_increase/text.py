@@ -180,8 +180,13 @@ def _full(sheet: FactSheet) -> str:
     return sheet.say_if("time_left", full, verb=verb, later=later)
 
 
-def _gigabytes(name: str) -> Callable[[FactSheet], str]:
-    return lambda sheet: f"{show_number(sheet.number(name) / _GIGA)} GB"
+def _gigabytes(name: str, otherwise: str) -> Callable[[FactSheet], str]:
+    """Return a part in gigabytes, or ``otherwise`` where the source tells a share of the memory alone."""
+
+    def part(sheet: FactSheet) -> str:
+        return f"{show_number(sheet.number(name) / _GIGA)} GB" if sheet.get(name) else sheet.say(otherwise)
+
+    return part
 
 
 def _first_windows(sheet: FactSheet) -> str:
@@ -209,9 +214,10 @@ _PARTS: Parts = {
     "stronger": _stronger,
     "more": _more,
     "full": _full,
-    "used": _gigabytes("memory_in_use"),
-    "total": _gigabytes("memory_total"),
-    "hourly": _gigabytes("hourly_bytes"),
+    "used": _gigabytes("memory_in_use", "{memory_in_use_share}"),
+    "total": _gigabytes("memory_total", "its memory"),
+    "hourly": _gigabytes("hourly_bytes", "{hourly_increase}"),
+    "in_share": lambda sheet: sheet.say(", {memory_in_use_share}") if sheet.get("memory_in_use") else "",
     "full_later": lambda sheet: sheet.say_if("time_left", ", and at that rate would have been full {time_left} later"),
     "full_in": lambda sheet: sheet.say_if("time_left", ", and full in {time_left} at that rate"),
     "within": lambda sheet: sheet.say_if("time_left", " within {time_left}, before {place} is full", **_PARTS),
@@ -292,7 +298,7 @@ _CALM: Mapping[MemoryKind, str] = {
         f"most of that{_MORE}"
     ),
     MemoryKind.NO_LEAK: (
-        "no GPU of {increase.node} leaks memory: of {place} {used} of {total} are in use, {memory_in_use_share} "
+        "no GPU of {increase.node} leaks memory: of {place} {used} of {total} are in use{in_share} "
         "(threshold {threshold} percentage points more)."
     ),
     MemoryKind.UNSAMPLED: "too few of the newest points of {node} have samples of GPU memory.",

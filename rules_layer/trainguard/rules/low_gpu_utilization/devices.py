@@ -227,12 +227,14 @@ Memory = Literal["held", "free", "not collected"]
 STALE_S = 180.0
 _MEGA = 1e6
 _PERCENT = 100.0
+_TENTHS = 10.0
 
 
 class HeldMemory(msgspec.Struct, array_like=True):
     """Memory in use of one GPU, megabytes, at epoch second ``at``; ``total`` is 0 where unknown.
 
-    ``since`` and ``idle_since`` are the minutes (epoch seconds) from which on it was held, and the GPU idle.
+    Of a GPU of which a share alone is known, ``share``, both are tenths of a percent. ``since`` and ``idle_since`` are
+    the minutes (epoch seconds) from which on it was held, and the GPU idle.
     """
 
     at: int
@@ -240,28 +242,33 @@ class HeldMemory(msgspec.Struct, array_like=True):
     total: int = 0
     since: int | None = None
     idle_since: int | None = None
+    share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """GPUs that hold memory, in order: bytes in use, and in all; 0 where unknown."""
+    """GPUs that hold memory, in order: bytes in use, and in all; 0 where unknown. With ``share`` these are percent."""
 
     gpus: tuple[str, ...]
     used: float
     total: float
+    share: bool = False
 
 
 def fold_held(held: dict[str, HeldMemory], minute: NodeMinute, threshold: float) -> None:
     """Add the minute of each GPU whose memory in use is collected; ``threshold`` is in percent of the GPU's memory."""
     if not len(minute.snapshots):
         return
-    totals = minute.devices.of(names.MEMORY_TOTAL)
+    totals, in_bytes = minute.devices.of(names.MEMORY_TOTAL), minute.devices.of(names.MEMORY_USED)
     gpus, begun = minute.snapshots.gpu_names, int(minute.snapshots.times[0])
-    for gpu, used in minute.devices.of(names.MEMORY_USED).items():
+    for gpu, used in {**minute.devices.of(names.MEMORY_SHARE), **in_bytes}.items():
         if gpu not in gpus or (gpu not in held and len(held) >= MOST_GPUS):
             continue
-        before = held.get(gpu)
-        total = totals[gpu].last if gpu in totals else _MEGA * before.total if before else 0.0
+        before, share = held.get(gpu), gpu not in in_bytes
+        if before is not None and before.share != share:
+            before = None
+        unit = 1.0 / _TENTHS if share else _MEGA
+        total = _PERCENT if share else totals[gpu].last if gpu in totals else unit * before.total if before else 0.0
         at = int(used.times[-1])
         if before is not None and begun - before.at > STALE_S:
             before = None
@@ -271,10 +278,11 @@ def fold_held(held: dict[str, HeldMemory], minute: NodeMinute, threshold: float)
         is_idle = bool(sampled.size and sampled.max() < ACTIVE_PERCENT and sampled.mean() < QUIET_PERCENT)
         held[gpu] = HeldMemory(
             at=at,
-            used=round(used.least / _MEGA),
-            total=round(total / _MEGA),
+            used=round(used.least / unit),
+            total=round(total / unit),
             since=_since(before.since if before else None, begun) if is_held else None,
             idle_since=_since(before.idle_since if before else None, begun) if is_idle else None,
+            share=share,
         )
 
 
@@ -310,9 +318,12 @@ def held_while_idle(
 
 
 def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held:
-    holding = [held[gpu] for gpu in gpus]
-    total = sum(each.total for each in holding) if all(each.total for each in holding) else 0
     ordered = sorted(gpus, key=lambda gpu: (len(gpu), gpu))
+    share = all(held[gpu].share for gpu in gpus)
+    holding = [held[gpu] for gpu in gpus if held[gpu].share == share]
+    if share:
+        return Held(tuple(ordered), sum(each.used for each in holding) / _TENTHS / len(holding), _PERCENT, share=True)
+    total = sum(each.total for each in holding) if all(each.total for each in holding) else 0
     return Held(tuple(ordered), _MEGA * sum(each.used for each in holding), _MEGA * total)
 
 

@@ -268,6 +268,9 @@ def judge_idle(
 
 
 def memory_facts(view: NodeView, held: Held, device: str | None = None) -> tuple[Fact, ...]:
+    if held.share:
+        share = view.fact("memory_in_use_share", held.used, "%", series=names.MEMORY_SHARE, device=device)
+        return share, view.fact("gpus_holding", len(held.gpus), "GPUs")
     used = view.fact("memory_in_use", held.used, "B", series=names.MEMORY_USED, device=device)
     total = (view.fact("memory_total", held.total, "B", series=names.MEMORY_TOTAL, device=device),)
     return used, *(total if held.total else ()), view.fact("gpus_holding", len(held.gpus), "GPUs")

@@ -1,6 +1,7 @@
 """The rule's state, and findings on single GPUs and instances (MIG): too little or unsteady work, or memory held.
 
-Low use of instances is seen by SM activity. Source: NVIDIA, NVML API, "GPM Functions".
+Low use of instances is seen by SM activity, else by engine activity, which is never below it. Sources: NVIDIA, NVML
+API, "GPM Functions"; DCGM, "Profiling Metrics".
 """
 
 import math
@@ -39,6 +40,7 @@ from trainguard.rules.low_gpu_utilization.node import (
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
+    ENGINE_P95,
     MEMORY_P95,
     P5,
     P95,
@@ -61,7 +63,7 @@ USED_PERCENT = 1.0
 
 
 class InstanceMinutes(msgspec.Struct, array_like=True):
-    """Mean SM activity of an instance's newest minutes, tenths of a percent each.
+    """Mean activity of an instance's newest minutes, tenths of a percent each: of its SMs, or ``by_engine``.
 
     ``low`` of the newest in a row were low, since epoch seconds ``since``; ``lost`` is in minutes of the instance.
     ``begun`` are the minutes' starts, epoch seconds.
@@ -73,14 +75,29 @@ class InstanceMinutes(msgspec.Struct, array_like=True):
     lost: float = 0.0
     used: bool = False
     begun: list[int] = msgspec.field(default_factory=list)
+    by_engine: bool = False
+
+    @property
+    def series(self) -> str:
+        return names.ENGINE_ACTIVITY if self.by_engine else names.SM_ACTIVITY
 
 
 def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, threshold_sm: float) -> None:
-    """Add the minute of each instance that has SM activity; one below ``threshold_sm`` percent is low."""
-    for name, series in minute.devices.of(names.SM_ACTIVITY).items():
+    """Add the minute of each instance that has SM or engine activity; one below ``threshold_sm`` percent is low.
+
+    An instance stays with the measure that it was seen by first.
+    """
+    measured = [
+        (by_engine, name, series)
+        for by_engine in (False, True)
+        for name, series in minute.devices.of(names.ENGINE_ACTIVITY if by_engine else names.SM_ACTIVITY).items()
+    ]
+    for by_engine, name, series in measured:
         if name not in minute.view.mig_names or (name not in instances and len(instances) >= MOST_GPUS):
             continue
-        held = instances.setdefault(name, InstanceMinutes())
+        held = instances.setdefault(name, InstanceMinutes(by_engine=by_engine))
+        if held.by_engine != by_engine:
+            continue
         held.activity = [*held.activity, round(10.0 * series.mean)][-MOST_MINUTES:]
         held.begun = [*held.begun, int(series.times[0])][-MOST_MINUTES:]
         if series.mean >= USED_PERCENT and not held.used:
@@ -120,7 +137,7 @@ def judge_instances(
         _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
         measured=p95[worst],
         threshold=threshold_sm,
-        measure=SM_P95,
+        measure=ENGINE_P95 if judged[worst].by_engine else SM_P95,
         worst=worst,
         data_points=seen,
         progress=progress,
@@ -137,14 +154,16 @@ def _facts(
     held = judged[worst]
     newest = held.activity[-minutes:]
     times = {
-        "series": names.SM_ACTIVITY,
+        "series": held.series,
         "start": float(held.begun[-len(newest)]) if held.begun else view.first_sample_at,
     }
     highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
-    facts = (
+    facts: tuple[Fact, ...] = (
         view.fact("p95_sm_activity", p95_of(newest), "%", device=worst, threshold=threshold, **times),
         view.fact("instances", len(judged), "instances"),
     )
+    if held.by_engine:
+        facts = (*facts, view.fact("activity", "engine activity", device=worst))
     if not low:
         return facts
     return (

@@ -26,6 +26,7 @@ from trainguard.rules.low_gpu_utilization.text import text
 from trainguard.rules.low_gpu_utilization.usage import (
     CLAIMS,
     COSTLY_SHARE,
+    ENGINE_P95,
     MARGIN,
     MEMORY_P95,
     MIN_DIPS,
@@ -103,6 +104,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             on_node.WEAK_MEAN,
             on_node.PAUSED,
             SM_P95,
+            ENGINE_P95,
             TENSOR_P95,
             MEMORY_P95,
             on_node.HELD_TIME,

@@ -30,29 +30,29 @@ def text(sheet: FactSheet) -> Words:
 _UNMEASURED = "; utilization is not measured, since its GPUs are partitioned (MIG)"
 _INSTANCE_WORDS: Mapping[str, Words] = {
     Kind.INSTANCES_UNUSED: Words(
-        "no instance (MIG) of {node} was used: for {low_time} the SM activity of each was below "
+        "no instance (MIG) of {node} was used: for {low_time} the {activity_of} of each was below "
         f"{{highest_sm_activity.limit}}{_UNMEASURED}.",
         "{hung}",
         "instances of the partitioned GPUs of {node} were never used",
     ),
     Kind.INSTANCES_LOW: Words(
-        "{device} on {node}: for {low_time} 95 % of its minutes {had/have} an SM activity of at most "
+        "{device} on {node}: for {low_time} 95 % of its minutes {had/have} an {activity_of} of at most "
         f"{{p95_sm_activity}} (threshold {{p95_sm_activity.limit}}){{more}}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
-        "than {device} on {node}: its kernels {left/leave} {p95_sm_activity.rest} of its multiprocessors unused.",
+        "than {device} on {node}: its kernels {left/leave} {p95_sm_activity.rest} of its {resource} unused.",
         "instances of the partitioned GPUs of {node} were hardly used",
     ),
     Kind.INSTANCES_FINE: Words(
-        "{device} on {node}, the least active of {instances:instance}: the 95th percentile of its SM activity is "
+        "{device} on {node}, the least active of {instances:instance}: the 95th percentile of its {activity_of} is "
         f"{{p95_sm_activity}} (threshold {{p95_sm_activity.limit}}){_UNMEASURED}."
     ),
     Kind.INSTANCES_WARMING_UP: Words(
-        "the instances (MIG) of {node} have {minutes_measured.value} of {minutes_measured.limit:minute} with SM "
-        "activity."
+        "the instances (MIG) of {node} have {minutes_measured.value} of {minutes_measured.limit:minute} with SM or "
+        "engine activity."
     ),
     Kind.INSTANCES_UNKNOWN: Words(
-        "the GPUs of {node} are partitioned (MIG), so utilization is not measured. SM activity of the instances, which "
-        "stands in for it, was not collected."
+        "the GPUs of {node} are partitioned (MIG), so utilization is not measured. SM and engine activity of the "
+        "instances, which stand in for it, were not collected."
     ),
 }
 
@@ -213,6 +213,8 @@ def _holding(sheet: FactSheet) -> str:
 
 
 def _amount(sheet: FactSheet) -> str:
+    if sheet.get("memory_in_use_share"):
+        return sheet.say("{memory_in_use_share}")
     used, total = sheet.number("memory_in_use"), sheet.get("memory_total")
     if total is None:
         return f"{used / _GIGA:,.1f} GB"
@@ -273,6 +275,8 @@ _PARTS: Parts = {
         if sheet.past
         else "Check whether the job hangs on {node} or computes on the CPU, and stop it if it does."
     ),
+    "activity_of": lambda sheet: sheet.say_if("activity", "{activity}") or "SM activity",
+    "resource": lambda sheet: "time" if sheet.get("activity") else "multiprocessors",
     "idling": _idling,
     "since": _since,
     "sign": _sign,

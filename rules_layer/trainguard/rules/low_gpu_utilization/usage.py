@@ -32,6 +32,7 @@ MARGIN = 5.0
 P95 = Measure("95th percentile of GPU utilization", "%")
 P5 = Measure("5th percentile of GPU utilization", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
+ENGINE_P95 = Measure("95th percentile of engine activity", "%")
 TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
 MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 

@@ -2,125 +2,13 @@
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from google.protobuf import message
 
-from trainguard.formats.runs.run import (
-    HOST_MEMORY,
-    LARGEST_STEP,
-    ONLY_NODE,
-    WORDS,
-    Outcome,
-    ScalarsOfStep,
-    SeriesName,
-    Snapshot,
-    SnapshotCollector,
-    SourceRun,
-    gpu_series,
-    whole_memory,
-)
+from trainguard.formats.runs.run import LARGEST_STEP, WORDS, Outcome, ScalarsOfStep, SourceRun
 from trainguard.formats.runs.wandb.log_file import Record, Records
-
-_GPU = {
-    "gpu": "GPUUtilization",
-    "memory": "GPUMemoryUtilization",
-    "memoryAllocatedBytes": "MemoryUsedBytes",
-    "powerWatts": "PowerWatts",
-    "enforcedPowerLimitWatts": "PowerLimitWatts",
-    "temp": "TemperatureCelsius",
-    "smClock": "SMClockMHz",
-    "pcieTxBytes": "PCIeTransmittedBytesPerSecond",
-    "pcieRxBytes": "PCIeReceivedBytesPerSecond",
-    "nvlinkTxBytes": "NVLinkTransmittedBytesPerSecond",
-    "nvlinkRxBytes": "NVLinkReceivedBytesPerSecond",
-    "smActive": "SMActivityPercent",
-    "smOccupancy": "SMOccupancyPercent",
-    "pipeTensorActive": "TensorActivityPercent",
-    "dramActive": "DRAMActivityPercent",
-}
-
-_ACTIVITY = frozenset(each for each in _GPU.values() if each.endswith(("ActivityPercent", "OccupancyPercent")))
-"""W&B writes these in percent from NVML, and as shares of 1 from dcgm-exporter."""
-
-_SHARE = re.compile(r"(?:system\.)?gpu\.(\d{1,2})\.memoryAllocated(/l:.+)?", re.DOTALL)
-_LEAST_SHARE = 0.5
-"""Smaller shares are too coarse to estimate the whole memory from, percent."""
-
-_NAME = re.compile(r"(?:system\.)?(?P<metric>[^/]*(?:/(?!l:)[^/]*)*?)(?:/l:(?P<node>.+))?", re.DOTALL)
-_OF_GPU = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
-_OF_CORE = re.compile(r"cpu\.(\d{1,4})\.cpu_percent")
-_COUNTERS = {"network.recv": "ReceiveBytesPerSecond", "network.sent": "TransmitBytesPerSecond"}
-_MOST_REMEMBERED = 20_000
-
-
-class SystemMetrics:
-    def __init__(self) -> None:
-        self._collected = SnapshotCollector()
-        self._known: dict[str, tuple[str, SeriesName | None]] = {}
-        self._most_active: dict[str, float] = {}
-
-    def add(self, at: float, values: Mapping[str, float]) -> None:
-        by_node: dict[str, dict[SeriesName, float]] = {}
-        for name, value in values.items():
-            node, series = self._series(name)
-            if series is None:
-                continue
-            measured = self._collected.rate(node, series, at, value) if series.type == "network" else value
-            if measured is not None:
-                by_node.setdefault(node, {})[series] = measured
-            if _is_activity(series):
-                self._most_active[node] = max(self._most_active.get(node, 0.0), value)
-        for node, series, total in self._totals(values):
-            by_node.setdefault(node, {})[series] = total
-        for node, found in by_node.items():
-            self._collected.add(node, at, found)
-
-    def snapshots(self, host: str) -> dict[str, list[Snapshot]]:
-        """Return snapshots by node; ``host`` is the name of the node that the metrics do not name."""
-        found = self._collected.snapshots(host or ONLY_NODE)
-        for node, most in self._most_active.items():
-            if most <= 1.0:
-                # All of a run at 1 % or less would be a GPU that does nothing: these are shares of 1.
-                name = node or host or ONLY_NODE
-                for _, values in found[name]:
-                    values.update({series: 100.0 * value for series, value in values.items() if _is_activity(series)})
-        return found
-
-    def _totals(self, values: Mapping[str, float]) -> Iterator[tuple[str, SeriesName, float]]:
-        """Yield node, series and bytes of each GPU of which bytes and percent in use are known."""
-        for name, share in values.items():
-            match = _SHARE.fullmatch(name)
-            used = values.get(name.replace(".memoryAllocated", ".memoryAllocatedBytes", 1)) if match else None
-            total = None if used is None else whole_memory(used, share, _LEAST_SHARE)
-            if match is not None and total is not None:
-                yield (match[2] or "").removeprefix("/l:"), gpu_series(f"gpu{int(match[1])}", "MemoryTotalBytes"), total
-
-    def _series(self, name: str) -> tuple[str, SeriesName | None]:
-        """Return the node, empty where it is not named, and the series; one of the network counts up."""
-        if name not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            match = _NAME.fullmatch(name)
-            self._known[name] = ("", None) if match is None else (match["node"] or "", _named(match["metric"]))
-        return self._known[name]
-
-
-def _is_activity(series: SeriesName) -> bool:
-    return series.type == "gpu" and series.name.partition(".")[2] in _ACTIVITY
-
-
-def _named(metric: str) -> SeriesName | None:
-    if match := _OF_GPU.fullmatch(metric):
-        return gpu_series(f"gpu{int(match[1])}", _GPU[match[2]]) if match[2] in _GPU else None
-    if match := _OF_CORE.fullmatch(metric):
-        return SeriesName("cpu", f"cpu{int(match[1])}", "CPUUtilization")
-    if metric == "memory_percent":
-        return HOST_MEMORY
-    return SeriesName("network", _COUNTERS[metric], "Algorithm") if metric in _COUNTERS else None
-
+from trainguard.formats.runs.wandb.system_metrics import SystemMetrics
 
 TOOL = "Weights & Biases"
 _OWN_STEPS = ("train/global_step", "trainer/global_step")
@@ -133,6 +21,10 @@ NO_RECORD = "a record that is no message of W&B"
 NO_NUMBER = "a system metric that is no number"
 TOO_MANY_NAMES = f"scalars beyond the first {_MOST_NAMES:,} names of a step"
 _HTTPS = "https://wandb.ai"
+_NOTHING = (
+    "is a run of W&B without a number in its history, and without a system metric that is read: gpu.<n>.…, tpu.<n>.…, "
+    "trn.<n>.…, cpu.<n>.cpu_percent, memory_percent, network.recv or network.sent"
+)
 
 
 def read_run_file(name: str, stream: BinaryIO) -> SourceRun:
@@ -173,7 +65,9 @@ class _Reading:
 
     def finished(self) -> SourceRun:
         run = self.run
-        run.snapshots = self._system.snapshots(self._host)
+        self._system.put(run, self._host)
+        if not run.snapshots and not run.scalars:
+            run.nothing = _NOTHING
         times = [each[-1][0] for each in run.snapshots.values() if each] + [row.at for row in run.scalars[-1:]]
         run.ended_at = max(times, default=None)
         if self._exit is not None:

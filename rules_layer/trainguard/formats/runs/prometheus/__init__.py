@@ -1,0 +1,1 @@
+"""A job as the metrics of its nodes, by PromQL."""

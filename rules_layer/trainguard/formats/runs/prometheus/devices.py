@@ -1,0 +1,219 @@
+"""Which series are of one GPU, and which GPUs of one node.
+
+A GPU is its UUID, where its exporter writes it, and a node its name. The name of an exporter is none of a node: a pod
+that is restarted has another one, and its GPUs have the same UUIDs. GPUs that one exporter reports at the same time are
+of one node.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from trainguard.formats.runs.prometheus.queries import Samples
+from trainguard.formats.runs.prometheus.vendors import Metric, Vendor
+from trainguard.formats.runs.run import MOST_DEVICES, ONLY_NODE
+
+_OF_NODES = (
+    "node",
+    "kubernetes_node",
+    "k8s_node_name",
+    "nodename",
+    "instance_id",
+    "host_name",
+    "host_id",
+    "@resource.host.name",
+    "@resource.k8s.node.name",
+    "@resource.host.id",
+    "host.name",
+    "k8s.node.name",
+    "host.id",
+)
+_OF_EXPORTERS = ("Hostname", "instance", "hostname")
+"""Labels that may hold the name of an exporter's pod, or its address."""
+
+NODE_LABELS = (*_OF_NODES, *_OF_EXPORTERS)
+"""The first label that a series has; a port behind ``instance`` is left out. Those with dots are of OpenTelemetry."""
+
+NO_NODES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Values by which a collector calls its own machine: they name no node."""
+
+PORT = re.compile(r":\d+$")
+_TOGETHER = 0.5
+"""Two GPUs are of one node where an exporter reports them together for this part of the shorter time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A series of a device: ``instance`` is a part of a divided GPU, or empty."""
+
+    metric: Metric
+    vendor: Vendor
+    labels: Mapping[str, str]
+    number: int
+    uuid: str
+    instance: str
+    name: tuple[str, str]
+    samples: Samples
+
+
+def name_of(labels: Mapping[str, str], node_labels: Sequence[str]) -> tuple[str, str]:
+    """Return the label that names a series' node, and the name; empty where none does."""
+    for label in node_labels:
+        value = PORT.sub("", labels.get(label, ""))
+        if value and value not in NO_NODES:
+            return label, value
+    return "", ""
+
+
+Span = tuple[float, float]
+
+
+@dataclass(eq=False, slots=True)
+class Device:
+    """A GPU: the ``times`` in which each name of its node was seen, and the first number that it had."""
+
+    uuid: str
+    number: int
+    series: list[Sampled] = field(default_factory=list)
+    times: dict[tuple[str, str], Span] = field(default_factory=dict)
+    node: str = ""
+
+    def add(self, series: Sampled) -> None:
+        self.series.append(series)
+        first, last = series.samples[0][0], series.samples[-1][0]
+        before = self.times.get(series.name, (first, last))
+        self.times[series.name] = (min(before[0], first), max(before[1], last))
+
+    @property
+    def span(self) -> Span:
+        return min(first for first, _ in self.times.values()), max(last for _, last in self.times.values())
+
+
+@dataclass(slots=True)
+class Devices:
+    """The GPUs of a job, with their nodes; ``names`` are labels and values by node, ``notes`` are for people."""
+
+    found: list[Device]
+    names: dict[str, list[tuple[str, str]]]
+    notes: list[str]
+
+
+def devices_of(all_series: Iterable[Sampled], node_label: str) -> Devices:
+    """Sort series by GPU, and GPUs by node; ``node_label`` is what the user says that names nodes, or empty."""
+    exporters = frozenset({"", *(label for label in _OF_EXPORTERS if label != node_label)})
+    devices = _by_identity([each for each in all_series if each.samples], exporters)
+    names, notes = _put_nodes(devices, exporters)
+    found, more = _put_numbers(devices)
+    return Devices(found, names, [*notes, *more])
+
+
+def _by_identity(all_series: Sequence[Sampled], exporters: frozenset[str]) -> list[Device]:
+    """Return devices: by UUID, and by the node's name where several nodes claim it; else by name and number."""
+    claimed: defaultdict[str, list[str]] = defaultdict(list)
+    for each in all_series:
+        label, name = each.name
+        if each.uuid and label not in exporters and name not in claimed[each.uuid]:
+            claimed[each.uuid].append(name)
+    devices: dict[tuple[str, ...], Device] = {}
+    for each in all_series:
+        label, name = each.name
+        nodes = claimed[each.uuid] if each.uuid else []
+        if each.uuid:
+            key: tuple[str, ...] = (each.uuid, name if label not in exporters else nodes[0] if nodes else "")
+        else:
+            key = ("", name, str(each.number))
+        devices.setdefault(key, Device(each.uuid, each.number)).add(each)
+    return list(devices.values())
+
+
+def _put_nodes(
+    devices: Sequence[Device], exporters: frozenset[str]
+) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
+    """Name the node of each device; return the names by node, and notes on nodes that have several."""
+    names: dict[str, list[tuple[str, str]]] = {}
+    notes = []
+    for group in _groups(devices, exporters):
+        times = {name: span for device in group for name, span in device.times.items()}
+        ordered = sorted(times, key=lambda name: (name[0] in exporters, not name[1], times[name][0], name))
+        node = ordered[0][1] or ONLY_NODE
+        for device in group:
+            device.node = node
+        known = [name for name in ordered if name[1]]
+        names.setdefault(node, []).extend(known)
+        values = list(dict.fromkeys(value for _, value in known))
+        if len(values) > 1:
+            notes.append(f"{' and '.join(values)} are one node, called {node}: its GPUs have the same UUIDs.")
+    return names, notes
+
+
+def _groups(devices: Sequence[Device], exporters: frozenset[str]) -> list[list[Device]]:
+    """Return the devices of each node."""
+    groups = {id(device): {id(device): device} for device in devices}
+    by_name: defaultdict[tuple[str, str], list[Device]] = defaultdict(list)
+    for device in devices:
+        for name in device.times:
+            by_name[name].append(device)
+    for name, named in by_name.items():
+        for first, second in _pairs(name, named, is_node=name[0] not in exporters):
+            one, other = groups[id(first)], groups[id(second)]
+            if one is not other:
+                one.update(other)
+                groups.update(dict.fromkeys(other, one))
+    return [list(group.values()) for group in {id(each): each for each in groups.values()}.values()]
+
+
+def _pairs(name: tuple[str, str], named: list[Device], *, is_node: bool) -> Iterator[tuple[Device, Device]]:
+    """Yield pairs of devices that are of one node: all of a node's name, else those that it reports together."""
+    heads: list[Device] = []
+    for device in sorted(named, key=lambda each: each.times[name]):
+        head = next((each for each in heads if is_node or _are_together(each.times[name], device.times[name])), None)
+        if head is None:
+            heads.append(device)
+        else:
+            yield head, device
+
+
+def _are_together(first: Span, second: Span) -> bool:
+    both = min(first[1], second[1]) - max(first[0], second[0])
+    return both >= _TOGETHER * min(first[1] - first[0], second[1] - second[0])
+
+
+def _put_numbers(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
+    """Give each GPU of a node a number of its own, unless one took the place of another; what has no UUID is joined."""
+    taken: defaultdict[tuple[str, int], list[Device]] = defaultdict(list)
+    notes = []
+    kept = []
+    for device in sorted(devices, key=lambda each: (each.node, each.number, not each.uuid, each.span)):
+        others = taken[device.node, device.number]
+        same = next((each for each in others if not (device.uuid and each.uuid)), None)
+        if same is not None:
+            for series in device.series:
+                same.add(series)
+            continue
+        if any(_are_together(each.span, device.span) for each in others):
+            free = (
+                number for number in count() if not taken[device.node, number] and number not in _own(devices, device)
+            )
+            number = next(free)
+            if number >= MOST_DEVICES:
+                notes.append(f"GPU {device.uuid} of {device.node} is left out: the node has more than {MOST_DEVICES}.")
+                continue
+            notes.append(
+                f"{device.node} has several GPUs with the number {device.number}: {device.uuid} is gpu{number}. "
+                "node_label=NAME says which label names the nodes."
+            )
+            device.number = number
+        elif others:
+            notes.append(
+                f"gpu{device.number} of {device.node} is {others[-1].uuid} at first, and {device.uuid} later: one took "
+                "the place of the other."
+            )
+        taken[device.node, device.number].append(device)
+        kept.append(device)
+    return kept, notes
+
+
+def _own(devices: Sequence[Device], device: Device) -> set[int]:
+    return {each.number for each in devices if each.node == device.node}
