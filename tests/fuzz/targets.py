@@ -36,7 +36,7 @@ from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.scalars.event_file import read_scalars
-from trainguard.formats.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
+from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
@@ -163,7 +163,7 @@ TARGETS = (
         partial(read_trainer_state, "trainer_state.json"),
     ),
     Target(
-        "metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_metrics_csv, "m.csv")
+        "metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_history, "m.csv")
     ),
     Target("log lines", lambda: [LINES], _log),
     Target(

@@ -25,7 +25,7 @@ from trainguard.formats.tensors.scalars.rows import (
     ScalarRows,
 )
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
+from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history, read_trainer_state
 from trainguard.formats.tensors.step_view import Mode
 
 STATE = json.dumps(
@@ -79,7 +79,7 @@ def test_lightning() -> None:
 
 def test_keras() -> None:
     steps, reading = read(training_dot_csv=KERAS)
-    assert reading.bad == {}
+    assert reading.bad == {"training.csv": (1, "line 3: '[1.0, 2.0]' in column 'val_loss' is no number")}
     assert steps == [
         (0, Mode.TRAIN, {"accuracy": 0.5, "loss": 1.5}),
         (0, Mode.EVAL, {"val_accuracy": 0.25, "val_loss": 1.75}),
@@ -259,34 +259,37 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("body", "reason"),
         [
-            (b"a,b\n1,2\n", "expected one called step or epoch"),
-            (b"", "expected one called step or epoch"),
-            (b"\xff\n", "expected UTF-8"),
+            (b"a,b\nx,y\n", "expected a table with a line a step"),
+            (b"model,accuracy\nresnet,0.7\nvit,0.8\n", "column 'model' holds texts, expected a step or epoch"),
+            (b"", "expected a table with a line a step"),
+            (b"\xff\x01\n", "expected text in UTF-8"),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "run `git lfs pull`"),
             (b'step,loss\n1,"' + b"x" * 200_000 + b'"\n', "expected a table of numbers"),
         ],
     )
     def test_a_file_that_is_no_table_of_metrics(self, body: bytes, reason: str) -> None:
         with pytest.raises(TelemetryFormatError, match=reason):
-            read_metrics_csv("metrics.csv", body)
+            read_history("metrics.csv", body)
 
     @pytest.mark.parametrize(
         ("header", "step"),
         [("Epoch,Loss", 7), (" iteration , loss", 7), ("epoch,loss,Global_Step", 9), ("_step,loss", 7)],
     )
     def test_steps_are_counted_by_the_column_that_says_most(self, header: str, step: int) -> None:
-        table = read_metrics_csv("progress.csv", f"{header}\n7,0.5,9\n".encode())
+        row = ",".join(["7", "0.5", "9"][: header.count(",") + 1])
+        table = read_history("progress.csv", f"{header}\n{row}\n".encode())
         assert [(row.step, list(row.values.values())) for row in table.rows.between(0, 99, NOW)] == [(step, [0.5])]
 
     def test_a_log_of_another_kind_holds_nothing(self) -> None:
-        assert len(read_metrics_csv("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows) == 0
-        assert read_metrics_csv("train.log", b"epoch,loss\n0,3\n").rows.between(0, 1, NOW)[0].values == {"loss": 3.0}
+        assert len(read_history("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows) == 0
+        assert read_history("train.log", b"epoch,loss\n0,3\n").rows.between(0, 1, NOW)[0].values == {"loss": 3.0}
 
     def test_entries_without_a_step_are_counted(self) -> None:
         entries = [{"loss": 1.0}, 5, {"step": True, "loss": 1}, {"step": -1, "loss": 1}, {"step": 3, "loss": 10**400}]
         state = read_trainer_state("trainer_state.json", json.dumps({"log_history": entries}).encode())
         assert state.bad == 4
         assert [(row.step, row.values) for row in state.rows.between(0, 99, NOW)] == [(3, {"loss": math.inf})]
-        table = read_metrics_csv("metrics.csv", b"step,loss\n1,2\n,3\nx,4\n-1,5\nnan,6\n")
+        table = read_history("metrics.csv", b"step,loss\n1,2\n,3\nx,4\n-1,5\nnan,6\n")
         assert table.bad == 4
         assert [row.step for row in table.rows.between(0, 99, NOW)] == [1]
 
@@ -296,7 +299,7 @@ class TestDamage:
             with suppress(TelemetryFormatError):
                 read_trainer_state("trainer_state.json", state)
             with suppress(TelemetryFormatError):
-                read_metrics_csv("metrics.csv", table)
+                read_history("metrics.csv", table)
 
         search(
             check,

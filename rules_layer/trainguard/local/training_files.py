@@ -15,7 +15,7 @@ from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import ScalarNames
-from trainguard.formats.tensors.scalars.trainer_files import is_training_log
+from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
@@ -31,7 +31,7 @@ _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
 _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
 _SHOWN = 3
-_TABLE = ".csv"
+_TEXTS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"})
 _AS_NAMED = "metrics.csv"
 
 _LONGEST_HEADER = 64 * 1024
@@ -146,9 +146,9 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
         if match_scalar_key(key) is not None:
             found[key] = file
-        elif file.suffix.lower() == _TABLE:
-            # Its name says nothing of training: its first line decides.
+        elif file.suffix.lower() in _TEXTS:
+            # Its name says nothing of training: its beginning decides.
             with file.open("rb") as opened:
-                if is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames()):
+                if is_history(opened.read(_LONGEST_HEADER), ScalarNames()):
                     found[f"{key}/{_AS_NAMED}"] = file
     return found

@@ -20,7 +20,7 @@ from trainguard.rules.training.step_words import FoundScalars
 
 if TYPE_CHECKING:
     from trainguard.formats.tensors.scalars.rows import RunValues
-    from trainguard.formats.tensors.scalars.trainer_files import TrainerFile
+    from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 
 
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
@@ -144,7 +144,7 @@ class ScalarFiles:
     """Reads the files of one job; the last one that is read as a whole is held."""
 
     source: ObjectSource
-    _whole: "dict[tuple[str, float], TrainerFile]" = field(default_factory=dict)
+    _whole: "dict[tuple[str, float], TakenRows]" = field(default_factory=dict)
 
     def listed(self) -> dict[str, ListedFile]:
         found: dict[str, ListedFile] = {}
@@ -188,18 +188,18 @@ class ScalarFiles:
             return None
         return Piece(found, begun + len(found), read.bad, read.why)
 
-    def whole(self, file: ListedFile) -> "TrainerFile":
+    def whole(self, file: ListedFile) -> "TakenRows":
         """Return all rows of a file that is read as a whole; raises TelemetryFormatError, ObjectMissingError."""
         from trainguard.formats.tensors.scalars.trainer_files import (
             MAX_FILE_BYTES,
-            read_metrics_csv,
+            read_history,
             read_trainer_state,
         )
 
         version = (file.listed.key, file.listed.last_modified)
         if version not in self._whole:
             body = self.source.objects.get(self.source.bucket, file.listed.key, MAX_FILE_BYTES)
-            read = read_trainer_state if file.key.file.kind == "trainer_state" else read_metrics_csv
+            read = read_trainer_state if file.key.file.kind == "trainer_state" else read_history
             self._whole = {version: read(file.listed.key, body)}
         return self._whole[version]
 

@@ -83,6 +83,10 @@ class RecordedRows:
         self._steps.append(step)
         self._ends.append(len(self._values))
 
+    def renumber(self, steps: "array[int]") -> None:
+        """Give the rows other steps, one each."""
+        self._steps = steps
+
     def __len__(self) -> int:
         return len(self._steps)
 
