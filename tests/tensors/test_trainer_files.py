@@ -23,6 +23,7 @@ from trainguard.formats.tensors.scalars.rows import (
     ScalarHistory,
     ScalarRow,
     ScalarRows,
+    in_order,
 )
 from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history, read_trainer_state
@@ -220,15 +221,59 @@ class TestRows:
         assert rows.finish() == [ScalarRow(2, Mode.TRAIN, NOW, {"loss": 1.0})]
         assert rows.finish() == []
 
-    def test_steps_that_come_again_are_dropped_and_counted(self) -> None:
-        rows, names = ScalarRows(), ScalarNames()
-        recorded = [Recording(step, NOW, {"loss": 1.0}) for step in (1, 2, 3, 4, 2, 3, 4, 5)]
-        complete = [row for each in recorded for row in rows.add("a", each, names)]
-        assert [row.step for row in [*complete, *rows.finish()]] == [1, 2, 3, 4, 5]
-        assert rows.dropped == 2
-        assert rows.add("a", Recording(5, NOW, {"loss": 1.0, "lr": 1.0}), names) == []
-        assert rows.finish() == []
-        assert rows.dropped == 4
+    def taken(self, *recorded: tuple[int, float] | tuple[int, float, str]) -> tuple[list[tuple[int, float]], ScalarRows]:
+        """Return steps and values in their order, read again where a segment begins."""
+        rows, names, complete, place = ScalarRows(), ScalarNames(), list[ScalarRow](), 0
+        while place < len(recorded):
+            step, value, *name = recorded[place]
+            recording = Recording(step, NOW, {(name or ["loss"])[0]: value}, place=place)
+            complete += rows.add("a", recording, names, file="f")
+            place += 1
+            if rows.begun is not None:
+                rows, complete, place = rows.again(), [], 0
+        return [(row.step, *row.values.values()) for row in in_order([*complete, *rows.finish()])], rows
+
+    def test_newest_value_of_a_step_wins_after_a_restart(self) -> None:
+        found, rows = self.taken((1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (2, 12.0), (3, 13.0))
+        assert found == [(1, 1.0), (2, 12.0), (3, 13.0)]
+        assert (rows.overwritten, rows.disordered) == (3, 0)
+
+    def test_restart_from_the_first_step_leaves_the_newest_run(self) -> None:
+        again = [(step, 10.0 * run) for run in range(4) for step in range(50)]
+        found, rows = self.taken(*again)
+        assert found == [(step, 30.0) for step in range(50)]
+        assert rows.overwritten == 150
+        assert len(rows.segments["a"].cuts) == 1
+
+    def test_single_value_that_goes_back_is_out_of_order(self) -> None:
+        found, rows = self.taken((5, 1.0), (6, 2.0), (3, 9.0), (7, 3.0), (4, 9.0), (8, 4.0))
+        assert found == [(5, 1.0), (6, 2.0), (7, 3.0), (8, 4.0)]
+        assert (rows.overwritten, rows.disordered) == (0, 2)
+
+    def test_value_of_the_open_step_is_replaced(self) -> None:
+        found, rows = self.taken((5, 1.0), (6, 2.0), (6, 3.0))
+        assert (found, rows.overwritten) == ([(5, 1.0), (6, 3.0)], 1)
+
+    def test_scalar_that_counts_other_steps_survives_a_restart(self) -> None:
+        recorded = [(step, 1.0, "loss") for step in range(100)] + [(1, 7.0, "lr"), (2, 7.0, "lr"), (3, 7.0, "lr")]
+        found, _ = self.taken(*recorded, (2, 8.0, "lr"), (3, 8.0, "lr"), *[(step, 1.0) for step in range(100, 120)])
+        assert [step for step, value in found if value == 1.0] == list(range(120))
+
+    @pytest.mark.parametrize("step", [0, 1])
+    def test_values_of_one_step_are_numbered(self, step: int) -> None:
+        found, rows = self.taken(*[(step, float(value)) for value in range(30)])
+        assert found == [(step + number, float(number)) for number in range(30)]
+        assert (rows.overwritten, rows.disordered) == (0, 0)
+
+    @short_and_long
+    def test_any_order_of_steps_leaves_each_step_once(self, examples: int) -> None:
+        def check(steps: list[int]) -> None:
+            found, rows = self.taken(*[(step, float(place)) for place, step in enumerate(steps)])
+            assert [step for step, _ in found] == sorted({step for step, _ in found})
+            assert len(found) + rows.overwritten + rows.disordered >= len(steps)
+            assert not steps or found
+
+        search(check, examples, steps=st.lists(st.integers(0, 6), max_size=20))
 
     def test_what_is_kept_is_bounded(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
@@ -281,7 +326,7 @@ class TestDamage:
         assert [(row.step, list(row.values.values())) for row in table.rows.between(0, 99, NOW)] == [(step, [0.5])]
 
     def test_a_log_of_another_kind_holds_nothing(self) -> None:
-        assert len(read_history("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows) == 0
+        assert len(read_history("train.log", b"2026-01-01 INFO started, epoch 1\nno numbers\n").rows) == 0
         assert read_history("train.log", b"epoch,loss\n0,3\n").rows.between(0, 1, NOW)[0].values == {"loss": 3.0}
 
     def test_entries_without_a_step_are_counted(self) -> None:

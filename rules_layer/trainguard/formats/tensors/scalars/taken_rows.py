@@ -79,4 +79,6 @@ def number_of(value: object) -> float | None:
     """Return a number of JSON; one that is too large for a float is infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if isinstance(value, float) or abs(value) < 1e308 else math.copysign(math.inf, value)
+    if isinstance(value, float) or abs(value) < 1e308:
+        return float(value)
+    return math.inf if value > 0 else -math.inf
