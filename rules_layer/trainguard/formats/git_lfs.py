@@ -10,8 +10,8 @@ WHY = "is a pointer of Git LFS, expected the file itself: run `git lfs pull` in 
 
 
 def is_pointer(beginning: bytes) -> bool:
-    """Whether a file is a pointer, by its first bytes; 12 of them suffice."""
-    return len(beginning) >= len(b"version http") and MARK.startswith(beginning[: len(MARK)])
+    """Whether a file is a pointer, by its first bytes, 7 or more."""
+    return len(beginning) >= len(b"version") and MARK.startswith(beginning[: len(MARK)])
 
 
 def refuse_pointer(name: str, beginning: bytes) -> None:
