@@ -152,7 +152,8 @@ def _unexplained(found: Diagnosis) -> str:
 
 def _gaps(judged: Judged) -> list[str]:
     parts = [_gap(gap) for gap in judged.gaps]
-    return [*parts, *([f"{counted(judged.unread, 'object')} could not be read"] if judged.unread else [])]
+    unread = ((judged.unread, "object"), (judged.unread_parts, "part"))
+    return [*parts, *(f"{counted(amount, what)} could not be read" for amount, what in unread if amount)]
 
 
 def _gap(gap: Gap) -> str:

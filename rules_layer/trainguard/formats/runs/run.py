@@ -92,7 +92,7 @@ class SourceRun:
 
     ``name`` is not safe as a file name. ``snapshots`` are by node, in order of time. ``outcome`` is None where the run
     still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
-    read, by the reason. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
+    read, by the reason, ``absent`` values that their tool says it had not. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
     people.
     """
 
@@ -107,11 +107,15 @@ class SourceRun:
     link: str | None = None
     owners: dict[str, str] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
     asked_s: float | None = None
     notes: list[str] = field(default_factory=list)
 
     def refuse(self, why: str, count: int = 1) -> None:
         self.bad[why] = self.bad.get(why, 0) + count
+
+    def lack(self, what: str) -> None:
+        self.absent[what] = self.absent.get(what, 0) + 1
 
     @property
     def interval_s(self) -> float | None:
