@@ -162,9 +162,7 @@ TARGETS = (
         documents({"log_history": [{"loss": 1.5, "step": 10, "epoch": 0.1}], "global_step": 10}),
         partial(read_trainer_state, "trainer_state.json"),
     ),
-    Target(
-        "metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_history, "m.csv")
-    ),
+    Target("metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_history, "m.csv")),
     Target("log lines", lambda: [LINES], _log),
     Target(
         "W&B run",

@@ -103,7 +103,10 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
             '"num_updates": "17", "lr": "2e-05", "gnorm": "20.751", "loss_scale": "4"}',
             (17, {"loss": 16.475, "lr": 2e-05, "gnorm": 20.751, "loss_scale": 4.0}),
         ),
-        ("Epoch 3: train loss 0.5, val loss: 0.6, val acc: 0.7", (0, {"train_loss": 0.5, "val_loss": 0.6, "val_acc": 0.7})),
+        (
+            "Epoch 3: train loss 0.5, val loss: 0.6, val acc: 0.7",
+            (0, {"train_loss": 0.5, "val_loss": 0.6, "val_acc": 0.7}),
+        ),
         (
             "\x1b[1m32/32\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m1s\x1b[0m 3ms/step - accuracy: 0.88 - loss: 0.3",
             (0, {"accuracy": 0.88, "loss": 0.3}),

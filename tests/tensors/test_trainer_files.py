@@ -221,7 +221,9 @@ class TestRows:
         assert rows.finish() == [ScalarRow(2, Mode.TRAIN, NOW, {"loss": 1.0})]
         assert rows.finish() == []
 
-    def taken(self, *recorded: tuple[int, float] | tuple[int, float, str]) -> tuple[list[tuple[int, float]], ScalarRows]:
+    def taken(
+        self, *recorded: tuple[int, float] | tuple[int, float, str]
+    ) -> tuple[list[tuple[int, float]], ScalarRows]:
         """Return steps and values in their order, read again where a segment begins."""
         rows, names, complete, place = ScalarRows(), ScalarNames(), list[ScalarRow](), 0
         while place < len(recorded):

@@ -102,7 +102,10 @@ class ScalarState(StepsState, kw_only=True):
         """Say which files have parts that could not be used, and why."""
         found = [(name, known) for name, known in self.files.items() if known.why]
         shown = [f"{name.partition('/')[2]}: {known.why}{_further(known)}." for name, known in found[:_MOST_NOTES]]
-        return [*shown, *([f"{len(found) - _MOST_NOTES:,} more files could not be used whole."] * (len(found) > _MOST_NOTES))]
+        return [
+            *shown,
+            *([f"{len(found) - _MOST_NOTES:,} more files could not be used whole."] * (len(found) > _MOST_NOTES)),
+        ]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
         new = found - set(self.names)

@@ -22,7 +22,9 @@ NO_DEVICE = "a line of nvidia-smi without its GPU"
 NO_NUMBER = "a cell of nvidia-smi that is no number"
 FAILED = "a line in which nvidia-smi says that it failed"
 TOO_MANY = f"lines of nvidia-smi beyond the first {MOST_LINES:,}"
-_HOW = "nvidia-smi --query-gpu=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw --format=csv -l 5"
+_HOW = (
+    "nvidia-smi --query-gpu=timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw --format=csv -l 5"
+)
 
 _SERIES = {
     "utilization.gpu": ("GPUUtilization", 1.0),
@@ -282,4 +284,3 @@ def _whole(rows: Iterator[list[str]], run: SourceRun) -> Iterator[list[str]]:
             return
         except csv.Error:
             run.refuse(NO_NUMBER)
-

@@ -10,8 +10,8 @@ _PLAIN = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf|
 _TENSOR = re.compile(r"tensor\(\s*\[?([^],)]{1,40})[],)].{0,200}", re.DOTALL)
 _COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
-_GROUPS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
-_GROUPS_WITH_COMMA = re.compile(r"[-+]?\d{1,3}(?:[. '\u00a0\u202f]\d{3})+(?:,\d*)?")
+_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
+_GROUPS_WITH_COMMA = re.compile(r"[-+]?[1-9]\d{0,2}(?:[. '\u00a0\u202f]\d{3})+(?:,\d*)?")
 _THREE_DIGITS = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")
 """It may be a number of thousands as well."""
 

@@ -30,7 +30,8 @@ _SCALAR = re.compile(
 )
 _ERROR = re.compile(rf"(?<![\w./-])(?P<name>error)['\"]?\s{{0,3}}[:=]\s{{0,3}}['\"]?{_NUMBER}", re.IGNORECASE)
 _BOOSTED = re.compile(
-    r"(?P<data>[A-Za-z][A-Za-z0-9_]{0,30})(?:'s[ ]|-)(?P<metric>[A-Za-z][\w@.+-]{0,40}):\s{0,2}" + _NUMBER, re.IGNORECASE
+    r"(?P<data>[A-Za-z][A-Za-z0-9_]{0,30})(?:'s[ ]|-)(?P<metric>[A-Za-z][\w@.+-]{0,40}):\s{0,2}" + _NUMBER,
+    re.IGNORECASE,
 )
 _CATBOOST = re.compile(rf"\t(?P<name>learn|test\d{{0,2}}):[ ]{_NUMBER}", re.IGNORECASE)
 _STEP = re.compile(

@@ -24,7 +24,6 @@ _BESIDE = re.compile(
 """Columns of texts that say when a row was written, or by what."""
 
 
-
 def delimiter_of(line: str) -> str:
     most = max(_DELIMITERS, key=line.count)
     return most if most in line else " " if len(line.split()) > 1 else ","
@@ -137,9 +136,7 @@ class _Table:
         self._header = header
         self._columns = columns_of(header)
         counted = {self._columns.step, self._columns.epoch}
-        self._named = [
-            None if place in counted or is_position(name) else name for place, name in enumerate(header)
-        ]
+        self._named = [None if place in counted or is_position(name) else name for place, name in enumerate(header)]
 
     def read(self) -> None:
         reader = csv.reader(self._lines, delimiter=self._delimiter, skipinitialspace=self._delimiter == " ")

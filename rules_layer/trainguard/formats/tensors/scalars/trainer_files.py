@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.git_lfs import is_pointer, refuse_pointer
 from trainguard.formats.tensors.scalars.json_lines import (
+    document_entries,
     is_json_lines,
     is_training_lines,
     numbers_in,
+    read_document,
     read_json_lines,
 )
 from trainguard.formats.tensors.scalars.log_lines import is_training_log, read_log
@@ -143,8 +145,10 @@ def read_history(name: str, body: bytes) -> TakenRows:
     _check(name, body)
     taken = TakenRows()
     try:
-        lines = WholeLines(body, MOST_LINE)
-        if is_json_lines(body[:MOST_LINE]):
+        lines, document = WholeLines(body, MOST_LINE), document_entries(body)
+        if document:
+            read_document(document, taken)
+        elif is_json_lines(body[:MOST_LINE]):
             read_json_lines(lines, taken)
         elif not read_table(name, lines, taken):
             read_log(WholeLines(body, MOST_LINE), taken)
