@@ -119,7 +119,7 @@ def test_dmon_with_times_is_read() -> None:
         "#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %      %      %     MB\n"
     )
     body = "".join(
-        f" 20260115   08:00:{second:02d}      {device}     70     48      -     {second}      1      0      0   {device + 1}\n"
+        f" 20260115   08:00:{second:02d}      {device}   70   48   -   {second}   1   0   0   {device + 1}\n"
         for second in range(6)
         for device in range(GPUS)
     )
@@ -133,7 +133,7 @@ def test_dmon_with_times_is_read() -> None:
     "text",
     [
         "index, utilization.gpu [%], memory.used [MiB]\n0, 5 %, 7 MiB\n",
-        "# gpu   pwr gtemp mtemp    sm   mem   enc   dec\n# Idx     W     C     C     %     %     %     %\n    0    70    48     -     5     1     0     0\n",
+        "# gpu   pwr gtemp mtemp    sm   mem\n# Idx     W     C     C     %     %\n    0    70    48     -     5     1\n",
     ],
 )
 def test_samples_without_times_say_how_to_record_them(text: str) -> None:

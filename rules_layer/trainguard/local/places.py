@@ -63,8 +63,10 @@ def reader_of(file: Path) -> Reader | None:
         beginning = opened.read(_BEGINNING)
     if is_nvidia_smi(_text_of(beginning)):
         return _read_nvidia_smi
-    if file.suffix == _TABLE:
-        return None
+    return None if file.suffix == _TABLE else _reader_of_log(beginning)
+
+
+def _reader_of_log(beginning: bytes) -> Reader | None:
     if neuron_monitor.MARK in beginning:
         return _read_neuron_monitor
     return _read_dynolog if dynolog.MARK.search(beginning) else None

@@ -40,7 +40,8 @@ class FileState(msgspec.Struct, array_like=True):
     ``taken`` counts bytes of an event file, and rows of any other. ``size`` and ``modified_s`` (epoch seconds) are of
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
     is of an older run; None for the newest. ``seen`` counts the scalars of an event file, ``bad`` lines or events,
-    ``why`` is of the first of those or of ``bad_cells``. ``furthest`` is the largest ``taken``, whose faults count once.
+    ``why`` is of the first of those or of ``bad_cells``. ``furthest`` is the largest
+    ``taken``, whose faults count once.
     """
 
     source: str
@@ -102,10 +103,8 @@ class ScalarState(StepsState, kw_only=True):
         """Say which files have parts that could not be used, and why."""
         found = [(name, known) for name, known in self.files.items() if known.why]
         shown = [f"{name.partition('/')[2]}: {known.why}{_further(known)}." for name, known in found[:_MOST_NOTES]]
-        return [
-            *shown,
-            *([f"{len(found) - _MOST_NOTES:,} more files could not be used whole."] * (len(found) > _MOST_NOTES)),
-        ]
+        left = len(found) - len(shown)
+        return [*shown, *([f"{left:,} more files could not be used whole."] if left else [])]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
         new = found - set(self.names)

@@ -92,8 +92,8 @@ class SourceRun:
 
     ``name`` is not safe as a file name. ``snapshots`` are by node, in order of time. ``outcome`` is None where the run
     still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
-    read, by the reason, ``absent`` values that their tool says it had not. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
-    people.
+    read, by the reason, ``absent`` values that their tool had not. ``asked_s``, seconds, is None where samples are as
+    they were recorded. ``notes`` are for people.
     """
 
     name: str

@@ -36,7 +36,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``day`` is its first second, ``until`` when reading ends so that the report is built in time; epoch seconds.
     ``after`` is the last key that was read, ``part`` the number of the next part. ``lists`` counts those that the plan
     has left. ``tensors`` stands for all debug-output and scalars instead of a day. ``other_runs`` is the first step of
-    another run by file, ``cuts`` are the segments of sources of scalars, ``scalar_names`` are replaced patterns by meaning.
+    another run by file, ``cuts`` begin segments of sources of scalars, ``scalar_names`` are replaced patterns by
+    meaning.
     """
 
     job: str

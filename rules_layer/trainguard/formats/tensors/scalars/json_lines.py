@@ -30,8 +30,7 @@ def document_entries(body: bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     if isinstance(found, dict):
-        inner = [each for each in (found, *found.values()) if (entries := _entries(each))]
-        return _entries(inner[0]) if inner else []
+        return next((entries for each in (found, *found.values()) if (entries := _entries(each))), [])
     return _entries(found)
 
 

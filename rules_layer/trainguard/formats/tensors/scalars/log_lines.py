@@ -1,7 +1,7 @@
-"""Losses and metrics in lines of a log, as trainers print them.
+r"""Losses and metrics in lines of a log, as trainers print them.
 
 Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'loss': '0.5'``, ``lm loss: 1.2E+00 |``, ``- val_loss: 0.5``, ``lr=[0.1]``,
-``[12]#011train-rmse:0.5``, ``training's l2: 0.5``, ``10:\\tlearn: 0.5``, each with the step of ``step 120``,
+``[12]#011train-rmse:0.5``, ``training's l2: 0.5``, ``10:\tlearn: 0.5``, each with the step of ``step 120``,
 ``iteration 120/ 1000``, ``global_step=1.2e+2`` or ``[12]``, and with ``Epoch 3``, if any.
 """
 
