@@ -53,7 +53,7 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
         ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.310609", (60_640, {"Loss": 2.310609})),
         (
             (
-                " iteration      100/    1000 | consumed samples:          800 | elapsed time per iteration (ms): 430.0 | "
+                " iteration      100/    1000 | consumed samples:   800 | elapsed time per iteration (ms): 430.0 | "
                 "learning rate: 1.342E-04 | global batch size:     4 | lm loss: 7.399415E+00 | loss scale: 16384.0 | "
                 "grad norm: 2.918 | number of skipped iterations:   1 | number of nan iterations:   2 |"
             ),

@@ -133,7 +133,7 @@ def test_dmon_with_times_is_read() -> None:
     "text",
     [
         "index, utilization.gpu [%], memory.used [MiB]\n0, 5 %, 7 MiB\n",
-        "# gpu   pwr gtemp mtemp    sm   mem\n# Idx     W     C     C     %     %\n    0    70    48     -     5     1\n",
+        "# gpu   pwr gtemp    sm   mem\n# Idx     W     C     %     %\n    0    70    48     5     1\n",
     ],
 )
 def test_samples_without_times_say_how_to_record_them(text: str) -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.scalars.log_lines import is_training_log
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 from trainguard.formats.tensors.scalars.trainer_files import is_history, read_history
@@ -170,10 +171,26 @@ INFO starting, seed 7
 
 
 def test_log_of_a_trainer_is_read() -> None:
-    assert is_history(LOG.encode(), ScalarNames())
+    assert is_training_log((LOG + LOG).encode())
     found = rows(LOG, "train.log")
     assert found[0] == (20, {"lm_loss": 7.5, "loss_scale": 1.0, "grad_norm": 2.5})
+    assert found[1] == (20, {"validation_lm_loss": 6.5})
     assert found[-1] == (40, {"lm_loss": 7.0, "loss_scale": 1.0, "grad_norm": 2.0})
+
+
+def test_tables_in_a_log_are_read() -> None:
+    head = "epoch     train_loss  valid_loss  accuracy  time    \n"
+    fastai = f"{head}0         0.5    0.4   0.75  00:12     \n1     0.25  0.3   0.8  00:11\n"
+    assert rows(f"starting\n{fastai}", "x.log") == [
+        (0, {"train_loss": 0.5, "valid_loss": 0.4, "accuracy": 0.75}),
+        (1, {"train_loss": 0.25, "valid_loss": 0.3, "accuracy": 0.8}),
+    ]
+    head = "      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size\n"
+    yolo = "".join(
+        f"{head}        {n}/3      8.87G      0.{n}      1.{n}       22        640: 100%|#| 4/4\n" for n in (1, 2, 3)
+    )
+    assert is_training_log(yolo.encode())
+    assert rows(f"YOLO\n{yolo}", "x.log")[0] == (1, {"box_loss": 0.1, "cls_loss": 1.1})
 
 
 def test_lines_of_a_log_without_steps_are_placed() -> None:
@@ -191,7 +208,8 @@ def test_lines_of_a_log_without_steps_are_placed() -> None:
     "text",
     [
         "",
-        "HTTP error 404\nretry 3\n",
+        "HTTP error 404\nretry 3\n" * 5,
+        "the best loss: 0.5\nthe best loss: 0.4 with lr 3\n",
         "model,accuracy,loss\nresnet,0.7,1\nvit,0.8,1\n",
         "time,host\n1,a\n",
         '{"loss": 1, "name": "x"}',
@@ -201,6 +219,7 @@ def test_lines_of_a_log_without_steps_are_placed() -> None:
 )
 def test_text_that_is_no_history_is_passed_over(text: str) -> None:
     assert not is_history(text.encode(), ScalarNames())
+    assert not is_training_log(text.encode())
 
 
 def test_table_of_other_things_is_refused() -> None:

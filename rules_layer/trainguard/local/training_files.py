@@ -14,6 +14,7 @@ from trainguard.core.ports import ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+from trainguard.formats.tensors.scalars.log_lines import is_training_log
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.profile import TrainingFiles
@@ -32,7 +33,7 @@ _TRAINER_OUTPUT = "trainer-output"
 _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
 _SHOWN = 3
 _TEXTS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"})
-_AS_NAMED = "metrics.csv"
+_AS_NAMED, _AS_LOG = "metrics.csv", "train.log"
 
 _LONGEST_HEADER = 64 * 1024
 
@@ -149,6 +150,9 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
         elif file.suffix.lower() in _TEXTS:
             # Its name says nothing of training: its beginning decides.
             with file.open("rb") as opened:
-                if is_history(opened.read(_LONGEST_HEADER), ScalarNames()):
-                    found[f"{key}/{_AS_NAMED}"] = file
+                beginning = opened.read(_LONGEST_HEADER)
+            if is_history(beginning, ScalarNames()):
+                found[f"{key}/{_AS_NAMED}"] = file
+            elif is_training_log(beginning):
+                found[f"{key}/{_AS_LOG}"] = file
     return found

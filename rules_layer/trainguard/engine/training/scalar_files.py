@@ -150,6 +150,7 @@ PIECE_BYTES = 64 * 1024
 """Of an event file: some thousand scalars."""
 
 PIECE_ROWS = 500
+_LOG = ".log"
 MOST_LISTED = 20_000
 """Objects of one folder: a checkpoint has thousands of parts."""
 
@@ -184,9 +185,13 @@ class Piece:
 
 @dataclass(slots=True)
 class ScalarFiles:
-    """Reads the files of one job; the last one that is read as a whole is held."""
+    """Reads the files of one job; the last one that is read as a whole is held.
+
+    Lines of logs are read where there is nothing else: they say again what other files say, often without steps.
+    """
 
     source: ObjectSource
+    _only_logs: bool = True
     _whole: "dict[tuple[str, float], TakenRows]" = field(default_factory=dict)
 
     def listed(self) -> dict[str, ListedFile]:
@@ -200,6 +205,7 @@ class ScalarFiles:
                 known = found.get(key.name)
                 if known is None or _version(known.listed) <= _version(each):
                     found[key.name] = ListedFile(key, each)
+        self._only_logs = all(name.lower().endswith(_LOG) for name in found)
         return found
 
     def read(self, file: ListedFile, state: FileState) -> Piece | None:
@@ -242,8 +248,10 @@ class ScalarFiles:
         version = (file.listed.key, file.listed.last_modified)
         if version not in self._whole:
             body = self.source.objects.get(self.source.bucket, file.listed.key, MAX_FILE_BYTES)
-            read = read_trainer_state if file.key.file.kind == "trainer_state" else read_history
-            self._whole = {version: read(file.listed.key, body)}
+            if file.key.file.kind == "trainer_state":
+                self._whole = {version: read_trainer_state(file.listed.key, body)}
+            else:
+                self._whole = {version: read_history(file.listed.key, body, logs=self._only_logs)}
         return self._whole[version]
 
 

@@ -6,6 +6,7 @@ Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'loss': '0.5'``, ``lm loss: 1.2E+00 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,7 @@ _BOOSTED = re.compile(
     re.IGNORECASE,
 )
 _CATBOOST = re.compile(rf"\t(?P<name>learn|test\d{{0,2}}):[ ]{_NUMBER}", re.IGNORECASE)
+_MEGATRON = re.compile(rf"(?P<data>validation|test) loss at .{{1,60}}?\| lm loss value: {_NUMBER}", re.IGNORECASE)
 _STEP = re.compile(
     r"(?<![\w.])(?:global[_ ]?steps?|num_updates|steps?|iter(?:ation)?s?|batch)['\"]?"
     r"\s{0,3}[:=#]?\s{0,8}['\"]?\[?\s{0,8}(?P<step>\d{1,15}(?:\.\d{1,6})?(?:e\+?\d{1,2})?)(?![\d.]*\d|\s?%|it/s)",
@@ -75,6 +77,9 @@ def pairs_in(text: str) -> tuple[tuple[str, str], ...]:
         return _of_boosting(boosted)
     if _TREE.search(text):
         return tuple((match["name"].lower(), match["value"]) for match in _CATBOOST.finditer(text))
+    validated = _MEGATRON.search(text)
+    if validated is not None:
+        return ((f"{validated['data'].lower()}_lm_loss", validated["value"]),)
     found = [*_SCALAR.finditer(text), *_ERROR.finditer(text)]
     return tuple((match["name"].replace(" ", "_"), match["value"]) for match in sorted(found, key=re.Match.start))
 
@@ -113,16 +118,47 @@ def scalars_in(text: str) -> LogScalars:
     return LogScalars(pairs, *position_in(plain)) if pairs else LogScalars(())
 
 
-_FEWEST = 2
+_CELL = re.compile(r"(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)[GMK%]?:?", re.IGNORECASE)
+_EPOCH_CELL = re.compile(r"(?P<epoch>\d{1,7})(?:/\d{1,7})?")
+_PRINTED_NAME = re.compile(r"[A-Za-z][\w()@./-]{0,40}")
+
+
+class Printed:
+    """A table that is printed into a log, as fastai and Ultralytics do: names behind ``epoch``, and numbers below."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def take(self, text: str) -> LogScalars | None:
+        """Return what a plain line below the names says; None of any other line."""
+        words = text.split()
+        if len(words) > 2 and words[0].lower() == "epoch" and all(map(_PRINTED_NAME.fullmatch, words)):
+            self._names = words[1:]
+            return None
+        epoch = _EPOCH_CELL.fullmatch(words[0]) if self._names and words else None
+        cells = [_CELL.fullmatch(word) for word in words[1 : len(self._names) + 1]]
+        if epoch is None or len(cells) < len(self._names):
+            return None
+        named = zip(self._names, cells, strict=True)
+        pairs = tuple((name, cell["number"]) for name, cell in named if cell and _OF_TABLE.search(name))
+        return LogScalars(pairs, epoch=int(epoch["epoch"])) if pairs else None
+
+
+_FEWEST = 3
+_OF_TABLE = re.compile(r"loss|acc|error|f1|map|dice|iou|perplexity|mse|mae|auc|precision|recall", re.IGNORECASE)
 _NAMED = re.compile(r"loss|acc|rmse|perplexity|learn|-", re.IGNORECASE)
 
 
 def is_training_log(beginning: bytes) -> bool:
-    """Whether lines are of training, by the first ones: two of them name a loss or the like."""
-    lines = re.split(r"[\r\n]+", beginning.decode("utf-8", "replace"))
-    found = (scalars_in(line) for line in lines)
-    named = (each for each in found if any(_NAMED.search(name) for name, _ in each.pairs))
-    return sum(1 for _, _ in zip(range(_FEWEST), named, strict=False)) == _FEWEST
+    """Whether lines are of training, by the first ones: three of them name the same loss or the like."""
+    named: Counter[str] = Counter()
+    columns = Printed()
+    for line in re.split(r"[\r\n]+", beginning.decode("utf-8", "replace")):
+        found = columns.take(plain_line(line)) or scalars_in(line)
+        named.update(name for name, _ in found.pairs if _NAMED.search(name))
+        if max(named.values(), default=0) >= _FEWEST:
+            return True
+    return False
 
 
 def read_log(lines: WholeLines, taken: TakenRows) -> None:
@@ -143,10 +179,10 @@ Found = tuple[int, LogScalars, dict[str, float]]
 
 
 def _found(lines: WholeLines, taken: TakenRows) -> Iterator[Found]:
-    count = 0
+    count, printed = 0, Printed()
     for text in lines:
         lines.begin_row()
-        scalars = scalars_in(text)
+        scalars = printed.take(plain_line(text)) or scalars_in(text)
         if scalars.pairs:
             count += 1
             if count > MOST_ROWS:

@@ -18,7 +18,7 @@ from trainguard.formats.tensors.scalars.json_lines import (
     read_document,
     read_json_lines,
 )
-from trainguard.formats.tensors.scalars.log_lines import is_training_log, read_log
+from trainguard.formats.tensors.scalars.log_lines import read_log
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.tables import header_of, is_training_table, read_table
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
@@ -136,8 +136,8 @@ def read_trainer_state(name: str, body: bytes) -> TakenRows:
     return taken.finish()
 
 
-def read_history(name: str, body: bytes) -> TakenRows:
-    """Read a history of training: a table with a line a step, lines of JSON, or a log.
+def read_history(name: str, body: bytes, *, logs: bool = True) -> TakenRows:
+    """Read a history of training: a table with a line a step, JSON, or a log, which holds nothing without ``logs``.
 
     Empty cells are passed over, and a last line without its end. Raises TelemetryFormatError for more than 32 MiB, no
     text, or a text in which nothing is a step.
@@ -151,7 +151,8 @@ def read_history(name: str, body: bytes) -> TakenRows:
         elif is_json_lines(body[:MOST_LINE]):
             read_json_lines(lines, taken)
         elif not read_table(name, lines, taken):
-            read_log(WholeLines(body, MOST_LINE), taken)
+            if logs:
+                read_log(WholeLines(body, MOST_LINE), taken)
             if not len(taken.rows) and not name.lower().endswith(_LOGS):
                 raise TelemetryFormatError(name, _no_history(body))
     except UnicodeDecodeError as fault:
@@ -162,13 +163,8 @@ def read_history(name: str, body: bytes) -> TakenRows:
 
 
 def is_history(beginning: bytes, names: ScalarNames) -> bool:
-    """Whether a text is a history of training, by its beginning; a pointer to one is taken for one."""
-    return (
-        is_pointer(beginning)
-        or is_training_table(beginning, names)
-        or is_training_lines(beginning, names)
-        or is_training_log(beginning)
-    )
+    """Whether a text is a table or JSON of training, by its beginning; a pointer to one is taken for one."""
+    return is_pointer(beginning) or is_training_table(beginning, names) or is_training_lines(beginning, names)
 
 
 def _no_history(body: bytes) -> str:
