@@ -183,7 +183,7 @@ def test_header_of_a_renamed_log_says_if_it_is_training(tmp_path: Path, body: st
     if is_read:
         assert reports_of(job, {})["ExplodingTensor"]["status"] == "IssuesFound"
         return
-    with pytest.raises(NoProfileError, match=r"trainer_state\.json, or a CSV log with a column step or epoch"):
+    with pytest.raises(NoProfileError, match=r"trainer_state\.json, a CSV log or lines of JSON with a column step"):
         open_job(job)
 
 
@@ -236,7 +236,7 @@ def once(losses: Losses) -> str:
 
 
 @pytest.mark.parametrize(
-    ("older", "newer", "fires"), [(RISEN, CALM, False), (CALM, RISEN, True)], ids=["mended", "broken again"]
+    ("older", "newer", "fires"), [(RISEN, CALM, False), (CALM, RISEN, True)], ids=["repaired", "broken again"]
 )
 @pytest.mark.parametrize("kind", ["appended table", "one event file", "next event file", "state", "log"])
 def test_newest_segment_of_one_source_is_judged(

@@ -17,7 +17,7 @@ from trainguard.engine.training import scalar_files
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
-from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
+from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
 MOST_FILES = 256
@@ -42,6 +42,8 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def _apply_listed(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         yield from self._look()
+        if drain and self.stream.state.step is None:
+            self._find_segments()
         self._note_silent(drain=drain, modified_before=modified_before)
         yield from self._release()
         while (name := self._next()) is not None:
@@ -83,6 +85,31 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 why = f"object {file.listed.key}: {sizes}: it is read again"
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
+
+    def _find_segments(self) -> None:
+        """Find where segments begin before rules are shown a row: of a job that has ended all is there."""
+        state = self.stream.state
+        while (found := self._followed(state.rows.again())).begun is not None:
+            state.rows = found
+            state.restart(found.begun)
+
+    def _followed(self, rows: ScalarRows) -> ScalarRows:
+        """Return rows that have followed the files from their beginning, up to the first segment that is new."""
+        for name, file in sorted(self._listed.items()):
+            read = scalar_files.FileState(file.key.source)
+            while name in self.stream.state.files and (piece := self._piece(file, read)) is not None:
+                read.taken, read.seen = piece.taken, piece.seen
+                for each in piece.recordings:
+                    rows.follow(read.source, each, self._names, folder=file.key.file.folder, file=name)
+                    if rows.begun is not None:
+                        return rows
+        return rows
+
+    def _piece(self, file: scalar_files.ListedFile, read: scalar_files.FileState) -> scalar_files.Piece | None:
+        try:
+            return self._files.read(file, read)
+        except TelemetryFormatError:
+            return None
 
     def _next(self) -> str | None:
         """Return the file to read next, one whose source is least far; None where all is read, or enough waits."""

@@ -153,7 +153,7 @@ def _unit_of(cells: Sequence[str]) -> str | None:
 
 
 def _name_sizes(names: list[str], columns: Sequence[Sequence[str]], sizes: Sequence[int]) -> None:
-    """Tell memory in use from all of it, which is the largest and does not change; of three none is told apart."""
+    """Name the largest column of sizes, which is all memory, and, of two, the other one."""
     means = {place: _mean(columns[place]) for place in sizes}
     for place in sizes:
         names[place] = ""

@@ -189,9 +189,7 @@ class ScalarRows(msgspec.Struct):
                 self.refused += len(recording.values)
                 return []
             self.newest[source] = {}
-        segments = self.segments.setdefault(source, Segments())
-        used = {name: value for name, value in recording.values.items() if names.mode(name, folder) is not None}
-        placed, self.begun = segments.place(file, recording.place, recording.step, used)
+        placed = self.follow(source, recording, names, folder=folder, file=file)
         complete: list[ScalarRow] = []
         for step, values in placed.items() or {recording.step: {}}.items():
             complete += self._close(source, before=step)
@@ -203,6 +201,15 @@ class ScalarRows(msgspec.Struct):
             for mode, found in by_mode.items():
                 self._put(source, ScalarRow(step, mode, recording.at, found, recording.timed))
         return complete
+
+    def follow(
+        self, source: str, recording: Recording, names: ScalarNames, *, folder: str, file: str
+    ) -> Mapping[int, dict[str, float]]:
+        """Return the values of a recording that count, by their step; notes in ``begun`` where a segment begins."""
+        segments = self.segments.setdefault(source, Segments())
+        used = {name: value for name, value in recording.values.items() if names.mode(name, folder) is not None}
+        placed, self.begun = segments.place(file, recording.place, recording.step, used)
+        return placed
 
     def finish(self, source: str | None = None) -> list[ScalarRow]:
         """Return the steps of a source, or of all, that wait for a later one: there is none."""
