@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-MOST_NAMES = 400
+MOST_NAMES = 200
 """Scalars of one source whose steps are watched; those of others are believed."""
 
 MOST_CUTS = 32
