@@ -163,6 +163,7 @@ def test_one_document_of_json_is_read(document: str) -> None:
 
 
 LOG = """\
+using world size: 8, seed 7
 INFO starting, seed 7
  iteration       20/    1000 | consumed samples: 80 | lm loss: 7.5E+00 | loss scale: 1.0 | grad norm: 2.5 |
  validation loss at iteration 20 | lm loss value: 6.5E+00 | lm loss PPL: 6.6E+02 |

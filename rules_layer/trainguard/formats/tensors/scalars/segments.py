@@ -44,9 +44,13 @@ class NewestStep(msgspec.Struct, array_like=True):
 
 
 class Segments(msgspec.Struct):
-    """What is known of the steps of one source; its fields are what is stored."""
+    """What is known of the steps of one source; its fields are what is stored.
+
+    ``latest`` is the furthest file and place: a file that came late is before it.
+    """
 
     newest: dict[str, NewestStep] = msgspec.field(default_factory=dict)
+    latest: tuple[str, int] = ("", -1)
     cuts: list[Cut] = msgspec.field(default_factory=list)
     overwritten: int = 0
     disordered: int = 0
@@ -60,9 +64,10 @@ class Segments(msgspec.Struct):
     ) -> tuple[dict[int, dict[str, float]], int | None]:
         """Return the values that count, by their step; and the step of a segment that has begun, None without one.
 
-        Where one has begun, the source is to be read once more.
+        Where one has begun, or came before what was read, the source is to be read once more.
         """
         placed: dict[int, dict[str, float]] = {}
+        self.latest = max(self.latest, (file, place))
         for name, value in values.items():
             if self.cuts and any(cut.covers(file, place, step, name) for cut in self.cuts):
                 self.overwritten += 1
@@ -94,7 +99,7 @@ class Segments(msgspec.Struct):
         if known.back is None or step <= known.back[2] or len(self.cuts) >= MOST_CUTS:
             known.back = (file, place, step)
             return None, None
-        return None, self._cut(*known.back, known.step)
+        return None, self._cut(*known.back, known.step) if (file, place) >= self.latest else known.back[2]
 
     def _cut(self, file: str, place: int, step: int, until: int) -> int:
         spared = sorted(name for name, known in self.newest.items() if known.step > until)

@@ -122,7 +122,8 @@ class _Table:
             counts = [cells[place] for cells in below if len(cells) > place]
             return any(self._numerals.number(cell) is not None for cell in counts) or not below
         numeric = [self._numerals.number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
-        if not header or self._numerals.number(header[0]) is not None or not any(self._has_number(c) for c in below):
+        is_table = self._delimiter != " " and all(len(cells) == len(header) for cells in below)
+        if not is_table or not any(map(self._has_number, below)) or self._has_number(header[:1]):
             return False
         if not all(numeric) and not _BESIDE.search(header[0]):
             why = f"no column counts steps, and column {header[0]!r:.40} holds texts, expected a step or epoch"
