@@ -233,7 +233,7 @@ class TestRows:
             place += 1
             if rows.begun is not None:
                 rows, complete, place = rows.again(), [], 0
-        return [(row.step, *row.values.values()) for row in in_order([*complete, *rows.finish()])], rows
+        return [(row.step, next(iter(row.values.values()))) for row in in_order([*complete, *rows.finish()])], rows
 
     def test_newest_value_of_a_step_wins_after_a_restart(self) -> None:
         found, rows = self.taken((1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (2, 12.0), (3, 13.0))

@@ -95,8 +95,8 @@ class _Table:
     def _have_names(self, sample: Sequence[Sequence[str]], width: int) -> bool:
         """Whether rows have names that the header does not name, as R writes them: their numbers."""
         first = [self._numerals.number(cells[0]) for cells in sample if cells]
-        counted = first and first in ([float(at) for at in range(begin, begin + len(first))] for begin in (0, 1))
-        return bool(counted) and all(len(cells) == width and cells[-1] for cells in sample if cells)
+        counted = any(first == [float(at) for at in range(begin, begin + len(first))] for begin in (0, 1))
+        return bool(first) and counted and all(len(cells) == width and cells[-1] for cells in sample if cells)
 
     @staticmethod
     def _before_header(ahead: Sequence[str]) -> tuple[int, str | None]:
