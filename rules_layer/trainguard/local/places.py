@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _WANDB = ".wandb"
 _TABLE = ".csv"
 _LOGS = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
-_BEGINNING = 64 * 1024
+_BEGINNING, _FIRST_LINES = 64 * 1024, 16 * 1024
 _LONGEST = 4 * 1024 * 1024
 
 Reader = Callable[[Path], SourceRun]
@@ -61,7 +61,7 @@ def reader_of(file: Path) -> Reader | None:
         return None
     with file.open("rb") as opened:
         beginning = opened.read(_BEGINNING)
-    if is_nvidia_smi(_text_of(beginning)):
+    if is_nvidia_smi(_text_of(beginning[:_FIRST_LINES])):
         return _read_nvidia_smi
     return None if file.suffix == _TABLE else _reader_of_log(beginning)
 

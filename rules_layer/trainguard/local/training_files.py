@@ -36,6 +36,9 @@ _TEXTS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".log", ".txt"
 _AS_NAMED, _AS_LOG = "metrics.csv", "train.log"
 
 _LONGEST_HEADER = 64 * 1024
+_TABLE = ".csv"
+_MOST_TEXTS = 500
+"""Texts of a job whose beginning is looked at, but tables: data sets have many."""
 
 
 Found = tuple[Path, Path, TrainingFiles]
@@ -141,14 +144,16 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     found: dict[str, Path] = {}
+    texts = 0
     for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         below = name.partition("/")[0] in SCALAR_FOLDERS
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
         if match_scalar_key(key) is not None:
             found[key] = file
-        elif file.suffix.lower() in _TEXTS:
+        elif file.suffix.lower() in _TEXTS and (file.suffix.lower() == _TABLE or texts < _MOST_TEXTS):
             # Its name says nothing of training: its beginning decides.
+            texts += file.suffix.lower() != _TABLE
             with file.open("rb") as opened:
                 beginning = opened.read(_LONGEST_HEADER)
             if is_history(beginning, ScalarNames()):

@@ -146,11 +146,14 @@ class Printed:
 
 _FEWEST = 3
 _OF_TABLE = re.compile(r"loss|acc|error|f1|map|dice|iou|perplexity|mse|mae|auc|precision|recall", re.IGNORECASE)
+_NAMES_TRAINING = re.compile(rb"loss|acc|rmse|perplexity|learn:|train|valid|eval", re.IGNORECASE)
 _NAMED = re.compile(r"loss|acc|rmse|perplexity|learn|-", re.IGNORECASE)
 
 
 def is_training_log(beginning: bytes) -> bool:
     """Whether lines are of training, by the first ones: three of them name the same loss or the like."""
+    if _NAMES_TRAINING.search(beginning) is None:
+        return False
     named: Counter[str] = Counter()
     columns = Printed()
     for line in re.split(r"[\r\n]+", beginning.decode("utf-8", "replace")):
