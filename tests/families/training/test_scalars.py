@@ -297,7 +297,7 @@ def test_restart_in_the_next_event_file_begins_a_segment(order: tuple[str, str])
     assert fires_of(network) == []
 
 
-def test_values_of_an_event_file_without_steps_are_numbered_in_pieces() -> None:
+def test_event_values_without_steps_are_numbered_over_pieces() -> None:
     network = network_of([])
     name = "tensorboard-output/events.out.tfevents.1.h"
     head = frame(event(b"", step=0, at=START))
