@@ -261,6 +261,11 @@ class TestRows:
         found, _ = self.taken(*recorded, (2, 8.0, "lr"), (3, 8.0, "lr"), *[(step, 1.0) for step in range(100, 120)])
         assert [step for step, value in found if value == 1.0] == list(range(120))
 
+    def test_restart_up_to_the_newest_step_begins_a_segment(self) -> None:
+        found, rows = self.taken((1, 1.0), (2, 2.0), (3, 3.0), (2, 12.0), (3, 13.0))
+        assert found == [(1, 1.0), (2, 12.0), (3, 13.0)]
+        assert (rows.overwritten, rows.disordered) == (2, 0)
+
     @pytest.mark.parametrize("step", [0, 1])
     def test_values_of_one_step_are_numbered(self, step: int) -> None:
         found, rows = self.taken(*[(step, float(value)) for value in range(30)])

@@ -307,3 +307,14 @@ def test_event_values_without_steps_are_numbered_over_pieces() -> None:
     close(network)
     assert seen(network) == [(number, "TRAIN", float(number)) for number in range(6)]
     assert item(network).counters == {}
+
+
+def test_table_that_was_written_again_is_read_from_its_start() -> None:
+    network = network_of([])
+    first = "".join(f"{step},1.0\n" for step in range(10))
+    again = "".join(f"{step},7.0\n" for step in range(4))
+    for number, rows in enumerate((first, again)):
+        put(network, "trainer-output/metrics.csv", f"step,train_loss\n{rows}".encode(), 10.0 * (number + 1))
+    close(network)
+    assert seen(network) == [(step, "TRAIN", 7.0) for step in range(4)]
+    assert item(network).counters == {"rewritten_files": 1}

@@ -148,11 +148,12 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         met = piece.bad if piece.taken > known.furthest else 0
         tally = Counter({"bad_rows": met if file.is_events else max(piece.bad - known.bad, 0)})
         tally["bad_cells"] = max(piece.bad_cells - known.bad_cells, 0)
-        tally["rewritten_files"] = int(not file.is_events and piece.taken < known.taken)
+        is_rewritten = not file.is_events and piece.taken < known.taken
+        tally["rewritten_files"] = int(is_rewritten)
         known.taken, known.seen, known.furthest = piece.taken, piece.seen, max(piece.taken, known.furthest)
         known.bad, known.bad_cells = piece.bad, piece.bad_cells
         known.why = known.why or (piece.why or "")[: scalar_files.LONGEST_REASON]
-        begun = self._take(file, piece)
+        begun = 0 if is_rewritten else self._take(file, piece)
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
         if begun is not None:

@@ -92,14 +92,17 @@ class Segments(msgspec.Struct):
             known.step += 1
             return known.step, None
         known.alone = None
-        if step >= known.step:
+        if step > known.step or (step == known.step and known.back is None):
             self.overwritten += step == known.step
             known.step, known.back = step, None
             return step, None
         if known.back is None or step <= known.back[2] or len(self.cuts) >= MOST_CUTS:
             known.back = (file, place, step)
             return None, None
-        return None, self._cut(*known.back, known.step) if (file, place) >= self.latest else known.back[2]
+        if (file, place) >= self.latest:
+            return None, self._cut(*known.back, known.step)
+        # What a file that was rewritten held before cannot be read again; a file that came late can be read in order.
+        return None, None if file == self.latest[0] else known.back[2]
 
     def _cut(self, file: str, place: int, step: int, until: int) -> int:
         spared = sorted(name for name, known in self.newest.items() if known.step > until)
