@@ -30,6 +30,7 @@ from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.dynolog import read_dynolog
 from trainguard.formats.runs.mlflow.stores import database_runs, is_database, read_database_run
 from trainguard.formats.runs.neuron_monitor import read_neuron_monitor
+from trainguard.formats.runs.nvidia_smi import read_nvidia_smi
 from trainguard.formats.runs.prometheus.job import read_job
 from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.scalar_lines import ScalarLines
@@ -37,7 +38,7 @@ from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.scalars.event_file import read_scalars
-from trainguard.formats.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
+from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
@@ -163,8 +164,12 @@ TARGETS = (
         documents({"log_history": [{"loss": 1.5, "step": 10, "epoch": 0.1}], "global_step": 10}),
         partial(read_trainer_state, "trainer_state.json"),
     ),
+    Target("metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_history, "m.csv")),
+    Target("train.log", lambda: [b"step 1 | loss: 0.5\nstep 2 | loss: 0.4\n"], partial(read_history, "train.log")),
     Target(
-        "metrics.csv", lambda: [b"epoch,step,train_loss\n0,10,1.5\n0,20,1.25\n"], partial(read_metrics_csv, "m.csv")
+        "metrics.jsonl",
+        lambda: [b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n'],
+        partial(read_history, "m.jsonl"),
     ),
     Target("log lines", lambda: [LINES], _log),
     Target(
@@ -175,6 +180,11 @@ TARGETS = (
     Target("MLflow database", lambda: unpacked("mlflow/mlflow.db.xz"), _database),
     Target("PromQL answer", documents(PROM), of_answer(_prometheus)),
     Target("table", lambda: [MAPPING + b"\x1e" + TABLE], _table),
+    Target(
+        "nvidia-smi",
+        lambda: [b"timestamp, index, utilization.gpu [%]\n2027/01/15 08:00:00.000, 0, 5 %\n"],
+        lambda body: delivered(read_nvidia_smi("n", body.decode(errors="replace").splitlines(keepends=True), "n")),
+    ),
     Target(
         "neuron-monitor",
         lambda: [report(40.0) + report(50.0)],

@@ -50,7 +50,81 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
         ("iter 1500/10000: train_loss=1.5e-1", (1500, {"train_loss": 0.15})),
         ("Iteration: 40, loss: nan", (40, {"loss": math.nan})),
         ("global_step=7 loss=inf", (7, {"loss": math.inf})),
-        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.310609", (0, {"Loss": 2.310609})),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.310609", (60_640, {"Loss": 2.310609})),
+        (
+            (
+                " iteration      100/    1000 | consumed samples:   800 | elapsed time per iteration (ms): 430.0 | "
+                "learning rate: 1.342E-04 | global batch size:     4 | lm loss: 7.399415E+00 | loss scale: 16384.0 | "
+                "grad norm: 2.918 | number of skipped iterations:   1 | number of nan iterations:   2 |"
+            ),
+            (
+                100,
+                {
+                    "learning_rate": 1.342e-04,
+                    "lm_loss": 7.399415,
+                    "loss_scale": 16384.0,
+                    "grad_norm": 2.918,
+                    "number_of_skipped_iterations": 1.0,
+                    "number_of_nan_iterations": 2.0,
+                },
+            ),
+        ),
+        (
+            (
+                "[2024-08-15 21:12:21,408] [INFO] [logging.py:96:log_dist] [Rank 0] step=600, skipped=0, "
+                "lr=[9.26e-05, 1e-4], mom=[(0.9, 0.999)]"
+            ),
+            (600, {"lr": 9.26e-05}),
+        ),
+        (
+            "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4096, reducing to 2048",
+            (0, {"loss_scale": 4096.0}),
+        ),
+        ("steps: 40 loss: 1.2001 iter time (s): 0.250 samples/sec: 64.0", (40, {"loss": 1.2001})),
+        (
+            (
+                "[titan] 2026-01-16 02:43:35,918 - root - INFO - \x1b[31mstep: 100  \x1b[32mloss:  2.3367  "
+                "\x1b[38;2;180;60;0mgrad_norm:  0.4648  \x1b[36mmemory: 69.83GiB(88.19%)  \x1b[34mtps: 42,332\x1b[39m"
+            ),
+            (100, {"loss": 2.3367, "grad_norm": 0.4648}),
+        ),
+        (
+            (
+                "Epoch 0:   5%|▌         | 3/62 [02:59<58:44,  0.02it/s, v_num=8-06, reduced_train_loss=6.930, "
+                "lr=2.73e-5, global_step=2e+3, consumed_samples=32.00]"
+            ),
+            (2_000, {"reduced_train_loss": 6.93, "lr": 2.73e-05}),
+        ),
+        (
+            "Epoch 2:  50%|█████     | 20/40 [00:31<00:00,  1.27it/s, loss=10.9, v_num=, train_loss_step=10.90]",
+            (100, {"loss": 10.9, "train_loss_step": 10.9}),
+        ),
+        ("[10]\ttraining's l2: 0.48\tvalid_1's l2: 0.49", (10, {"train-l2": 0.48, "validation-l2": 0.49})),
+        ("[10]\tvalid_0's auc: 0.7\tvalid_1's auc: 0.6", (10, {"valid_0-auc": 0.7, "valid_1-auc": 0.6})),
+        ("[3]\ttrain-merror:0.3\teval-merror:0.4", (3, {"train-merror": 0.3, "eval-merror": 0.4})),
+        (
+            "6000:\tlearn: 0.1477715\ttest: 0.2766938\tbest: 0.2766897 (5997)\ttotal: 37m 5s\tremaining: 24m",
+            (6_000, {"learn": 0.1477715, "test": 0.2766938}),
+        ),
+        (
+            (
+                '2021-03-08 12:31:36 | INFO | train_inner | {"epoch": 1, "update": 0.0, "loss": "16.475", '
+                '"num_updates": "17", "lr": "2e-05", "gnorm": "20.751", "loss_scale": "4"}'
+            ),
+            (17, {"loss": 16.475, "lr": 2e-05, "gnorm": 20.751, "loss_scale": 4.0}),
+        ),
+        (
+            "Epoch 3: train loss 0.5, val loss: 0.6, val acc: 0.7",
+            (0, {"train_loss": 0.5, "val_loss": 0.6, "val_acc": 0.7}),
+        ),
+        (
+            (
+                "\x1b[1m32/32\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m1s\x1b[0m "
+                "3ms/step - accuracy: 0.88 - loss: 0.3"
+            ),
+            (0, {"accuracy": 0.88, "loss": 0.3}),
+        ),
+        ("12/32 [====>.....] - ETA: 1s - loss: 0.9", (0, {})),
         ("#quality_metric: host=algo-1, epoch=0, train loss <loss>=6.5", (0, {})),
     ],
 )

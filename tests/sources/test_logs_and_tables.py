@@ -141,7 +141,7 @@ def test_blank_values_and_broken_lines_are_absent_and_counted() -> None:
     ]
     run = read_dynolog("log", lines)
     assert [each.values for each in run.snapshots["node-1"]] == [{gpu(0): 7.0}]
-    assert run.bad == {dynolog.BLANK: 1, dynolog.NO_RECORD: 2}
+    assert (run.bad, run.absent) == ({dynolog.NO_RECORD: 2}, {dynolog.BLANK: 1})
 
 
 def table(tmp_path: Path, text: str, mapping: dict[str, Any] | None = None) -> SourceRun:

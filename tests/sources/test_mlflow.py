@@ -140,6 +140,17 @@ def test_values_without_steps_are_numbered_by_time() -> None:
     assert [(row.step, row.values["loss"]) for row in run.scalars] == [(0, 3.0), (1, 2.0), (2, 1.0)]
 
 
+def test_restart_of_a_run_keeps_the_order_of_time() -> None:
+    steps = [0, 1, 2, 3, 1, 2]
+    logged_in_time = [
+        Logged(key, float(at), 1_000 * at, step) for at, step in enumerate(steps) for key in ("loss", "lr")
+    ]
+    run = run_of(INFO, logged_in_time[::-1])
+    assert [(row.step, row.values) for row in run.scalars] == [
+        (step, {"lr": float(at), "loss": float(at)}) for at, step in enumerate(steps)
+    ]
+
+
 @pytest.mark.parametrize(
     ("part", "value"), [(0, 7), (1, "many"), (1, True), (1, None), (2, 1.5), (3, -1), (3, "1"), (3, 2**60)]
 )

@@ -17,12 +17,7 @@ from trainguard.formats.tensors.scalars.rows import (
     recordings,
 )
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.formats.tensors.scalars.trainer_files import (
-    MAX_FILE_BYTES,
-    TrainerFile,
-    read_metrics_csv,
-    read_trainer_state,
-)
+from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history, read_trainer_state
 
 
 @dataclass(slots=True)
@@ -82,7 +77,7 @@ def _recorded(files: Files, file: ScalarFile, saved_at: float, reading: ScalarRe
         yield from _events(files, file, saved_at, reading)
         return
     body = files.get(file.name, MAX_FILE_BYTES)
-    read: TrainerFile = (read_trainer_state if file.kind == "trainer_state" else read_metrics_csv)(file.name, body)
+    read = (read_trainer_state if file.kind == "trainer_state" else read_history)(file.name, body)
     if read.bad:
         reading.refuse(file.name, read.bad, read.why or "")
     yield from read.rows.between(0, len(read.rows), saved_at)

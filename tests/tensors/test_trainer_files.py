@@ -23,9 +23,10 @@ from trainguard.formats.tensors.scalars.rows import (
     ScalarHistory,
     ScalarRow,
     ScalarRows,
+    in_order,
 )
 from trainguard.formats.tensors.scalars.step import ScalarStep
-from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
+from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history, read_trainer_state
 from trainguard.formats.tensors.step_view import Mode
 
 STATE = json.dumps(
@@ -79,7 +80,7 @@ def test_lightning() -> None:
 
 def test_keras() -> None:
     steps, reading = read(training_dot_csv=KERAS)
-    assert reading.bad == {}
+    assert reading.bad == {"training.csv": (1, "line 3: '[1.0, 2.0]' in column 'val_loss' is no number")}
     assert steps == [
         (0, Mode.TRAIN, {"accuracy": 0.5, "loss": 1.5}),
         (0, Mode.EVAL, {"val_accuracy": 0.25, "val_loss": 1.75}),
@@ -220,15 +221,66 @@ class TestRows:
         assert rows.finish() == [ScalarRow(2, Mode.TRAIN, NOW, {"loss": 1.0})]
         assert rows.finish() == []
 
-    def test_steps_that_come_again_are_dropped_and_counted(self) -> None:
-        rows, names = ScalarRows(), ScalarNames()
-        recorded = [Recording(step, NOW, {"loss": 1.0}) for step in (1, 2, 3, 4, 2, 3, 4, 5)]
-        complete = [row for each in recorded for row in rows.add("a", each, names)]
-        assert [row.step for row in [*complete, *rows.finish()]] == [1, 2, 3, 4, 5]
-        assert rows.dropped == 2
-        assert rows.add("a", Recording(5, NOW, {"loss": 1.0, "lr": 1.0}), names) == []
-        assert rows.finish() == []
-        assert rows.dropped == 4
+    def taken(
+        self, *recorded: tuple[int, float] | tuple[int, float, str]
+    ) -> tuple[list[tuple[int, float]], ScalarRows]:
+        """Return steps and values in their order, read again where a segment begins."""
+        rows, names, complete, place = ScalarRows(), ScalarNames(), list[ScalarRow](), 0
+        while place < len(recorded):
+            step, value, *name = recorded[place]
+            recording = Recording(step, NOW, {(name or ["loss"])[0]: value}, place=place)
+            complete += rows.add("a", recording, names, file="f")
+            place += 1
+            if rows.begun is not None:
+                rows, complete, place = rows.again(), [], 0
+        return [(row.step, next(iter(row.values.values()))) for row in in_order([*complete, *rows.finish()])], rows
+
+    def test_newest_value_of_a_step_wins_after_a_restart(self) -> None:
+        found, rows = self.taken((1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (2, 12.0), (3, 13.0))
+        assert found == [(1, 1.0), (2, 12.0), (3, 13.0)]
+        assert (rows.overwritten, rows.disordered) == (3, 0)
+
+    def test_restart_from_the_first_step_leaves_the_newest_run(self) -> None:
+        again = [(step, 10.0 * run) for run in range(4) for step in range(50)]
+        found, rows = self.taken(*again)
+        assert found == [(step, 30.0) for step in range(50)]
+        assert rows.overwritten == 150
+        assert len(rows.segments["a"].cuts) == 1
+
+    def test_single_value_that_goes_back_is_out_of_order(self) -> None:
+        found, rows = self.taken((5, 1.0), (6, 2.0), (3, 9.0), (7, 3.0), (4, 9.0), (8, 4.0))
+        assert found == [(5, 1.0), (6, 2.0), (7, 3.0), (8, 4.0)]
+        assert (rows.overwritten, rows.disordered) == (0, 2)
+
+    def test_value_of_the_open_step_is_replaced(self) -> None:
+        found, rows = self.taken((5, 1.0), (6, 2.0), (6, 3.0))
+        assert (found, rows.overwritten) == ([(5, 1.0), (6, 3.0)], 1)
+
+    def test_scalar_that_counts_other_steps_survives_a_restart(self) -> None:
+        recorded = [(step, 1.0, "loss") for step in range(100)] + [(1, 7.0, "lr"), (2, 7.0, "lr"), (3, 7.0, "lr")]
+        found, _ = self.taken(*recorded, (2, 8.0, "lr"), (3, 8.0, "lr"), *[(step, 1.0) for step in range(100, 120)])
+        assert [step for step, value in found if value == 1.0] == list(range(120))
+
+    def test_restart_up_to_the_newest_step_begins_a_segment(self) -> None:
+        found, rows = self.taken((1, 1.0), (2, 2.0), (3, 3.0), (2, 12.0), (3, 13.0))
+        assert found == [(1, 1.0), (2, 12.0), (3, 13.0)]
+        assert (rows.overwritten, rows.disordered) == (2, 0)
+
+    @pytest.mark.parametrize("step", [0, 1])
+    def test_values_of_one_step_are_numbered(self, step: int) -> None:
+        found, rows = self.taken(*[(step, float(value)) for value in range(30)])
+        assert found == [(step + number, float(number)) for number in range(30)]
+        assert (rows.overwritten, rows.disordered) == (0, 0)
+
+    @short_and_long
+    def test_any_order_of_steps_leaves_each_step_once(self, examples: int) -> None:
+        def check(steps: list[int]) -> None:
+            found, rows = self.taken(*[(step, float(place)) for place, step in enumerate(steps)])
+            assert [step for step, _ in found] == sorted({step for step, _ in found})
+            assert len(found) + rows.overwritten + rows.disordered >= len(steps)
+            assert not steps or found
+
+        search(check, examples, steps=st.lists(st.integers(0, 6), max_size=20))
 
     def test_what_is_kept_is_bounded(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
@@ -259,34 +311,37 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("body", "reason"),
         [
-            (b"a,b\n1,2\n", "expected one called step or epoch"),
-            (b"", "expected one called step or epoch"),
-            (b"\xff\n", "expected UTF-8"),
+            (b"a,b\nx,y\n", "expected a table with a line a step"),
+            (b"model,accuracy\nresnet,0.7\nvit,0.8\n", "column 'model' holds texts, expected a step or epoch"),
+            (b"", "expected a table with a line a step"),
+            (b"\xff\x01\n", "expected text in UTF-8"),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "run `git lfs pull`"),
             (b'step,loss\n1,"' + b"x" * 200_000 + b'"\n', "expected a table of numbers"),
         ],
     )
     def test_a_file_that_is_no_table_of_metrics(self, body: bytes, reason: str) -> None:
         with pytest.raises(TelemetryFormatError, match=reason):
-            read_metrics_csv("metrics.csv", body)
+            read_history("metrics.csv", body)
 
     @pytest.mark.parametrize(
         ("header", "step"),
         [("Epoch,Loss", 7), (" iteration , loss", 7), ("epoch,loss,Global_Step", 9), ("_step,loss", 7)],
     )
     def test_steps_are_counted_by_the_column_that_says_most(self, header: str, step: int) -> None:
-        table = read_metrics_csv("progress.csv", f"{header}\n7,0.5,9\n".encode())
+        row = ",".join(["7", "0.5", "9"][: header.count(",") + 1])
+        table = read_history("progress.csv", f"{header}\n{row}\n".encode())
         assert [(row.step, list(row.values.values())) for row in table.rows.between(0, 99, NOW)] == [(step, [0.5])]
 
     def test_a_log_of_another_kind_holds_nothing(self) -> None:
-        assert len(read_metrics_csv("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows) == 0
-        assert read_metrics_csv("train.log", b"epoch,loss\n0,3\n").rows.between(0, 1, NOW)[0].values == {"loss": 3.0}
+        assert len(read_history("train.log", b"2026-01-01 INFO started, epoch 1\nno numbers\n").rows) == 0
+        assert read_history("train.log", b"epoch,loss\n0,3\n").rows.between(0, 1, NOW)[0].values == {"loss": 3.0}
 
     def test_entries_without_a_step_are_counted(self) -> None:
         entries = [{"loss": 1.0}, 5, {"step": True, "loss": 1}, {"step": -1, "loss": 1}, {"step": 3, "loss": 10**400}]
         state = read_trainer_state("trainer_state.json", json.dumps({"log_history": entries}).encode())
         assert state.bad == 4
         assert [(row.step, row.values) for row in state.rows.between(0, 99, NOW)] == [(3, {"loss": math.inf})]
-        table = read_metrics_csv("metrics.csv", b"step,loss\n1,2\n,3\nx,4\n-1,5\nnan,6\n")
+        table = read_history("metrics.csv", b"step,loss\n1,2\n,3\nx,4\n-1,5\nnan,6\n")
         assert table.bad == 4
         assert [row.step for row in table.rows.between(0, 99, NOW)] == [1]
 
@@ -296,7 +351,7 @@ class TestDamage:
             with suppress(TelemetryFormatError):
                 read_trainer_state("trainer_state.json", state)
             with suppress(TelemetryFormatError):
-                read_metrics_csv("metrics.csv", table)
+                read_history("metrics.csv", table)
 
         search(
             check,

@@ -279,8 +279,8 @@ class NoProfileError(ProfileSourceError):
     def __init__(self, place: str, reason: str = "") -> None:
         expected = (
             "expected a profiler-output folder with system/ or framework/ in it, or what training saved: debug-output, "
-            "event files of TensorBoard, trainer_state.json, or a CSV log with a column step or epoch and one "
-            "such as loss"
+            "event files of TensorBoard, trainer_state.json, a CSV log or lines of JSON with a column step or epoch "
+            "and one such as loss, or a log that names a loss three times"
         )
         super().__init__(place, reason or f"holds no profile, {expected}")
 

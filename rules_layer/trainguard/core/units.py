@@ -24,6 +24,8 @@ def show_percentage_points(value: float) -> str:
 _FAULTS = {
     "devices_not_judged": ("device that is not judged", "devices that are not judged"),
     "bad_objects": ("object that could not be read", "objects that could not be read"),
+    "scalars_out_of_order": ("scalar out of order", "scalars out of order"),
+    "unread_parts": ("part that could not be read", "parts that could not be read"),
     "files_of_other_kinds": ("file of another kind", "files of other kinds"),
     "files_of_other_runs": ("file of another run", "files of other runs"),
 }

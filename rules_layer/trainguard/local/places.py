@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from trainguard.core.errors import NoProfileError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles
@@ -18,16 +18,10 @@ from trainguard.formats.runs.mlflow.stores import (
     read_database_run,
     read_run_folder,
 )
+from trainguard.formats.runs.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from trainguard.formats.runs.run import SourceRun, bounded_lines
-from trainguard.formats.runs.table import (
-    MAX_BYTES,
-    NVIDIA_SMI,
-    SUFFIX,
-    columns_of,
-    is_nvidia_smi,
-    read_mapping,
-    read_table,
-)
+from trainguard.formats.runs.table import MAX_BYTES, SUFFIX, read_mapping, read_table
+from trainguard.formats.tensors.scalars.text_lines import encoding_of
 from trainguard.local.kernels import find_traces, traces_below
 from trainguard.local.profile import Profile, empty_profile, read_profile
 from trainguard.local.sources import (
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
 _WANDB = ".wandb"
 _TABLE = ".csv"
 _LOGS = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
-_BEGINNING = 64 * 1024
+_BEGINNING, _FIRST_LINES = 64 * 1024, 16 * 1024
 _LONGEST = 4 * 1024 * 1024
 
 Reader = Callable[[Path], SourceRun]
@@ -63,13 +57,16 @@ def reader_of(file: Path) -> Reader | None:
     if file.suffix == _TABLE:
         if file.with_suffix(SUFFIX).is_file():
             return _read_table
-        with file.open("rb") as opened:
-            columns = columns_of(opened.readline(_BEGINNING).decode("utf-8-sig", "replace"))
-        return _read_table if is_nvidia_smi(columns) else None
-    if file.suffix not in _LOGS:
+    elif file.suffix not in _LOGS:
         return None
     with file.open("rb") as opened:
         beginning = opened.read(_BEGINNING)
+    if is_nvidia_smi(_text_of(beginning[:_FIRST_LINES])):
+        return _read_nvidia_smi
+    return None if file.suffix == _TABLE else _reader_of_log(beginning)
+
+
+def _reader_of_log(beginning: bytes) -> Reader | None:
     if neuron_monitor.MARK in beginning:
         return _read_neuron_monitor
     return _read_dynolog if dynolog.MARK.search(beginning) else None
@@ -92,17 +89,36 @@ def _read_dynolog(file: Path) -> SourceRun:
         return dynolog.read_dynolog(file.stem, bounded_lines(lines, _LONGEST))
 
 
+def _read_nvidia_smi(file: Path) -> SourceRun:
+    with _opened_text(file) as lines:
+        return read_nvidia_smi(str(file), bounded_lines(lines, _LONGEST), file.stem)
+
+
 def _read_table(file: Path) -> SourceRun:
     beside = file.with_suffix(SUFFIX)
-    mapping = NVIDIA_SMI
-    if beside.is_file():
-        with beside.open("rb") as opened:
-            mapping = read_mapping(str(beside), opened.read(MAX_BYTES + 1))
+    with beside.open("rb") as opened:
+        mapping = read_mapping(str(beside), opened.read(MAX_BYTES + 1))
+    with _opened_text(file) as lines:
+        return read_table(str(file), bounded_lines(lines, _LONGEST), mapping, file.stem)
+
+
+def _opened_text(file: Path) -> TextIO:
+    with file.open("rb") as opened:
+        beginning = opened.read(_BEGINNING)
     try:
-        with file.open("r", encoding="utf-8-sig", errors="strict", newline="") as lines:
-            return read_table(str(file), bounded_lines(lines, _LONGEST), mapping, file.stem)
+        encoding = encoding_of(beginning[: beginning.rfind(b"\n") + 1] or beginning)
     except UnicodeDecodeError as fault:
-        raise TelemetryFormatError(str(file), f"{fault}, expected UTF-8") from fault
+        raise TelemetryFormatError(str(file), f"{fault}, expected text in UTF-8 or UTF-16") from fault
+    return file.open("r", encoding=encoding, errors="replace", newline="")
+
+
+def _text_of(beginning: bytes) -> str:
+    """Return the text of a beginning; an empty one of what is no text."""
+    try:
+        encoding = encoding_of(beginning[: beginning.rfind(b"\n") + 1] or beginning)
+        return beginning.decode(encoding, "replace")
+    except UnicodeDecodeError:
+        return ""
 
 
 MARK = "#"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from trainguard.core.errors import NoProfileError, ProfileSourceError, UnreadableRunError
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.runs.managed import EVENT_FILE, event_file, job_file, system_files
-from trainguard.formats.runs.run import SeriesName, SourceRun
+from trainguard.formats.runs.run import CUT, SeriesName, SourceRun
 from trainguard.local.profile import Profile, TrainingFiles, empty_profile, read_profile
 from trainguard.local.settings import JOB_FILE
 from trainguard.local.sources import FilesAsBucket, MemoryFiles, RecordedRun, safe_name, source_in_memory
@@ -71,6 +71,8 @@ def _notes(run: SourceRun) -> Iterator[str]:
     for kind, devices in sorted(run.not_judged.items()):
         yield f"Not judged: {run.tool} recorded metrics of {kind}s ({_listed(devices)}), which are not read."
     yield from run.notes
+    yield from (f"Not used of {run.tool}, {count:,} times: {why}." for why, count in run.bad.items() if why != CUT)
+    yield from (f"Absent in what {run.tool} recorded, {count:,} times: {what}." for what, count in run.absent.items())
     if run.outcome is None:
         yield f"{run.tool} recorded no end of the run: it still runs, or something ended it."
     if run.link is not None:

@@ -12,6 +12,9 @@ from typing import BinaryIO, TypeVar
 
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.core.ports import ByteStream, Files, ListedObject, check_range
+from trainguard.formats.git_lfs import MARK as POINTER_MARK
+from trainguard.formats.git_lfs import WHY as POINTER
+from trainguard.formats.git_lfs import is_pointer
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.formats.runs.run import SourceRun
 
@@ -219,6 +222,8 @@ def open_folder(place: str) -> ProfileSource:
     if not folder.is_dir():
         if folder.name.lower().endswith(_ARCHIVES):
             raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
+        if is_pointer(read_beside(folder.parent, folder.name, len(POINTER_MARK)) or b""):
+            raise ProfileSourceError(place, POINTER)
         expected = "expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
         raise ProfileSourceError(place, f"is no folder, {expected}")
     try:

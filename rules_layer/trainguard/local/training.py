@@ -170,9 +170,10 @@ def digest_training(
     scalars = TrainingDigest()
     if training.scalars:
         source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
-        other_runs = [state_of(record, ScalarState).other_runs for record in records if record.key.stream == SCALARS]
-        until = {name: step for runs in other_runs for name, step in runs.items()}
-        scalars = read_scalars_on(source, ScalarPart(), names, until=until).digest
+        states = [state_of(record, ScalarState) for record in records if record.key.stream == SCALARS]
+        until = {name: step for state in states for name, step in state.other_runs.items()}
+        cuts = {place: found for state in states for place, found in state.cuts.items()}
+        scalars = read_scalars_on(source, ScalarPart(), names, until=until, cuts=cuts).digest
     if not training.tensors:
         return scalars
     files = run_files(training.objects, training.bucket, training.root)

@@ -14,8 +14,9 @@ from trainguard.core.ports import ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+from trainguard.formats.tensors.scalars.log_lines import is_training_log
 from trainguard.formats.tensors.scalars.names import ScalarNames
-from trainguard.formats.tensors.scalars.trainer_files import is_training_log
+from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
@@ -31,10 +32,13 @@ _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
 _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
 _SHOWN = 3
-_TABLE = ".csv"
-_AS_NAMED = "metrics.csv"
+_TEXTS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"})
+_AS_NAMED, _AS_LOG = "metrics.csv", "train.log"
 
 _LONGEST_HEADER = 64 * 1024
+_TABLE = ".csv"
+_MOST_TEXTS = 500
+"""Texts of a job whose beginning is looked at, but tables: data sets have many."""
 
 
 Found = tuple[Path, Path, TrainingFiles]
@@ -140,15 +144,20 @@ def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
 
 def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     found: dict[str, Path] = {}
+    texts = 0
     for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
         below = name.partition("/")[0] in SCALAR_FOLDERS
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
         if match_scalar_key(key) is not None:
             found[key] = file
-        elif file.suffix.lower() == _TABLE:
-            # Its name says nothing of training: its first line decides.
+        elif file.suffix.lower() in _TEXTS and (file.suffix.lower() == _TABLE or texts < _MOST_TEXTS):
+            # Its name says nothing of training: its beginning decides.
+            texts += file.suffix.lower() != _TABLE
             with file.open("rb") as opened:
-                if is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames()):
-                    found[f"{key}/{_AS_NAMED}"] = file
+                beginning = opened.read(_LONGEST_HEADER)
+            if is_history(beginning, ScalarNames()):
+                found[f"{key}/{_AS_NAMED}"] = file
+            elif is_training_log(beginning):
+                found[f"{key}/{_AS_LOG}"] = file
     return found

@@ -188,7 +188,7 @@ def test_header_of_a_renamed_log_says_if_it_is_training(tmp_path: Path, body: st
     if is_read:
         assert reports_of(job, {})["ExplodingTensor"]["status"] == "IssuesFound"
         return
-    with pytest.raises(NoProfileError, match=r"trainer_state\.json, or a CSV log with a column step or epoch"):
+    with pytest.raises(NoProfileError, match=r"trainer_state\.json, a CSV log or lines of JSON with a column step"):
         open_job(job)
 
 
@@ -230,3 +230,81 @@ def test_wrong_setting_puts_only_its_rule_in_error(
     assert reports["ExplodingTensor"]["status"] == "IssuesFound"
     assert "lightning_logs/version_0/metrics.csv is of an older run" in shown.stderr
     assert run({"NoSuchRule": {"threshold": 1}}).exit_code == 2
+
+
+RISEN: Losses = {step: 2.0 * math.exp(-step / 40) + (0.2 if step < 200 else 60.0 + step / 4) for step in range(300)}
+CALM: Losses = {step: 2.0 * math.exp(-step / 60) + 0.3 for step in range(300)}
+
+
+def once(losses: Losses) -> str:
+    return table(losses, "epoch", "loss")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "fires"), [(RISEN, CALM, False), (CALM, RISEN, True)], ids=["repaired", "broken again"]
+)
+@pytest.mark.parametrize("kind", ["appended table", "one event file", "next event file", "state", "log"])
+def test_newest_segment_of_one_source_is_judged(
+    tmp_path: Path, kind: str, older: Losses, newer: Losses, fires: bool
+) -> None:
+    entries = [{"step": step, "loss": value} for losses in (older, newer) for step, value in losses.items()]
+    files: dict[str, dict[str, str | bytes]] = {
+        "appended table": {"history.csv": once(older) + once(newer)},
+        "one event file": {"events.out.tfevents.1.h": events(dict(older)) + events(dict(newer))},
+        "next event file": {
+            "events.out.tfevents.1.h": events(dict(older)),
+            "events.out.tfevents.2.h": events(dict(newer)),
+        },
+        "state": {"trainer_state.json": json.dumps({"log_history": entries})},
+        "log": {"out.txt": "".join(f"step {entry['step']} | loss: {entry['loss']:.6f}\n" for entry in entries)},
+    }
+    report = analyze(place(tmp_path, files[kind]))
+    by_name = {each.rule: each for each in report.document.rules}
+    assert (by_name["training/TrainingDiverged"].times_fired > 0) is fires
+    assert report.document.coverage[0].counters["overwritten_scalars"] == len(older)
+    assert any("begins again at step 0" in note for note in report.notes)
+    assert report.document.training is not None
+    assert sum(series.seen for series in report.document.training.series) == len(newer)
+    assert report.document.healthy is not fires
+
+
+def test_resumed_run_keeps_what_came_before(tmp_path: Path) -> None:
+    first, second = {step: CALM[step] for step in range(200)}, {step: CALM[step] for step in range(150, 300)}
+    report = analyze(place(tmp_path, {"history.csv": once(first) + once(second)}))
+    rule = next(each for each in report.document.rules if each.rule == "training/TrainingDiverged")
+    assert rule.data_points == 300
+    assert report.document.coverage[0].counters == {"overwritten_scalars": 50}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (once(CALM).replace("10,", "ten,", 1), "history.csv: line 12: its step is 'ten'"),
+        (once(CALM) + "300,oops\n", "history.csv: line 302: 'oops' in column 'loss' is no number"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "history.csv: is a pointer of Git LFS"),
+    ],
+)
+def test_unreadable_part_is_named_and_no_all_clear(tmp_path: Path, body: str, said: str) -> None:
+    job = place(tmp_path, {"history.csv": body, "events.out.tfevents.1.h": events(dict(CALM))})
+    report = analyze(job)
+    assert not report.document.healthy
+    assert any(note.startswith(said) for note in report.notes)
+    result = CliRunner().invoke(app, ["analyze", job])
+    assert said in " ".join(result.output.split())
+    assert "minute" not in result.output.rpartition("Not used")[2]
+    assert analyze(place(tmp_path / "whole", {"history.csv": once(CALM)})).document.healthy
+
+
+def test_blank_cells_and_repeated_headers_are_no_fault(tmp_path: Path) -> None:
+    rows = "".join(f"{step},{value},{'' if step % 5 else value + 0.1}\n" for step, value in CALM.items())
+    head = "step,loss,val_loss\n"
+    report = analyze(place(tmp_path, {"history.csv": head + rows[: len(rows) // 2] + rows[len(rows) // 2 :] + head}))
+    assert report.document.coverage[0].counters == {}
+    assert report.document.healthy
+
+
+def test_log_beside_other_files_is_not_mixed_with_them(tmp_path: Path) -> None:
+    text = "".join(f"loss: {value}\n" for value in RISEN.values())
+    report = analyze(place(tmp_path, {"out.txt": text, "events.out.tfevents.1.h": events(dict(CALM), "loss")}))
+    rule = next(each for each in report.document.rules if each.rule == "training/TrainingDiverged")
+    assert (rule.data_points, rule.times_fired) == (300, 0)

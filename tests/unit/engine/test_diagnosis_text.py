@@ -239,7 +239,7 @@ def test_gaps_and_unread_objects_are_shown_beside_a_finding() -> None:
     health = told(*BOTTLENECK, nodes=[node]).health
 
     assert health.endswith(
-        "; algo-1 has no samples for 60 min of its 10 h (2026-11-21 08:00 to 09:00 UTC); 2 objects could not be read."
+        "; algo-1 has no samples for 60 min of its 10 h (2026-11-21 08:00 to 09:00 UTC); 2 parts could not be read."
     )
 
 

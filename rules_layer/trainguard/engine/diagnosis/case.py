@@ -131,7 +131,8 @@ def case_of(
 SIZEABLE_SHARE = 0.15
 """From this share of the paid time on, lost time is worth a reason."""
 
-UNREAD_OBJECTS, UNREAD_PARTS = "bad_objects", "unread_parts"
+UNREAD_OBJECTS = "bad_objects"
+UNREAD_PARTS = ("unread_parts", "bad_rows", "bad_cells")
 """Counters of what could not be read. A lost object of samples is known by their times, and is a gap."""
 
 NOT_JUDGED_DEVICES = "devices_not_judged"
@@ -156,12 +157,14 @@ class Judged:
     vetoes: tuple[str, ...]
     gaps: tuple[Gap, ...]
     unread: int
+    unread_parts: int
     profiled: bool
     devices: int = 0
 
     @property
     def complete(self) -> bool:
-        if self.failed or self.vetoes or self.gaps or self.unread or self.devices or not self.judged:
+        unread = self.unread or self.unread_parts or self.devices
+        if self.failed or self.vetoes or self.gaps or unread or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged
 
@@ -185,7 +188,8 @@ def judged_of(case: Case) -> Judged:
         partly=tuple(partly),
         vetoes=tuple(rule for rule in silent if not decided or _could_find(rule, case)),
         gaps=tuple(gap for family in case.streams.families.values() for gap in family.gaps(case.job)),
-        unread=_unread(case),
+        unread=_counted(case, UNREAD_OBJECTS),
+        unread_parts=sum(_counted(case, name) for name in UNREAD_PARTS),
         profiled=_profiled(case, decided),
         devices=sum(record.counters.get(NOT_JUDGED_DEVICES, 0) for record in case.streams.records.values()),
     )
@@ -197,10 +201,10 @@ def _profiled(case: Case, decided: Sequence[str]) -> bool:
     return bool(case.ledger.left_out) and any(spec_of(rule).symptom == LOW_GPUS for rule in decided)
 
 
-def _unread(case: Case) -> int:
+def _counted(case: Case, name: str) -> int:
     records = case.streams.records.items()
-    parts = sum(record.counters.get(UNREAD_PARTS, 0) for _, record in records)
-    return parts + sum(rec.counters.get(UNREAD_OBJECTS, 0) for key, rec in records if key.stream != "system")
+    of_times = "system" if name == UNREAD_OBJECTS else None
+    return sum(record.counters.get(name, 0) for key, record in records if key.stream != of_times)
 
 
 def _could_find(rule: str, case: Case) -> bool:

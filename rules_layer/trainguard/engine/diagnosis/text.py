@@ -152,8 +152,8 @@ def _unexplained(found: Diagnosis) -> str:
 
 def _gaps(judged: Judged) -> list[str]:
     parts = [_gap(gap) for gap in judged.gaps]
-    if judged.unread:
-        parts.append(f"{counted(judged.unread, 'object')} could not be read")
+    unread = ((judged.unread, "object"), (judged.unread_parts, "part"))
+    parts += [f"{counted(amount, what)} could not be read" for amount, what in unread if amount]
     if judged.devices:
         parts.append(
             f"the metrics of {counted(judged.devices, 'accelerator')} are not read, so what they did is not known"

@@ -15,18 +15,21 @@ from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_sca
 from trainguard.engine.training.stream import StepsState
 from trainguard.formats.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.formats.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows
+from trainguard.formats.tensors.scalars.segments import Cut
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.step_words import FoundScalars
 
 if TYPE_CHECKING:
     from trainguard.formats.tensors.scalars.rows import RunValues
-    from trainguard.formats.tensors.scalars.trainer_files import TrainerFile
+    from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 
 
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
 SHORTENED = "degraded_to_short_history"
 MOST_NAMES, MOST_LOSSES = 12, 4
 
+_MOST_NOTES = 8
+LONGEST_REASON = 200
 _SHORT = 4
 """Rows of each set of scalars."""
 
@@ -36,7 +39,9 @@ class FileState(msgspec.Struct, array_like=True):
 
     ``taken`` counts bytes of an event file, and rows of any other. ``size`` and ``modified_s`` (epoch seconds) are of
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
-    is of an older run; None for the newest.
+    is of an older run; None for the newest. ``seen`` counts the scalars of an event file, ``bad`` lines or events,
+    ``why`` is of the first of those or of ``bad_cells``. ``furthest`` is the largest
+    ``taken``, whose faults count once.
     """
 
     source: str
@@ -46,6 +51,10 @@ class FileState(msgspec.Struct, array_like=True):
     broken: bool = False
     bad: int = 0
     until: int | None = None
+    seen: int = 0
+    bad_cells: int = 0
+    why: str = ""
+    furthest: int = 0
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -73,10 +82,29 @@ class ScalarState(StepsState, kw_only=True):
     def notes(self) -> Sequence[str]:
         why = "a newer file records the same scalars over the same steps with other values"
         return [
-            f"{name.partition('/')[2]} is of an older run, which is not judged"
-            f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
-            for name, until in self.other_runs.items()
+            *(
+                f"{name.partition('/')[2]} is of an older run, which is not judged"
+                f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
+                for name, until in self.other_runs.items()
+            ),
+            *self._begun_segments(),
+            *self._unread(),
         ]
+
+    def _begun_segments(self) -> list[str]:
+        found = [cut for each in self.rows.segments.values() for cut in each.cuts]
+        return [
+            f"{cut.file.partition('/')[2]} begins again at step {cut.step:,}: what was recorded before from that step "
+            "on is of the past, and not judged."
+            for cut in found[:_MOST_NOTES]
+        ]
+
+    def _unread(self) -> list[str]:
+        """Say which files have parts that could not be used, and why."""
+        found = [(name, known) for name, known in self.files.items() if known.why]
+        shown = [f"{name.partition('/')[2]}: {known.why}{_further(known)}." for name, known in found[:_MOST_NOTES]]
+        left = len(found) - len(shown)
+        return [*shown, *([f"{left:,} more files could not be used whole."] if left else [])]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
         new = found - set(self.names)
@@ -88,6 +116,11 @@ class ScalarState(StepsState, kw_only=True):
         return SHORTENED if self.history.shorten(_SHORT) else None
 
     @property
+    def cuts(self) -> Mapping[str, list[Cut]]:
+        """By source, where its segments begin."""
+        return {source: each.cuts for source, each in self.rows.segments.items() if each.cuts}
+
+    @property
     def other_runs(self) -> Mapping[str, int]:
         return {name: known.until for name, known in self.files.items() if known.until is not None}
 
@@ -95,8 +128,8 @@ class ScalarState(StepsState, kw_only=True):
         """Forget what was read, to read the files again; rules have seen the rows before ``until``."""
         self.repeated = 0 if self.step is None else min(until, self.step + 1)
         for known in self.files.values():
-            known.taken, known.size, known.modified_s = 0, 0, 0.0
-        self.rows = ScalarRows(dropped=self.rows.dropped, refused=self.rows.refused)
+            known.taken, known.seen, known.size, known.modified_s = 0, 0, 0, 0.0
+        self.rows = self.rows.again()
         self.held, self.history, self.mode_place = [], ScalarHistory(), -1
 
     def is_behind(self, row: ScalarRow) -> bool:
@@ -108,10 +141,16 @@ class ScalarState(StepsState, kw_only=True):
         return max([*newest.values(), *(row.step for row in self.rows.open.get(source, []))], default=-1)
 
 
+def _further(known: FileState) -> str:
+    more = known.bad + known.bad_cells - 1
+    return "" if known.broken or more < 1 else f", and {more:,} more of its parts could not be used"
+
+
 PIECE_BYTES = 64 * 1024
 """Of an event file: some thousand scalars."""
 
 PIECE_ROWS = 500
+_LOG = ".log"
 MOST_LISTED = 20_000
 """Objects of one folder: a checkpoint has thousands of parts."""
 
@@ -131,20 +170,29 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a file; ``bad`` counts unusable parts, of a whole file all of them, ``why`` is of the last one."""
+    """A piece of a file; ``bad`` and ``bad_cells`` count unusable parts, of a whole file all of them.
+
+    ``why`` is of one of them.
+    """
 
     recordings: list[Recording]
     taken: int
+    seen: int = 0
     bad: int = 0
+    bad_cells: int = 0
     why: str | None = None
 
 
 @dataclass(slots=True)
 class ScalarFiles:
-    """Reads the files of one job; the last one that is read as a whole is held."""
+    """Reads the files of one job; the last one that is read as a whole is held.
+
+    Lines of logs are read where there is nothing else: they say again what other files say, often without steps.
+    """
 
     source: ObjectSource
-    _whole: "dict[tuple[str, float], TrainerFile]" = field(default_factory=dict)
+    _only_logs: bool = True
+    _whole: "dict[tuple[str, float], TakenRows]" = field(default_factory=dict)
 
     def listed(self) -> dict[str, ListedFile]:
         found: dict[str, ListedFile] = {}
@@ -157,6 +205,7 @@ class ScalarFiles:
                 known = found.get(key.name)
                 if known is None or _version(known.listed) <= _version(each):
                     found[key.name] = ListedFile(key, each)
+        self._only_logs = all(name.lower().endswith(_LOG) for name in found)
         return found
 
     def read(self, file: ListedFile, state: FileState) -> Piece | None:
@@ -177,8 +226,8 @@ class ScalarFiles:
             columns = read_scalars(files, name, state.taken)
         if columns is None:
             return None
-        found = list(recordings(columns, file.key.file.folder, file.listed.last_modified))
-        return Piece(found, columns.end, columns.bad, columns.why)
+        found = list(recordings(columns, file.key.file.folder, file.listed.last_modified, state.seen))
+        return Piece(found, columns.end, state.seen + columns.step.size, columns.bad, why=columns.why)
 
     def _rows(self, file: ListedFile, state: FileState) -> Piece | None:
         read = self.whole(file)
@@ -186,21 +235,23 @@ class ScalarFiles:
         found = read.rows.between(begun, begun + PIECE_ROWS, file.listed.last_modified)
         if not found and begun == state.taken:
             return None
-        return Piece(found, begun + len(found), read.bad, read.why)
+        return Piece(found, begun + len(found), 0, read.bad_lines, read.bad_cells, read.why)
 
-    def whole(self, file: ListedFile) -> "TrainerFile":
+    def whole(self, file: ListedFile) -> "TakenRows":
         """Return all rows of a file that is read as a whole; raises TelemetryFormatError, ObjectMissingError."""
         from trainguard.formats.tensors.scalars.trainer_files import (
             MAX_FILE_BYTES,
-            read_metrics_csv,
+            read_history,
             read_trainer_state,
         )
 
         version = (file.listed.key, file.listed.last_modified)
         if version not in self._whole:
             body = self.source.objects.get(self.source.bucket, file.listed.key, MAX_FILE_BYTES)
-            read = read_trainer_state if file.key.file.kind == "trainer_state" else read_metrics_csv
-            self._whole = {version: read(file.listed.key, body)}
+            if file.key.file.kind == "trainer_state":
+                self._whole = {version: read_trainer_state(file.listed.key, body)}
+            else:
+                self._whole = {version: read_history(file.listed.key, body, logs=self._only_logs)}
         return self._whole[version]
 
 

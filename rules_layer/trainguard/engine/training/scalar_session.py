@@ -17,7 +17,7 @@ from trainguard.engine.training import scalar_files
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
-from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
+from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
 MOST_FILES = 256
@@ -42,6 +42,8 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def _apply_listed(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         yield from self._look()
+        if drain and self.stream.state.step is None:
+            self._find_segments()
         self._note_silent(drain=drain, modified_before=modified_before)
         yield from self._release()
         while (name := self._next()) is not None:
@@ -50,9 +52,9 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
-        self.counters["repeated_scalars"] += state.rows.dropped
-        self.counters["too_many_scalars"] += state.rows.refused
-        state.rows.dropped = state.rows.refused = 0
+        self.counters["overwritten_scalars"] = state.rows.overwritten
+        self.counters["scalars_out_of_order"] = state.rows.disordered
+        self.counters["too_many_scalars"] = state.rows.refused
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
         return self._steps_record(state.step, newest, closed=closed)
 
@@ -84,6 +86,31 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
 
+    def _find_segments(self) -> None:
+        """Find where segments begin before rules are shown a row: of a job that has ended all is there."""
+        state = self.stream.state
+        while (found := self._followed(state.rows.again())).begun is not None:
+            state.rows = found
+            state.restart(found.begun)
+
+    def _followed(self, rows: ScalarRows) -> ScalarRows:
+        """Return rows that have followed the files from their beginning, up to the first segment that is new."""
+        for name, file in sorted(self._listed.items()):
+            read = scalar_files.FileState(file.key.source)
+            while name in self.stream.state.files and (piece := self._piece(file, read)) is not None:
+                read.taken, read.seen = piece.taken, piece.seen
+                for each in piece.recordings:
+                    rows.follow(read.source, each, self._names, folder=file.key.file.folder, file=name)
+                    if rows.begun is not None:
+                        return rows
+        return rows
+
+    def _piece(self, file: scalar_files.ListedFile, read: scalar_files.FileState) -> scalar_files.Piece | None:
+        try:
+            return self._files.read(file, read)
+        except TelemetryFormatError:
+            return None
+
     def _next(self) -> str | None:
         """Return the file to read next, one whose source is least far; None where all is read, or enough waits."""
         state = self.stream.state
@@ -111,19 +138,27 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         try:
             piece = self._files.read(file, known)
         except TelemetryFormatError as fault:
-            known.broken = True
+            known.broken, known.why = True, fault.reason[: scalar_files.LONGEST_REASON]
             self._note_read(file, known)
             yield self._settle(file.listed.key, Counter({"bad_objects": 1}), [], str(fault))
             return
         if piece is None:
             self._note_read(file, known)
             return
-        tally = Counter({"bad_rows": piece.bad if file.is_events else max(piece.bad - known.bad, 0)})
-        tally["rewritten_files"] = int(not file.is_events and piece.taken < known.taken)
-        self._take(file, piece)
-        known.taken, known.bad = piece.taken, piece.bad
+        met = piece.bad if piece.taken > known.furthest else 0
+        tally = Counter({"bad_rows": met if file.is_events else max(piece.bad - known.bad, 0)})
+        tally["bad_cells"] = max(piece.bad_cells - known.bad_cells, 0)
+        is_rewritten = not file.is_events and piece.taken < known.taken
+        tally["rewritten_files"] = int(is_rewritten)
+        known.taken, known.seen, known.furthest = piece.taken, piece.seen, max(piece.taken, known.furthest)
+        known.bad, known.bad_cells = piece.bad, piece.bad_cells
+        known.why = known.why or (piece.why or "")[: scalar_files.LONGEST_REASON]
+        begun = 0 if is_rewritten else self._take(file, piece)
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
+        if begun is not None:
+            self._read_again(begun, file)
+            yield self._settle(file.listed.key, Counter(), [], None)
 
     def _separate_runs(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
         """Leave out the files of older runs; what was read before one of them was found is read again."""
@@ -133,22 +168,30 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 known = state.files[name]
                 known.until = until if known.until is None else min(known.until, until)
             if any(known.taken for known in state.files.values()):
-                state.restart(until)
-                self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
+                self._read_again(until, file)
             yield self._settle(file.listed.key, Counter(), [], why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
+
+    def _read_again(self, until: int, file: scalar_files.ListedFile) -> None:
+        self.stream.state.restart(until)
+        self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
 
     @staticmethod
     def _note_read(file: scalar_files.ListedFile, known: scalar_files.FileState) -> None:
         known.size, known.modified_s = file.listed.size, file.listed.last_modified
 
-    def _take(self, file: scalar_files.ListedFile, piece: scalar_files.Piece) -> None:
+    def _take(self, file: scalar_files.ListedFile, piece: scalar_files.Piece) -> int | None:
+        """Take in a piece; return the step of a segment that begins in it, from which on all is to be read again."""
         state = self.stream.state
         until = state.files[file.key.name].until
+        source, folder, name = file.key.source, file.key.file.folder, file.key.name
         for each in piece.recordings:
             if until is None or each.step < until:
                 believable = replace(each, at=believed(each.at, file.listed.last_modified))
-                state.held += state.rows.add(file.key.source, believable, self._names, folder=file.key.file.folder)
+                state.held += state.rows.add(source, believable, self._names, folder=folder, file=name)
+                if state.rows.begun is not None:
+                    return state.rows.begun
+        return None
 
     def _note_silent(self, *, drain: bool, modified_before: float | None) -> None:
         """Record the sources that nothing waits for: those without a file that is still written."""

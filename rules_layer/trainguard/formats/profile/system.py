@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.profile.snapshots import (
     MOST_DEVICE_SERIES,
     NO_DEVICES,
@@ -178,6 +179,7 @@ def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samp
     Lines of other nodes are counted and left out, and samples more than 60 s before ``minute`` (epoch seconds) or 120 s
     after it. Raises TelemetryFormatError for more than 64 MiB, a broken gzip stream, or too many series and times.
     """
+    refuse_pointer(key, body)
     tally: Counter[str] = Counter()
     text = unpack(key, body, tally, mark=b"\n")
     samples = _columns(text, node=node, minute=minute, tally=tally)

@@ -98,5 +98,5 @@ def _values(run: SourceRun, device: int, data: dict[str, Any]) -> dict[SeriesNam
         if 0.0 <= value <= highest:
             values[gpu_series(f"gpu{device}", measure)] = factor * value
         else:
-            run.refuse(BLANK)
+            run.lack(BLANK)
     return values

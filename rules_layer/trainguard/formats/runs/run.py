@@ -92,9 +92,10 @@ class SourceRun:
 
     ``name`` is not safe as a file name. ``snapshots`` are by node, in order of time. ``outcome`` is None where the run
     still runs, or was killed. ``owners`` are ``user``, ``team`` and ``project``. ``bad`` counts parts that could not be
-    read, by the reason. ``asked_s``, seconds, is None where samples are as they were recorded. ``notes`` are for
-    people. ``not_judged`` are devices by kind, such as ``IPU``, whose metrics are recorded and not read, ``not_read``
-    quantities by the name of the series that they do not become. ``nothing`` is what an empty run was searched for.
+    read, by the reason, ``absent`` values that their tool had not. ``asked_s``, seconds, is None where samples are as
+    they were recorded. ``notes`` are for people. ``not_judged`` are devices by kind, such as ``IPU``, whose metrics are
+    recorded and not read, ``not_read`` quantities by the name of the series that they do not become. ``nothing`` is
+    what an empty run was searched for.
     """
 
     name: str
@@ -108,6 +109,7 @@ class SourceRun:
     link: str | None = None
     owners: dict[str, str] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
     asked_s: float | None = None
     notes: list[str] = field(default_factory=list)
     not_judged: dict[str, set[str]] = field(default_factory=dict)
@@ -116,6 +118,9 @@ class SourceRun:
 
     def refuse(self, why: str, count: int = 1) -> None:
         self.bad[why] = self.bad.get(why, 0) + count
+
+    def lack(self, what: str) -> None:
+        self.absent[what] = self.absent.get(what, 0) + 1
 
     @property
     def interval_s(self) -> float | None:

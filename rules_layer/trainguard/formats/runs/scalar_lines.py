@@ -1,38 +1,17 @@
-"""Losses and metrics in lines of a log: by the patterns that a job defines, and by those of common trainers.
-
-Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'eval_loss': 0.5``, ``'loss': '0.5'``, ``- val_loss: 0.5``,
-``[12]#011train-rmse:0.5``, each with the step of ``step 120``, ``iter: 120/1000`` or ``[12]``, if any.
-"""
+"""Losses and metrics in lines of a log: by the patterns that a job defines, and by those of common trainers."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainguard.formats.runs.run import ScalarsOfStep
-
-LONGEST_LINE = 1_000
+from trainguard.formats.tensors.scalars.log_lines import pairs_in, plain_line, position_in
 
 MOST_NAMES = 100
 """Further scalars of a log are counted."""
 
 TOO_MANY_NAMES = f"a scalar beyond the first {MOST_NAMES} names"
 NO_NUMBER = "a scalar without a number"
-
-_NUMBER = r"(?P<value>[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf|infinity)\b)"
-_KIND = r"(?:loss|accuracy|acc|perplexity|ppl|error|rmse|mse|mae|logloss|auc|f1|grad_norm|learning_rate|lr)"
-_SCALAR = re.compile(
-    rf"(?<![\w./-])(?P<name>(?:[A-Za-z0-9]{{1,24}}[_\-/.@:]){{0,4}}{_KIND}(?:[_@][A-Za-z0-9]{{1,16}}){{0,2}})"
-    rf"['\"]?\s{{0,3}}(?:[:=]\s{{0,3}}['\"]?|\s)(?:tensor\()?{_NUMBER}",
-    re.IGNORECASE,
-)
-_STEP = re.compile(
-    r"(?<![\w.])(?:global[_ ]?step|steps?|iter(?:ation)?s?|batch)['\"]?"
-    r"\s{0,3}[:=#]?\s{0,3}['\"]?\[?(?P<step>\d{1,15})(?![\d.])",
-    re.IGNORECASE,
-)
-_ROUND = re.compile(r"^\s{0,8}(?:\[[0-9:. -]{1,40}\]\s{0,4})?\[(?P<step>\d{1,9})\]")
-"""The round stands behind a time that a container may print."""
-
 
 Search = Callable[[re.Pattern[str], str], re.Match[str] | None]
 
@@ -67,13 +46,13 @@ class ScalarLines:
         return [row for at, text in lines for row in self._rows(at, text)]
 
     def _rows(self, at: float, text: str) -> list[ScalarsOfStep]:
-        text = text[:LONGEST_LINE].replace("#011", "\t")
+        text = plain_line(text)
         found = self._found(text)
         if not found:
             return []
-        match = _STEP.search(text) or _ROUND.search(text)
-        if match is not None:
-            return [ScalarsOfStep(int(match["step"]), at, found)]
+        step, _ = position_in(text)
+        if step is not None:
+            return [ScalarsOfStep(step, at, found)]
         rows: dict[int, dict[str, float]] = {}
         for name, value in found.items():
             step = self.counted.get(name, 0)
@@ -86,7 +65,7 @@ class ScalarLines:
             (name, match[1])
             for name, pattern in self.definitions
             if (match := self._searched(name, pattern, text)) is not None
-        ] or [(match["name"], match["value"]) for match in _SCALAR.finditer(text)]
+        ] or pairs_in(text)
         found: dict[str, float] = {}
         for name, value in pairs:
             if name not in self._names and len(self._names) >= MOST_NAMES:

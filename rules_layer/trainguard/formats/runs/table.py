@@ -1,4 +1,4 @@
-"""Tables of samples: CSV by the mapping of its columns beside it, ``<table>.mapping.json``, or of ``nvidia-smi``."""
+"""Tables of samples: CSV by the mapping of its columns beside it, ``<table>.mapping.json``."""
 
 import csv
 import math
@@ -13,7 +13,6 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
     LARGEST_STEP,
-    MEBI,
     MOST_DEVICES,
     ONLY_NODE,
     ScalarsOfStep,
@@ -79,26 +78,6 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return found
 
 
-NVIDIA_SMI = Mapping(
-    time=TimeColumn(column="timestamp", unit="text"),
-    device="index",
-    series={
-        "utilization.gpu [%]": "gpu*/GPUUtilization",
-        "utilization.memory [%]": "gpu*/GPUMemoryUtilization",
-        "memory.used [MiB]": SeriesColumn(series="gpu*/MemoryUsedBytes", factor=MEBI),
-        "memory.total [MiB]": SeriesColumn(series="gpu*/MemoryTotalBytes", factor=MEBI),
-        "power.draw [W]": "gpu*/PowerWatts",
-        "temperature.gpu": "gpu*/TemperatureCelsius",
-        "clocks.current.sm [MHz]": "gpu*/SMClockMHz",
-        "clocks.sm [MHz]": "gpu*/SMClockMHz",
-    },
-)
-
-
-def is_nvidia_smi(columns: Sequence[str]) -> bool:
-    return {"timestamp", "index", "utilization.gpu [%]"} <= set(columns)
-
-
 def read_mapping(name: str, body: bytes) -> Mapping:
     if len(body) > MAX_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_BYTES:,} bytes, expected a mapping of columns")
@@ -136,14 +115,6 @@ _PERCENT = frozenset({"GPUUtilization", "GPUMemoryUtilization", "CPUUtilization"
 _ABSENT = frozenset({"", "n/a", "[n/a]", "[not supported]", "na", "null", "none", "-"})
 _MS = 1_000.0
 _ALL = 100.0
-
-
-def columns_of(text: str) -> list[str]:
-    """Return the names in the first line of a text, whatever ends it; none of a text that is no table."""
-    try:
-        return [cell.strip() for cell in next(csv.reader(text.splitlines()[:1]), [])]
-    except csv.Error:
-        return []
 
 
 def read_table(name: str, lines: Iterable[str], mapping: Mapping, title: str) -> SourceRun:

@@ -16,6 +16,7 @@ from google.protobuf import message
 from numpy.typing import NDArray
 
 from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, MessageTable, Wire, WireError, message_classes
 from trainguard.formats.tensors.step_view import Tensor
 
@@ -157,6 +158,7 @@ def payload_length(file: str, header: bytes) -> int:
     """Return the payload's length from a frame's 12 bytes of header; raises TelemetryFormatError."""
     if len(header) < HEADER:
         raise TelemetryFormatError(file, f"{len(header)} bytes of a frame's header, expected {HEADER}")
+    refuse_pointer(file, header)
     length, check = _HEADER.unpack_from(header)
     if masked(crc32c(header[:8])) != check:
         raise TelemetryFormatError(file, f"a frame's length {length:,} does not agree with its checksum")

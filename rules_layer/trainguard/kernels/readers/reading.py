@@ -9,6 +9,8 @@ from tempfile import NamedTemporaryFile
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
+from trainguard.formats.git_lfs import WHY as POINTER
+from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
@@ -40,6 +42,8 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         return read_xplane(name, open_stream)
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
+    if is_pointer(first):
+        raise KernelTraceError(name, POINTER)
     if first.startswith(MAGIC):
         # A file that is packed begins otherwise.
         with file.open("rb") if file else BytesIO() as opened:

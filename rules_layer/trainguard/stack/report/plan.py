@@ -82,8 +82,11 @@ class ReportPlanner:
         tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
         if tensors or scalars:
             item = training_item(job, rules, run, until=until)
-            runs = other_runs(opened)
-            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, other_runs=runs))
+            states = scalar_states(opened)
+            runs = {name: step for state in states for name, step in state.other_runs.items()}
+            cuts = {source: found for state in states for source, found in state.cuts.items()}
+            item = msgspec.structs.replace(item, other_runs=runs, cuts=cuts)
+            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars))
         self.objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -141,12 +144,10 @@ def has_steps(streams: JobStreams, name: str) -> bool:
     return any(key.stream == name and stream.state.steps for key, stream in of_steps.items())
 
 
-def other_runs(streams: JobStreams) -> dict[str, int]:
-    """Return the first step of another run by the name of a file of scalars."""
+def scalar_states(streams: JobStreams) -> list[ScalarState]:
     family = streams.families.get(TRAINING)
     of_steps = family.of_steps.values() if isinstance(family, TrainingStreams) else ()
-    states = [stream.state for stream in of_steps if isinstance(stream.state, ScalarState)]
-    return {name: step for state in states for name, step in state.other_runs.items()}
+    return [stream.state for stream in of_steps if isinstance(stream.state, ScalarState)]
 
 
 def training_item(job: JobRecord, rules: RulePlan, run: str, *, until: float) -> DigestItem:

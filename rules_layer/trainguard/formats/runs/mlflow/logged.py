@@ -1,5 +1,6 @@
 """What was logged to a run of MLflow, from any of its stores, as a `SourceRun`."""
 
+import itertools
 import math
 import re
 import sys
@@ -159,14 +160,31 @@ def _measured(
 
 
 def _rows(scalars: Mapping[str, list[Logged]]) -> list[ScalarsOfStep]:
-    """Return rows in order of time; a name without steps is numbered by its times."""
+    """Return rows in order of time; a name without steps is numbered by its times.
+
+    Where the steps of a name go back, values that were logged together alone are of one row.
+    """
     steps: dict[int, tuple[float, dict[str, float]]] = {}
-    for key, values in scalars.items():
+    goes_back = False
+    for values in scalars.values():
         values.sort(key=lambda each: (each.at_ms, each.step))
-        numbered = len(values) > 1 and all(each.step == values[0].step for each in values)
-        for number, each in enumerate(values):
-            _, row = steps.setdefault(number if numbered else each.step, (each.at_ms / _MS, {}))
-            row[key] = each.value
+        if len(values) > 1 and all(each.step == values[0].step for each in values):
+            values[:] = [each._replace(step=number) for number, each in enumerate(values)]
+        goes_back = goes_back or any(later.step < earlier.step for earlier, later in itertools.pairwise(values))
+    if goes_back:
+        return _in_segments(sorted(itertools.chain(*scalars.values()), key=lambda each: (each.at_ms, each.step)))
+    for each in itertools.chain(*scalars.values()):
+        _, row = steps.setdefault(each.step, (each.at_ms / _MS, {}))
+        row[each.key] = each.value
     return sorted(
         (ScalarsOfStep(step, at, row) for step, (at, row) in steps.items()), key=lambda row: (row.at, row.step)
     )
+
+
+def _in_segments(values: Iterable[Logged]) -> list[ScalarsOfStep]:
+    rows: list[tuple[int, float, dict[str, float]]] = []
+    for each in values:
+        if not rows or rows[-1][0] != each.step or each.key in rows[-1][2]:
+            rows.append((each.step, each.at_ms / _MS, {}))
+        rows[-1][2][each.key] = each.value
+    return [ScalarsOfStep(step, at, row) for step, at, row in rows]

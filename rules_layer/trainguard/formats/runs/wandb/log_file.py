@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.protobuf import MessageTable, message_classes
 from trainguard.formats.runs.run import CUT
 
@@ -71,6 +72,7 @@ class Records:
         self._stream = stream
         self.bad: dict[str, int] = {}
         header = stream.read(_FILE_HEADER.size)
+        refuse_pointer(file, header)
         if len(header) < _FILE_HEADER.size or header[: len(MAGIC)] != MAGIC:
             raise TelemetryFormatError(file, f"it begins with {header[:4]!r}, expected a run file of W&B, {MAGIC!r}")
         _, identity, version = _FILE_HEADER.unpack(header)

@@ -1,7 +1,6 @@
 """What sources of scalars record at a step, and when such a step is complete.
 
-A step is complete when its source writes a later one, or ends. A step that repeats an earlier one, as after a restart
-from a checkpoint, is dropped and counted.
+A step is complete when its source writes a later one, or ends.
 """
 
 import math
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from trainguard.formats.tensors.bounded import MOST_OF_A_SET, forget
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames, scalar_name
+from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.formats.tensors.step_view import Mode
 
 Series = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -42,12 +42,16 @@ class ScalarColumns:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a source recorded at a step by name, and when, epoch seconds; ``timed`` as in `ScalarRow`."""
+    """What a source recorded at a step by name, and when, epoch seconds; ``timed`` as in `ScalarRow`.
+
+    ``place`` grows from one recording of a file to the next.
+    """
 
     step: int
     at: float
     values: Mapping[str, float]
     timed: bool = True
+    place: int = 0
 
 
 class RecordedRows:
@@ -83,6 +87,10 @@ class RecordedRows:
         self._steps.append(step)
         self._ends.append(len(self._values))
 
+    def renumber(self, steps: "array[int]") -> None:
+        """Give the rows other steps, one each."""
+        self._steps = steps
+
     def __len__(self) -> int:
         return len(self._steps)
 
@@ -92,7 +100,7 @@ class RecordedRows:
         for place in range(start, min(stop, len(self))):
             numbers = range(self._ends[place - 1] if place else 0, self._ends[place])
             values = {self._names[self._columns[number]]: self._values[number] for number in numbers}
-            found.append(Recording(self._steps[place], at, values, timed=False))
+            found.append(Recording(self._steps[place], at, values, timed=False, place=place))
         return found
 
     def series(self, names: Iterable[str]) -> dict[str, Series]:
@@ -145,16 +153,33 @@ class ScalarRow(msgspec.Struct, array_like=True):
 class ScalarRows(msgspec.Struct):
     """The steps of a run's scalar sources; its fields are what is stored.
 
-    ``newest`` is by source and mode. ``dropped`` counts scalars of steps that came again, ``refused`` those of more
-    sources or names than are used.
+    ``newest`` is by source and mode. ``dropped`` counts scalars out of order, ``refused`` those of more sources or
+    names than are used. ``begun`` is where a segment of a source has begun: it is to be read once more.
     """
 
     newest: dict[str, dict[Mode, int]] = msgspec.field(default_factory=dict)
     open: dict[str, list[ScalarRow]] = msgspec.field(default_factory=dict)
     dropped: int = 0
     refused: int = 0
+    segments: dict[str, Segments] = msgspec.field(default_factory=dict)
+    begun: int | None = None
 
-    def add(self, source: str, recording: Recording, names: ScalarNames, *, folder: str = "") -> list[ScalarRow]:
+    def again(self) -> "ScalarRows":
+        """Return the rows before the sources are read once more."""
+        known = {source: each.again() for source, each in self.segments.items() if each.cuts}
+        return ScalarRows(refused=self.refused, segments=known)
+
+    @property
+    def overwritten(self) -> int:
+        return sum(each.overwritten for each in self.segments.values())
+
+    @property
+    def disordered(self) -> int:
+        return self.dropped + sum(each.disordered for each in self.segments.values())
+
+    def add(
+        self, source: str, recording: Recording, names: ScalarNames, *, folder: str = "", file: str = ""
+    ) -> list[ScalarRow]:
         """Take what a source recorded at a step; return the steps that are complete by this, in order.
 
         ``source`` is a file, or the folder of several that follow each other; ``folder`` may say the mode.
@@ -164,15 +189,27 @@ class ScalarRows(msgspec.Struct):
                 self.refused += len(recording.values)
                 return []
             self.newest[source] = {}
-        complete = self._close(source, before=recording.step)
-        by_mode: dict[Mode, dict[str, float]] = {}
-        for name, value in recording.values.items():
-            mode = names.mode(name, folder)
-            if mode is not None:
-                by_mode.setdefault(mode, {})[name] = value
-        for mode, found in by_mode.items():
-            self._put(source, ScalarRow(recording.step, mode, recording.at, found, recording.timed))
+        placed = self.follow(source, recording, names, folder=folder, file=file)
+        complete: list[ScalarRow] = []
+        for step, values in placed.items() or {recording.step: {}}.items():
+            complete += self._close(source, before=step)
+            by_mode: dict[Mode, dict[str, float]] = {}
+            for name, value in values.items():
+                mode = names.mode(name, folder)
+                if mode is not None:
+                    by_mode.setdefault(mode, {})[name] = value
+            for mode, found in by_mode.items():
+                self._put(source, ScalarRow(step, mode, recording.at, found, recording.timed))
         return complete
+
+    def follow(
+        self, source: str, recording: Recording, names: ScalarNames, *, folder: str, file: str
+    ) -> Mapping[int, dict[str, float]]:
+        """Return the values of a recording that count, by their step; notes in ``begun`` where a segment begins."""
+        segments = self.segments.setdefault(source, Segments())
+        used = {name: value for name, value in recording.values.items() if names.mode(name, folder) is not None}
+        placed, self.begun = segments.place(file, recording.place, recording.step, used)
+        return placed
 
     def finish(self, source: str | None = None) -> list[ScalarRow]:
         """Return the steps of a source, or of all, that wait for a later one: there is none."""
@@ -244,20 +281,36 @@ class ScalarHistory(msgspec.Struct):
         return (each for each in reversed(self.rows) if each.mode == row.mode and each.step < row.step)
 
 
-def recordings(columns: ScalarColumns, folder: str, saved_at: float) -> Iterator[Recording]:
+def recordings(columns: ScalarColumns, folder: str, saved_at: float, seen: int = 0) -> Iterator[Recording]:
     """Iterate over what event files recorded, step after step in the order of the file.
 
-    A time that is none is replaced by ``saved_at``; scalars of negative steps are left out.
+    A time that is none is replaced by ``saved_at``; scalars of negative steps are left out. ``seen`` counts the
+    scalars of the file before these.
     """
     names = [scalar_name(tag, folder) for tag in columns.tags]
     borders = [0, *(np.flatnonzero(np.diff(columns.step)) + 1).tolist(), columns.step.size]
     tags, values = columns.tag.tolist(), columns.value.tolist()
-    for start, end in pairwise(borders):
-        step = int(columns.step[start]) if start < end else -1
-        if 0 <= step <= LARGEST_STEP:
+    for first, last in pairwise(borders):
+        step = int(columns.step[first]) if first < last else -1
+        if not 0 <= step <= LARGEST_STEP:
+            continue
+        for start, end in _without_repeats(tags, first, last):
             at = float(columns.at[start])
             found = {names[tag]: value for tag, value in zip(tags[start:end], values[start:end], strict=True)}
-            yield Recording(step, at if math.isfinite(at) else saved_at, found)
+            yield Recording(step, at if math.isfinite(at) else saved_at, found, place=seen + start)
+
+
+def _without_repeats(tags: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the parts of a step's scalars in which none comes twice."""
+    if len(set(tags[first:last])) == last - first:
+        return [(first, last)]
+    parts, met, start = [], set[int](), first
+    for place in range(first, last):
+        if tags[place] in met:
+            parts.append((start, place))
+            start, met = place, set()
+        met.add(tags[place])
+    return [*parts, (start, last)]
 
 
 SAME = 1e-3

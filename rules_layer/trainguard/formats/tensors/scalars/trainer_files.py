@@ -1,20 +1,28 @@
-"""Files that trainers leave: ``trainer_state.json`` of Hugging Face, ``metrics.csv`` of Lightning, Keras's CSVLogger.
+"""Files that trainers leave: ``trainer_state.json`` of Hugging Face, and histories as tables, lines of JSON, and logs.
 
 Steps have the time at which the file was saved: it says no other.
 """
 
 import csv
-import io
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
-from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, MOST_SCALARS, RecordedRows
+from trainguard.formats.git_lfs import is_pointer, refuse_pointer
+from trainguard.formats.tensors.scalars.json_lines import (
+    document_entries,
+    is_json_lines,
+    is_training_lines,
+    numbers_in,
+    read_document,
+    read_json_lines,
+)
+from trainguard.formats.tensors.scalars.log_lines import read_log
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.tables import header_of, is_training_table, read_table
+from trainguard.formats.tensors.scalars.taken_rows import TakenRows
+from trainguard.formats.tensors.scalars.text_lines import MOST_LINE, WholeLines, first_line
 
 MOST_ENTRY_BYTES = 1024 * 1024
 """An entry that is longer holds more than the scalars of a step."""
@@ -107,200 +115,77 @@ def _after_space(text: bytes, at: int) -> int:
 
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
-MOST_ROWS = 1_000_000
-MOST_NUMBERS = 4_000_000
-"""A file of `MAX_FILE_BYTES` has fewer of them, with their digits."""
-
-MOST_NAMES = 10_000
-MOST_LINE = 1024 * 1024
 
 _STEP, _EPOCH = "step", "epoch"
-_POSITIONS = ("step", "_step", "global_step", "iteration", "iter", "time/total_timesteps", "epoch")
-"""In the order of choice; capitals do not matter."""
-_PLAIN_LOG = ".log"
 _SUMMARY_OF_A_RUN = "train_runtime"
-_DELIMITERS = ",;\t"
+_LOGS = (".log", ".txt", ".out", ".err")
 
 
-@dataclass(slots=True)
-class TrainerFile:
-    """What a file holds, in its order; ``bad`` counts entries that cannot be used, ``why`` describes the last one."""
-
-    rows: RecordedRows = field(default_factory=RecordedRows)
-    bad: int = 0
-    why: str | None = None
-
-    def refuse(self, why: str) -> None:
-        self.bad += 1
-        self.why = why
-
-
-def read_trainer_state(name: str, body: bytes) -> TrainerFile:
+def read_trainer_state(name: str, body: bytes) -> TakenRows:
     """Read ``log_history``, without the sum of the run; raises TelemetryFormatError, also over 32 MiB."""
-    _check_size(name, body)
-    read = TrainerFile()
+    _check(name, body)
+    taken = TakenRows()
     try:
         entries = log_entries(body)
-        for entry in entries or ():
-            _take_entry(read, entry)
+        for number, entry in enumerate(entries or ()):
+            _take_entry(taken, f"entry {number:,} of log_history", entry)
     except (ValueError, RecursionError) as fault:
         raise TelemetryFormatError(name, f"{fault}, expected the JSON of trainer_state.json") from fault
     if entries is None:
         raise TelemetryFormatError(name, "no log_history, expected a list of entries")
-    return read
+    return taken.finish()
 
 
-def read_metrics_csv(name: str, body: bytes) -> TrainerFile:
-    """Read a table with a line a step: a column ``step``, ``epoch`` or another position, and one for each scalar.
+def read_history(name: str, body: bytes, *, logs: bool = True) -> TakenRows:
+    """Read a history of training: a table with a line a step, JSON, or a log, which holds nothing without ``logs``.
 
-    Empty cells and texts are passed over, and a last line without its end. A ``.log`` without a position is a log of
-    another kind. Raises TelemetryFormatError for more than 32 MiB, no text, or a first line without a position.
+    Empty cells are passed over, and a last line without its end. Raises TelemetryFormatError for more than 32 MiB, no
+    text, or a text in which nothing is a step.
     """
-    _check_size(name, body)
-    lines = _Lines(body)
+    _check(name, body)
+    taken = TakenRows()
     try:
-        first = lines.first()
-        reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=first.count))
-        header = [cell.strip() for cell in next(reader, [])]
-        column = _position(header)
-        if column is not None:
-            return _table(header, column, reader, lines)
+        lines, document = WholeLines(body, MOST_LINE), document_entries(body)
+        if document:
+            read_document(document, taken)
+        elif is_json_lines(body[:MOST_LINE]):
+            read_json_lines(lines, taken)
+        elif not read_table(name, lines, taken):
+            if logs:
+                read_log(WholeLines(body, MOST_LINE), taken)
+            if not len(taken.rows) and not name.lower().endswith(_LOGS):
+                raise TelemetryFormatError(name, _no_history(body))
     except UnicodeDecodeError as fault:
-        raise TelemetryFormatError(name, f"{fault}, expected UTF-8") from fault
+        raise TelemetryFormatError(name, f"{fault}, expected text in UTF-8 or UTF-16") from fault
     except csv.Error as fault:
         raise TelemetryFormatError(name, f"{fault}, expected a table of numbers") from fault
-    if name.lower().endswith(_PLAIN_LOG):
-        return TrainerFile()
-    raise TelemetryFormatError(name, f"columns {header[:20]}, expected one called step or epoch")
+    return taken.finish()
 
 
-def is_training_log(beginning: bytes, names: ScalarNames) -> bool:
-    """Whether a table is one of training, by its first line: it counts steps, and names a loss or the like."""
-    try:
-        line = beginning.splitlines()[0].decode("utf-8-sig")
-        header = next(csv.reader([line], delimiter=max(_DELIMITERS, key=line.count)))
-    except (IndexError, UnicodeDecodeError, csv.Error, StopIteration):
-        return False
-    columns = [cell.strip() for cell in header]
-    column = _position(columns)
-    others = columns if column is None else columns[:column] + columns[column + 1 :]
-    return column is not None and any(
-        names.members(meaning, others) for meaning in (LOSSES, METRICS, LEARNING_RATE, GRADIENT_NORM)
-    )
+def is_history(beginning: bytes, names: ScalarNames) -> bool:
+    """Whether a text is a table or JSON of training, by its beginning; a pointer to one is taken for one."""
+    return is_pointer(beginning) or is_training_table(beginning, names) or is_training_lines(beginning, names)
 
 
-def _position(header: list[str]) -> int | None:
-    lower = [cell.lower() for cell in header]
-    return next((lower.index(name) for name in _POSITIONS if name in lower), None)
+def _no_history(body: bytes) -> str:
+    header = header_of(first_line(body[:MOST_LINE]))[:20]
+    return f"columns {header!r:.300} with no steps below them, expected a table with a line a step, or lines of a log"
 
 
-def _table(header: list[str], column: int, reader: Iterator[list[str]], lines: "_Lines") -> TrainerFile:
-    read = TrainerFile()
-    names = [None if name.lower() in {*_POSITIONS, ""} else name for name in header]
-    for number, cells in enumerate(reader):
-        lines.begin_row()
-        if number >= MOST_ROWS:
-            read.refuse(f"more than {MOST_ROWS:,} lines")
-            break
-        if not cells:
-            continue
-        values = {
-            name: value
-            for name, cell in zip(names, cells, strict=False)
-            if name is not None and (value := _parsed(cell)) is not None
-        }
-        _take(read, _parsed(cells[column]) if column < len(cells) else None, values)
-    if lines.too_long:
-        read.bad += lines.too_long
-        read.why = f"a line has over {MOST_LINE:,} characters"
-    return read
-
-
-class _Lines(Iterator[str]):
-    """The whole lines of a text; one that is too long is counted, and empty.
-
-    Raises UnicodeDecodeError when the text is not UTF-8; csv.Error when quotes make one line of more than may be.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        self._text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
-        self._next: str | None = None
-        self._taken = 0
-        self.too_long = 0
-
-    def first(self) -> str:
-        self._next = self._read()
-        return self._next or ""
-
-    def begin_row(self) -> None:
-        self._taken = 0
-
-    def __next__(self) -> str:
-        line, self._next = self._next or self._read(), None
-        if line is None:
-            raise StopIteration
-        self._taken += len(line)
-        if self._taken > MOST_LINE:
-            raise csv.Error(f"a row has over {MOST_LINE:,} characters")
-        return line
-
-    def _read(self) -> str | None:
-        """Return None at the end, and for a line that is still being written."""
-        line = self._text.readline(MOST_LINE)
-        is_long = False
-        while line and not line.endswith(("\n", "\r")):
-            more = self._text.readline(MOST_LINE)
-            if not more:
-                return None
-            line, is_long = more, True
-        if is_long:
-            self.too_long += 1
-            return "\n"
-        return line or None
-
-
-def _take_entry(read: TrainerFile, body: bytes | None) -> None:
+def _take_entry(taken: TakenRows, where: str, body: bytes | None) -> None:
     """Take an entry by Python's reader: a diverged run has NaN, which JSON does not know."""
     if body is None:
-        read.refuse(f"an entry of log_history has over {MOST_ENTRY_BYTES:,} bytes")
+        taken.refuse("line", f"{where} has over {MOST_ENTRY_BYTES:,} bytes")
         return
     entry = json.loads(body)
     if not isinstance(entry, dict):
-        read.refuse("an entry of log_history is no object")
+        taken.refuse("line", f"{where} is no object")
     elif _SUMMARY_OF_A_RUN not in entry:
-        _take(read, entry.get(_STEP), _numbers(entry))
+        values = {name: value for name, value in numbers_in(entry).items() if name not in {_STEP, _EPOCH}}
+        taken.add(where, entry.get(_STEP), values)
 
 
-def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
-    if not isinstance(step, int | float) or isinstance(step, bool) or not 0 <= step <= LARGEST_STEP:
-        read.refuse(f"a step is {step!r:.40}, expected a number from 0 on")
-    elif len(values) > MOST_SCALARS:
-        read.refuse(f"step {step} has {len(values):,} numbers, expected at most {MOST_SCALARS:,}")
-    elif len(read.rows) >= MOST_ROWS:
-        read.refuse(f"more than {MOST_ROWS:,} rows")
-    elif read.rows.numbers + len(values) > MOST_NUMBERS:
-        read.refuse(f"more than {MOST_NUMBERS:,} numbers")
-    elif read.rows.would_name(values) > MOST_NAMES:
-        read.refuse(f"more than {MOST_NAMES:,} names of scalars")
-    elif values:
-        read.rows.add(int(step), values)
-
-
-def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    for name, value in entry.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and name not in {_STEP, _EPOCH}:
-            found[name] = float(value) if abs(value) < 1e308 or isinstance(value, float) else math.inf
-    return found
-
-
-def _parsed(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def _check_size(name: str, body: bytes) -> None:
+def _check(name: str, body: bytes) -> None:
+    refuse_pointer(name, body)
     if len(body) > MAX_FILE_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_FILE_BYTES:,} bytes, expected the metrics of one run")

@@ -1,0 +1,210 @@
+"""Histories of training as tables: CSV of any delimiter, with or without a column that counts the steps."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from trainguard.core.errors import TelemetryFormatError
+from trainguard.formats.tensors.scalars.cells import Numerals, is_absent, numerals_of
+from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
+from trainguard.formats.tensors.scalars.positions import Columns, columns_of, is_position
+from trainguard.formats.tensors.scalars.taken_rows import TakenRows
+from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
+
+_DELIMITERS = ",;\t|"
+_SEPARATOR = re.compile(r"\s*\"?sep=(?P<delimiter>[,;\t|])\"?\s*", re.IGNORECASE)
+_LOOKED_AT = 200
+"""Lines by which a table shows how it writes numbers."""
+
+_BESIDE = re.compile(
+    r"(?:^|[^a-z])(?:time|times|timestamp|date|datetime|duration|elapsed|host|node|phase|split|stage|mode|run)(?:[^a-z]|$)",
+    re.IGNORECASE,
+)
+"""Columns of texts that say when a row was written, or by what."""
+
+
+def delimiter_of(line: str) -> str:
+    most = max(_DELIMITERS, key=line.count)
+    return most if most in line else " " if len(line.split()) > 1 else ","
+
+
+def header_of(line: str) -> list[str]:
+    """Return the names in a line; none where quotes make it no line of a table."""
+    try:
+        return next(_cells([line.lstrip().removeprefix("#")], delimiter_of(line)), [])
+    except csv.Error:
+        return []
+
+
+def is_training_table(beginning: bytes, names: ScalarNames) -> bool:
+    """Whether a table is one of training, by its first line: it counts steps, and names a loss or the like."""
+    try:
+        header = header_of(first_line(beginning))
+    except UnicodeDecodeError:
+        return False
+    counted = columns_of(header).step
+    others = [cell for place, cell in enumerate(header) if place != counted]
+    return counted is not None and header[counted] != "" and _names_training(others, names)
+
+
+def _names_training(columns: Sequence[str], names: ScalarNames) -> bool:
+    return any(names.members(meaning, columns) for meaning in (LOSSES, METRICS, LEARNING_RATE, GRADIENT_NORM))
+
+
+def read_table(name: str, lines: WholeLines, taken: TakenRows) -> bool:
+    """Read a table with a line a step into ``taken``; return False for a text that is no table of training.
+
+    Raises csv.Error for quotes that do not end; TelemetryFormatError for a table whose rows are no steps.
+    """
+    table = _Table(name, lines, taken)
+    if not table.opened():
+        return False
+    table.read()
+    return True
+
+
+class _Table:
+    def __init__(self, name: str, lines: WholeLines, taken: TakenRows) -> None:
+        self._name = name
+        self._lines = lines
+        self._taken = taken
+        self._header: list[str] = []
+        self._columns = Columns(None)
+        self._named: list[str | None] = []
+        self._numeric: set[str] = set()
+
+    def opened(self) -> bool:
+        """Read up to the header; whether there is one, which counts steps or has numbers below it."""
+        ahead = self._lines.peek(_LOOKED_AT)
+        skipped, delimiter = self._before_header(ahead)
+        if skipped >= len(ahead):
+            return False
+        first = ahead[skipped]
+        self._delimiter = delimiter or delimiter_of(first)
+        sample = list(_cells(ahead[skipped + 1 :], self._delimiter))
+        self._numerals = numerals_of(cell for cells in sample for cell in cells) if sample else Numerals()
+        header = next(_cells([first.lstrip().removeprefix("#")], self._delimiter), [])
+        if self._have_names(sample, len(header) + 1):
+            header = ["", *header]
+        self._use(header)
+        for _ in range(skipped + 1):
+            next(self._lines)
+        return self._is_history(header, sample)
+
+    def _have_names(self, sample: Sequence[Sequence[str]], width: int) -> bool:
+        """Whether rows have names that the header does not name, as R writes them: their numbers."""
+        first = [self._numerals.number(cells[0]) for cells in sample if cells]
+        counted = any(first == [float(at) for at in range(begin, begin + len(first))] for begin in (0, 1))
+        return bool(first) and counted and all(len(cells) == width and cells[-1] for cells in sample if cells)
+
+    @staticmethod
+    def _before_header(ahead: Sequence[str]) -> tuple[int, str | None]:
+        """Return how many lines stand before the names of columns, and the delimiter that one of them names."""
+        delimiter = None
+        for number, line in enumerate(ahead):
+            match = _SEPARATOR.fullmatch(line.strip("\r\n"))
+            if match is not None:
+                delimiter = match["delimiter"]
+                continue
+            if not line.strip():
+                continue
+            following = next((each for each in ahead[number + 1 :] if each.strip()), "")
+            if line.lstrip().startswith("#") and not _has_numbers(following):
+                continue
+            return number, delimiter
+        return len(ahead), delimiter
+
+    def _is_history(self, header: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
+        below = [cells for cells in sample if any(cells)]
+        place = self._columns.step
+        if place is not None and len(header) > 1:
+            counts = [cells[place] for cells in below if len(cells) > place]
+            return any(self._numerals.number(cell) is not None for cell in counts) or not below
+        numeric = [self._numerals.number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
+        is_table = self._delimiter != " " and all(len(cells) == len(header) for cells in below)
+        if not is_table or not any(map(self._has_number, below)) or self._has_number(header[:1]):
+            return False
+        if not all(numeric) and not _BESIDE.search(header[0]):
+            why = f"no column counts steps, and column {header[0]!r:.40} holds texts, expected a step or epoch"
+            raise TelemetryFormatError(self._name, f"columns {list(header[:20])!r:.300}: {why}")
+        return True
+
+    def _has_number(self, cells: Sequence[str]) -> bool:
+        return any(self._numerals.number(cell) is not None for cell in cells)
+
+    def _use(self, header: list[str]) -> None:
+        self._header = header
+        self._columns = columns_of(header)
+        counted = {self._columns.step, self._columns.epoch}
+        self._named = [None if place in counted or is_position(name) else name for place, name in enumerate(header)]
+
+    def read(self) -> None:
+        reader = csv.reader(self._lines, delimiter=self._delimiter, skipinitialspace=self._delimiter == " ")
+        for cells in reader:
+            self._lines.begin_row()
+            if self._taken.is_full(self._lines.number):
+                break
+            self._row([cell.strip() for cell in cells])
+        if self._lines.too_long:
+            self._taken.refuse("line", f"a line has over {self._lines.most:,} characters", self._lines.too_long)
+
+    def _row(self, cells: list[str]) -> None:
+        if not any(cells) or cells[0].startswith("#") or cells == self._header:
+            return
+        line = self._lines.number
+        while len(cells) > len(self._header) and not cells[-1]:
+            cells.pop()
+        if not self._has_number(cells) and columns_of(cells).step is not None:
+            self._use(cells)
+        elif len(cells) > len(self._header):
+            self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
+        else:
+            self._take(cells, line)
+
+    def _take(self, cells: Sequence[str], line: int) -> None:
+        values: dict[str, float] = {}
+        for name, cell in zip(self._named, cells, strict=False):
+            if name is None:
+                continue
+            value = self._numerals.number(cell)
+            if value is not None:
+                values[name] = value
+            elif name in self._numeric and not is_absent(cell):
+                why = f"line {line:,}: {cell!r:.40} in column {name!r:.40} is no number"
+                self._taken.refuse("cell", why)
+        self._numeric |= values.keys()
+        step = self._count(cells, self._columns.step)
+        self._taken.add(f"line {line:,}", step, values, epoch=self._epoch(cells))
+
+    def _count(self, cells: Sequence[str], place: int | None) -> object:
+        if place is None:
+            return self._taken.next_number
+        found = self._numerals.number(cells[place]) if place < len(cells) else None
+        return (cells[place] if place < len(cells) else None) if found is None else found
+
+    def _epoch(self, cells: Sequence[str]) -> float | None:
+        place = self._columns.epoch
+        found = None if place is None or place >= len(cells) else self._numerals.number(cells[place])
+        return found if found is not None and found >= 0.0 else None
+
+
+def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    """Yield the cells of lines, as far as quotes end; raises csv.Error of the first line alone."""
+    reader = csv.reader(iter(lines), delimiter=delimiter, skipinitialspace=delimiter == " ")
+    first = next(reader, None)
+    if first is None:
+        return
+    yield [cell.strip() for cell in first]
+    try:
+        for cells in islice(reader, _LOOKED_AT):
+            yield [cell.strip() for cell in cells]
+    except csv.Error:
+        return
+
+
+def _has_numbers(line: str) -> bool:
+    """Whether a line holds numbers alone."""
+    cells = [cell.strip() for cell in re.split(r"[,;\t| ]+", line.strip()) if cell.strip()]
+    numerals = Numerals()
+    return bool(cells) and all(numerals.number(cell) is not None or is_absent(cell) for cell in cells)
