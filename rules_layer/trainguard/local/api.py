@@ -13,7 +13,7 @@ from trainguard.core.errors import MissingLibraryError
 from trainguard.engine.installed import FAMILIES
 from trainguard.ledger.document import LedgerEntry
 from trainguard.local.analysis import Progress, evaluated_profile, report_of
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 from trainguard.local.settings import described_job, given_settings
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import FindingEntry, Report, Verdict

@@ -97,6 +97,19 @@ class Profile:
         return self.source.sizes[self.files[key]]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A run that was found; ``open`` raises ProfileSourceError. ``size`` is that of its file, if it is one.
+
+    ``changed_at`` is when the newest of its files was saved, epoch seconds.
+    """
+
+    place: str
+    open: Callable[[], Profile]
+    size: int = 0
+    changed_at: float = 0.0
+
+
 @dataclass(frozen=True)
 class NodeFiles:
     """The objects of one node by key; ``read`` returns a file's content by its name in the source."""

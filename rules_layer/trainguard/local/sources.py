@@ -219,11 +219,10 @@ def open_folder(place: str) -> ProfileSource:
     if not folder.is_dir():
         if folder.name.lower().endswith(_ARCHIVES):
             raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
-        expected = "expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
-        raise ProfileSourceError(place, f"is no folder, {expected}")
+        raise NoProfileError(place)
     try:
-        roots = [folder] if _holds_streams(folder) else _roots_below(folder)
-        if not roots and _is_report(folder):
+        roots = [folder] if holds_streams(folder) else _roots_below(folder)
+        if not roots and is_report(folder):
             expected = "expected the folder of the job, which holds profiler-output"
             raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
         root = only_root(place, roots)
@@ -236,22 +235,24 @@ def open_folder(place: str) -> ProfileSource:
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
 
 
-def _is_report(folder: Path) -> bool:
+def is_report(folder: Path) -> bool:
+    """Whether a folder holds reports on a job."""
     if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
         return True
     return any((folder / name).exists() for name in _REPORTS)
 
 
-def _holds_streams(folder: Path) -> bool:
+def holds_streams(folder: Path) -> bool:
+    """Whether a folder is a profile, whatever it is called."""
     return any((folder / stream).is_dir() for stream in STREAMS)
 
 
 def _roots_below(folder: Path) -> list[Path]:
     """Return the ``profiler-output`` folders below one; results hold none."""
     direct = folder / PROFILER_OUTPUT
-    if direct.is_dir() and _holds_streams(direct):
+    if direct.is_dir() and holds_streams(direct):
         return [direct]
-    return [found for found in folders_below(folder, PROFILER_OUTPUT) if _holds_streams(found)]
+    return [found for found in folders_below(folder, PROFILER_OUTPUT) if holds_streams(found)]
 
 
 def folders_below(folder: Path, name: str) -> Iterator[Path]:

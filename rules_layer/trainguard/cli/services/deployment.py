@@ -239,6 +239,13 @@ def connect_for(target: Target, where: Where) -> Connection:
         raise type(fault)(what, fault.remedy) from fault
 
 
+def clients_for(target: Target, where: Where) -> Clients | None:
+    """Return the clients that read a place in S3; None, for those of the environment, where nothing else is asked."""
+    if not target.text.startswith(S3) or (where.region is None and where.profile is None):
+        return None
+    return Clients(session=Session(profile=where.profile), region=where.region)
+
+
 def job_place(job: JobRecord) -> str:
     """Return where a job's profile lies; of a replay, its job's."""
     root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)

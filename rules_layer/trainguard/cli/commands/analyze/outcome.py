@@ -1,7 +1,7 @@
 """The ``documented`` reading over a profile, and the result of an analysis, in one shape for both readings."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.engine.training.keys import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.places import open_job
+from trainguard.local.profile import Profile
 from trainguard.local.settings import BAD_JOB_FILES, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.report.document import Report, Verdict
@@ -74,11 +74,14 @@ class Outcome:
         return has_verdict((each["rule"], each["status"], each["times_fired"]) for each in self.rules)
 
 
-def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
-    """Return the outcome for machines, with ``about`` the analysis."""
+def document_of(outcome: Outcome, *, reading: str, defaults: str, out: Path | None) -> dict[str, Any]:
+    """Return the outcome for machines; ``out`` is the folder of the reports."""
     return {
         "schema_version": SCHEMA_VERSION,
-        **about,
+        "reading": reading,
+        "defaults": defaults,
+        "source": shown_path(outcome.place),
+        "out": None if out is None else shown_path(str(out)),
         "healthy": outcome.healthy,
         "evaluated": outcome.evaluated,
         "fired": outcome.fired,
@@ -87,9 +90,14 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
         "cost": outcome.cost,
         "rules": outcome.rules,
         "unread": dict(outcome.unread),
-        "files": [] if about.get("out") is None else list(outcome.files),
+        "files": [] if out is None else list(outcome.files),
         "notes": list(outcome.notes),
     }
+
+
+def shown_path(path: str) -> str:
+    """Return a path as text; a question mark for each byte that is none."""
+    return path.encode("utf-8", "replace").decode()
 
 
 def blocks_of(outcome: Outcome) -> list[Block]:
@@ -121,8 +129,8 @@ _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
 def documented(
-    place: str,
-    progress: Progress,
+    open_run: Callable[[], Profile],
+    progress: Progress | None,
     *,
     out: Path | None = None,
     params: Path | None = None,
@@ -132,7 +140,10 @@ def documented(
     framework_expected: bool = False,
     rule: str | None = None,
 ) -> Outcome:
-    """Evaluate the job by all rules, or by ``rule``, ``module:Class``, alone; raises as `evaluated_profile` does."""
+    """Evaluate a run by all rules, or by ``rule``, ``module:Class``, alone; raises as `evaluated_profile` does.
+
+    Settings are read before the run is opened, and ``out`` is prepared before it is evaluated.
+    """
     of_all = params if rule is None else None
     given = given_settings(of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
     plan = FAMILIES.plan(given.job(""), defaults=defaults, prices=given.prices)
@@ -141,7 +152,7 @@ def documented(
         if params is not None:
             settings = read_parameter_file(str(params), read_given(params, ParameterFileError), others=[own.name])
         plan = only(plan, own, parameters_of(own.name, own.parameters_type, settings))
-    profile = open_job(place)
+    profile = open_run()
     if out is not None:
         prepare(out)
     job, job_notes = described_job(profile.source, given.job(profile.root.job))
