@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -36,7 +36,8 @@ class FileState(msgspec.Struct, array_like=True):
 
     ``taken`` counts bytes of an event file, and rows of any other. ``size`` and ``modified_s`` (epoch seconds) are of
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
-    is of an older run; None for the newest.
+    is of an older run; None for the newest. Of an event file, ``newest_s`` is when its last scalar was recorded, epoch
+    seconds, and ``furthest`` its highest step.
     """
 
     source: str
@@ -46,6 +47,8 @@ class FileState(msgspec.Struct, array_like=True):
     broken: bool = False
     bad: int = 0
     until: int | None = None
+    newest_s: float = 0.0
+    furthest: int = -1
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -71,12 +74,7 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def notes(self) -> Sequence[str]:
-        why = "a newer file records the same scalars over the same steps with other values"
-        return [
-            f"{name.partition('/')[2]} is of an older run, which is not judged"
-            f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
-            for name, until in self.other_runs.items()
-        ]
+        return [_note(name.partition("/")[2], until) for name, until in self.other_runs.items()]
 
     def meet(self, found: Set[str], names: ScalarNames) -> None:
         new = found - set(self.names)
@@ -106,6 +104,13 @@ class ScalarState(StepsState, kw_only=True):
         """Return the furthest step of a source, -1 before its first."""
         newest: dict[Any, int] = self.rows.newest.get(source, {})
         return max([*newest.values(), *(row.step for row in self.rows.open.get(source, []))], default=-1)
+
+
+def _note(name: str, until: int) -> str:
+    if until:
+        return f"{name} is of an older run, which was resumed: a newer file has its values from step {until:,} on."
+    why = "a newer file records the same scalars over the same steps with other values"
+    return f"{name} is of an older run, which is not judged: {why}. To judge it, analyze the file alone."
 
 
 PIECE_BYTES = 64 * 1024
@@ -209,6 +214,13 @@ def _version(listed: ListedObject) -> tuple[float, int]:
     return listed.last_modified // 60.0, listed.size
 
 
+def is_unread(file: ListedFile, known: FileState) -> bool:
+    """Whether there is more of a file, as it is listed, than was read and is used."""
+    if known.broken or known.until == 0:
+        return False
+    return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
+
+
 def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:
     """Return the name of the file whose source is least far, the first in order of names; None of none."""
     return min(files, default=(0, None))[1]
@@ -223,6 +235,15 @@ MOST_NUMBERS = 8_000_000
 _NUMBER = re.compile(r"(\d+)")
 
 
+class OlderRun(NamedTuple):
+    """Files of an older run by name, from which step on they are not used, why, and the key of the newer file."""
+
+    names: frozenset[str]
+    until: int
+    why: str
+    newer: str
+
+
 @dataclass(slots=True)
 class RunFinder:
     """Compares the trainers' files of one job; holds what each version records."""
@@ -234,11 +255,8 @@ class RunFinder:
 
     def older(
         self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
-    ) -> Iterator[tuple[frozenset[str], int, str]]:
-        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once.
-
-        Each has the files' names, from which step on they are not used, and why.
-        """
+    ) -> Iterator[OlderRun]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
         version = (file.key.name, file.listed.last_modified)
         if file.is_events or version in self._compared:
             return
@@ -250,7 +268,7 @@ class RunFinder:
             older, newer = _in_age(file, other)
             why = self._apart(newer, older, known)
             if why is not None:
-                yield _of_run(older, newer, listed), *why
+                yield OlderRun(_of_run(older, newer, listed), *why, newer.listed.key)
             if known[file.key.name].until == 0:
                 return
 
