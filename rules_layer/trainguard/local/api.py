@@ -251,4 +251,4 @@ def analyze(
     job, notes = described_job(profile.source, given.job(profile.root.job))
     plan = FAMILIES.plan(job, defaults=defaults, prices=given.prices)
     done = evaluated_profile(profile, job, plan, progress, timelines=time_lines)
-    return JobReport(report_of(done), (*profile.notes, *notes, *done.training_notes, *done.kernel_notes))
+    return JobReport(report_of(done), (*profile.notes, *notes, *done.notes))

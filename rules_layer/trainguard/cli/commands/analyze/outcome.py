@@ -178,7 +178,7 @@ def documented(
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
-        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.training_notes, *done.kernel_notes],
+        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.notes],
     )
 
 

@@ -144,7 +144,7 @@ def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress
         built=report_of(done),
         source=profile.source.place,
         made_from="profile",
-        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.kernel_notes],
+        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.notes],
         folder=own if own.isprintable() and not own.startswith("-") else None,
     )
 
