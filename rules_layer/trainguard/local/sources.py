@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.core.ports import ByteStream, Files, ListedObject, check_range
+from trainguard.core.units import similar
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.formats.runs.run import SourceRun
 
@@ -19,6 +21,7 @@ PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
 RESULTS = "rule-output"
 _SHOWN_ROOTS = 3
+_MOST_NAMES = 10_000
 _ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".zip")
 _REPORTS = ("report.json", "report.html", "profiler-reports")
 ANY_JOB = "profile"
@@ -215,7 +218,7 @@ def open_folder(place: str) -> ProfileSource:
     """
     folder = Path(place)
     if not folder.exists():
-        raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
+        raise missing(place, "a folder, a file or s3://bucket/prefix")
     if not folder.is_dir():
         if folder.name.lower().endswith(_ARCHIVES):
             raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
@@ -233,6 +236,18 @@ def open_folder(place: str) -> ProfileSource:
     job = root.resolve().parent
     files = FolderFiles(str(root), paths)
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
+
+
+def missing(place: str, expected: str) -> ProfileSourceError:
+    """Return the error of a place that is not there, with the nearest names beside it."""
+    path = Path(place)
+    try:
+        names = [each.name for each in islice(path.parent.iterdir(), _MOST_NAMES)]
+    except OSError:
+        names = []
+    near = [str(path.parent / name) for name in similar(path.name, names)]
+    perhaps = f"; perhaps you mean {' or '.join(near)}" if near else ""
+    return ProfileSourceError(place, f"does not exist, expected {expected}{perhaps}")
 
 
 def is_report(folder: Path) -> bool:

@@ -112,6 +112,12 @@ def test_samples_beside_a_log_are_of_its_run(tmp_path: Path) -> None:
     assert len(profile.training.scalars) == 1
 
 
+def test_missing_place_names_the_nearest(tmp_path: Path) -> None:
+    place = write(tmp_path, {f"a_good/{E}": GOOD, f"z_bad/{E}": BAD})
+    with pytest.raises(ProfileSourceError, match=r"a_god' does not exist, expected .*; perhaps you mean .*/a_good$"):
+        find_runs(f"{place}/a_god")
+
+
 def test_links_are_followed_once(tmp_path: Path) -> None:
     write(tmp_path, {f"runs/a/{E}": GOOD, f"else/b/{E}": BAD})
     for link, target in {"loop": "..", "again": "a", "b": "../else/b", "gone": "nowhere"}.items():
@@ -179,7 +185,9 @@ def test_runs_below_a_prefix_are_those_of_a_folder(tmp_path: Path, monkeypatch: 
         for name, body in files.items():
             client.put_object(Bucket="profiles", Key=f"team/{name}", Body=body)
         client.put_object(Bucket="profiles", Key="none/x.pt", Body=b"")
-        there = {each.place.removeprefix("s3://profiles/team/"): each.open() for each in find_runs("s3://profiles/team").runs}
+        there = {
+            each.place.removeprefix("s3://profiles/team/"): each.open() for each in find_runs("s3://profiles/team").runs
+        }
         here = {os.path.relpath(each.place, folder): each.open() for each in find_runs(folder).runs}
         assert list(there) == list(here)
         for name, profile in there.items():

@@ -107,7 +107,12 @@ RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
         ({V0: table(DYING), V1: table({**RESUMED, 300: math.nan})}, True, "from step 250 on", 40),
         ({V0: table(DYING), V1: table(dict.fromkeys(range(300, 400, 10), 0.3))}, True, None, 40),
         ({V0: table(DYING), "trainer-output/backup/metrics.csv": table(DYING)}, True, None, 30),
-        ({V0: table(DYING), "trainer-output/lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")}, True, None, 60),
+        (
+            {V0: table(DYING), "trainer-output/lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")},
+            True,
+            None,
+            60,
+        ),
         (
             {A: trainer_state(DYING), B: trainer_state(SLOWER)},
             False,

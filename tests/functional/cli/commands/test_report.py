@@ -170,7 +170,7 @@ def test_unmakeable_page_is_reported_and_the_rest_is_written(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["a/b"], "'a/b' does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"),
+        (["a/b"], "'a/b' does not exist, expected a folder, a file, s3://bucket/prefix, or the name of a training job"),
         (["name_with_underscores"], "or the name of a training job"),
         ([".", "--params", "nowhere.json"], "nowhere.json"),
         (["one", "--out", "file/out"], "'file/out' cannot be written"),
