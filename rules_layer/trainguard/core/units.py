@@ -32,7 +32,12 @@ _AFTER_NOUN = frozenset({"cut", "given", "left", "out", "outside", "passed", "wi
 
 
 def faults_counted(amount: int, name: str) -> str:
-    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``."""
+    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``.
+
+    A name of several words is a reason as it stands: ``an event is cut (2)``.
+    """
+    if " " in name:
+        return f"{name} ({amount:,})"
     words = name.split("_")
     noun = next((place for place, word in enumerate(words) if word in _AFTER_NOUN), len(words)) - 1
     one = [*words[:noun], words[noun].removesuffix("s"), *words[noun + 1 :]]

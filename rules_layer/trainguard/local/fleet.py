@@ -50,12 +50,13 @@ def shown_places(place: str, runs: Sequence[FoundRun]) -> list[str]:
     return [os.path.relpath(each.place, top) for each in runs]
 
 
-def folder_names(shown: Sequence[str]) -> list[str]:
-    """Return a folder for the report of each run, called as its place and unlike the others."""
+def folder_names(place: str, shown: Sequence[str]) -> list[str]:
+    """Return a folder for the report of each run at a place, called as the run's place and unlike the others."""
+    top = safe_name(Path(place).resolve().name)
     names: dict[str, None] = {}
-    for place in shown:
-        parts = [safe_name(part) for part in _ENDING.sub("/", place).split("/") if part.strip(".")]
-        name = "/".join(parts) or safe_name(place)
+    for each in shown:
+        parts = [safe_name(part) for part in _ENDING.sub("/", each).split("/") if part.strip(".")]
+        name = "/".join(parts) or top
         number = 1
         while (unlike := name if number == 1 else f"{name}-{number}") in names:
             number += 1
@@ -76,7 +77,7 @@ def judged_jobs(
     """
     names: dict[str, int] = {}
     shown = shown_places(place, found)
-    tasks = list(zip(found, shown, folder_names(shown), strict=True))
+    tasks = list(zip(found, shown, folder_names(place, shown), strict=True))
     for each in pool.map(partial(_judged, settings, write), tasks):
         names[each.job.job] = number = names.get(each.job.job, 0) + 1
         if number == 1:

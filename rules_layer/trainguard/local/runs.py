@@ -38,6 +38,7 @@ MOST_RUNS = 1_000
 
 _JOB_FOLDERS = frozenset({"tensorboard-output", "trainer-output"})
 _OF_WANDB = frozenset({"files", "logs", "tmp"})
+_LEFT_OUT = frozenset({RESULTS, ".git", ".venv", "__pycache__", "node_modules"})
 _NAMED = 3
 _KINDS_SHOWN = 5
 
@@ -213,7 +214,7 @@ class _Walk:
                 continue
             if any(name.endswith(".wandb") for name in files):
                 folders[:] = [name for name in folders if name not in _OF_WANDB]
-            folders[:] = sorted(name for name in folders if name != RESULTS and is_new(folder / name))
+            folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and is_new(folder / name))
             for name in sorted(files):
                 self._take(folder / name)
 

@@ -159,8 +159,8 @@ def test_newest_of_too_many_runs_are_kept_and_counted(tmp_path: Path, monkeypatc
 
 
 def test_reports_get_unlike_folders_without_odd_names() -> None:
-    assert folder_names(["a_b", "a-b", ".", "../x", "w/run-a.wandb", "db.sqlite#7", "\x1b\n"]) == [
-        *("a-b", "a-b-2", "profile", "x", "w/run-a", "db-sqlite/7", "profile-2")
+    assert folder_names("x/top_folder", ["a_b", "a-b", ".", "../x", "w/run-a.wandb", "db.sqlite#7", "\x1b\n"]) == [
+        *("a-b", "a-b-2", "top-folder", "x", "w/run-a", "db-sqlite/7", "profile")
     ]
 
 

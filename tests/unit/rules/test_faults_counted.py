@@ -18,6 +18,7 @@ from trainguard.core.units import faults_counted
         (1, "files_of_other_runs", "1 file of another run"),
         (1, "files_of_other_kinds", "1 file of another kind"),
         (2, "bad_objects", "2 objects that could not be read"),
+        (3, "a second series: node_label=NAME says which", "a second series: node_label=NAME says which (3)"),
     ],
 )
 def test_given_a_counter_when_said_then_number_and_noun_agree(amount: int, name: str, said: str) -> None:

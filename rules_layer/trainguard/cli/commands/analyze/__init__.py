@@ -56,8 +56,8 @@ def analyze(
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
     `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
-    from trainguard.cli.commands.analyze.outcome import blocks_of, document_of, documented
-    from trainguard.cli.output.files import write_files
+    from trainguard.cli.commands.analyze.outcome import blocks_of, chosen_rules, document_of, documented
+    from trainguard.cli.output.files import prepare, write_files
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.output.rendering import Line
     from trainguard.cli.output.result import CommandResult
@@ -75,8 +75,7 @@ def analyze(
 
         outcome = debugger_replay(source, progress, out=out, params=params, defaults=chosen)
     else:
-        judge = partial(
-            documented,
+        given, plan = chosen_rules(
             params=params,
             prices=prices,
             defaults=chosen,
@@ -85,11 +84,14 @@ def analyze(
             rule=rule,
         )
         found = find_runs(source)
+        if out is not None:
+            prepare(out)
+        judge = partial(documented, given=given, plan=plan)
         if len(found.runs) > 1:
             from trainguard.cli.commands.analyze.several import several_outcomes
 
             return several_outcomes(source, found, judge, progress, out, defaults=chosen)
-        outcome = judge(partial(found.open_one, source), progress, out=out)
+        outcome = judge(found.open_one(source), progress=progress)
     blocks = blocks_of(outcome)
     if out is not None:
         write_files(out, outcome.files)

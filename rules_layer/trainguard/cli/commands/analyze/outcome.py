@@ -1,12 +1,11 @@
 """The ``documented`` reading over a profile, and the result of an analysis, in one shape for both readings."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainguard.cli.output.files import prepare
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.rendering import Block, Column, Grid, Line, Shown, status_cell
 from trainguard.cli.output.rows import has_verdict
@@ -16,12 +15,12 @@ from trainguard.core.errors import ParameterFileError
 from trainguard.core.records import Status
 from trainguard.core.units import counted, faults_counted
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.plan import only
+from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.engine.training.keys import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.profile import Profile
-from trainguard.local.settings import BAD_JOB_FILES, described_job, given_settings, read_given
+from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.report.document import Report, Verdict
 from trainguard.report.job.build import report_files, training_files
@@ -128,21 +127,18 @@ _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
 _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
-def documented(
-    open_run: Callable[[], Profile],
-    progress: Progress | None,
+def chosen_rules(
     *,
-    out: Path | None = None,
-    params: Path | None = None,
-    prices: Path | None = None,
-    defaults: Defaults = "documented",
-    instance_type: str | None = None,
-    framework_expected: bool = False,
-    rule: str | None = None,
-) -> Outcome:
-    """Evaluate a run by all rules, or by ``rule``, ``module:Class``, alone; raises as `evaluated_profile` does.
+    params: Path | None,
+    prices: Path | None,
+    defaults: Defaults,
+    instance_type: str | None,
+    framework_expected: bool,
+    rule: str | None,
+) -> tuple[GivenSettings, RulePlan]:
+    """Return what a person gave, and all rules by it, or ``rule``, ``module:Class``, alone.
 
-    Settings are read before the run is opened, and ``out`` is prepared before it is evaluated.
+    Raises ParameterFileError, RuleConfigError or PriceTableError when it cannot be used.
     """
     of_all = params if rule is None else None
     given = given_settings(of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
@@ -152,9 +148,11 @@ def documented(
         if params is not None:
             settings = read_parameter_file(str(params), read_given(params, ParameterFileError), others=[own.name])
         plan = only(plan, own, parameters_of(own.name, own.parameters_type, settings))
-    profile = open_run()
-    if out is not None:
-        prepare(out)
+    return given, plan
+
+
+def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress: Progress | None) -> Outcome:
+    """Evaluate a run; raises as `evaluated_profile` does."""
     job, job_notes = described_job(profile.source, given.job(profile.root.job))
     done = evaluated_profile(profile, job, plan, progress, timelines=False)
     built = report_of(done)

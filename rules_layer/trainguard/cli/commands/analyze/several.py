@@ -12,11 +12,11 @@ from trainguard.cli.commands.analyze.outcome import (
     document_of,
     shown_path,
 )
-from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.files import write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.rendering import Block, Column, Line, Shown, status_cell, table
 from trainguard.cli.output.result import CommandResult
-from trainguard.core.errors import OutputError, ParameterFileError, PriceTableError, RuleConfigError, TrainGuardError
+from trainguard.core.errors import OutputError, TrainGuardError
 from trainguard.core.records import Status
 from trainguard.core.units import counted
 from trainguard.local.fleet import folder_names, shown_places
@@ -61,12 +61,10 @@ def several_outcomes(
     *,
     defaults: str,
 ) -> CommandResult:
-    """Judge each run, and write its reports into a folder of its own; the exit code is that of the worst.
+    """Judge each run, and write its reports into a folder below ``out``; the exit code is that of the worst.
 
-    Raises ParameterFileError, RuleConfigError or PriceTableError for what a person gave, and OutputError.
+    Raises OutputError.
     """
-    if out is not None:
-        prepare(out)
     judged = list(_judged(source, found, judge, progress, out))
     fired = [each for each in judged if each.outcome is not None and each.outcome.fired]
     unjudged = [each for each in judged if each.outcome is None or not each.outcome.evaluated]
@@ -108,15 +106,15 @@ def _judged(
 ) -> Iterator[_Judged]:
     shown = shown_places(source, found.runs)
     with progress.of_objects(len(found.runs), sum(each.size for each in found.runs)):
-        for run, place, folder in zip(found.runs, shown, folder_names(shown), strict=True):
+        for run, place, folder in zip(found.runs, shown, folder_names(source, shown), strict=True):
             below = None if out is None else out / folder
             try:
-                outcome = judge(run.open, None)
+                outcome = judge(run.open(), progress=None)
                 if below is not None:
                     write_files(below, outcome.files)
                 # Their names are enough from here on.
                 yield _Judged(place, below, replace(outcome, files=dict.fromkeys(outcome.files, b"")))
-            except (OutputError, ParameterFileError, PriceTableError, RuleConfigError):
+            except OutputError:
                 raise
             except TrainGuardError as fault:
                 yield _Judged(place, None, fault=f"Not read: {fault}")
