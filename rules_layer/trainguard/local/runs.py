@@ -17,6 +17,7 @@ from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
 from trainguard.local.sources import (
+    PLACES,
     PROFILER_OUTPUT,
     RESULTS,
     S3,
@@ -24,6 +25,7 @@ from trainguard.local.sources import (
     RecordedRun,
     holds_streams,
     is_report,
+    missing,
     open_folder,
     read_beside,
     source_in_memory,
@@ -77,7 +79,9 @@ def find_runs(place: str, clients: "Clients | None" = None) -> FoundRuns:
     if is_recording(place):
         return _newest(_at_file(place), [])
     folder = Path(place)
-    if not folder.is_dir() or holds_streams(folder) or is_debug_output(folder):
+    if not folder.is_dir():
+        raise missing(place, PLACES)
+    if holds_streams(folder) or is_debug_output(folder):
         return FoundRuns([FoundRun(place, partial(_open_job, place))])
     walk = _Walk(folder)
     try:

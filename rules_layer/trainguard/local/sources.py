@@ -30,6 +30,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
 S3 = "s3://"
+PLACES = "a folder, a file or s3://bucket/prefix"
 SERVICES = ("mlflow+", "prometheus+")
 """How the places of runs begin that a service keeps."""
 
@@ -218,7 +219,7 @@ def open_folder(place: str) -> ProfileSource:
     """
     folder = Path(place)
     if not folder.exists():
-        raise missing(place, "a folder, a file or s3://bucket/prefix")
+        raise missing(place, PLACES)
     if not folder.is_dir():
         if folder.name.lower().endswith(_ARCHIVES):
             raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
