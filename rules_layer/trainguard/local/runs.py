@@ -137,7 +137,8 @@ def _open_both(recording: RecordedRun, folder: Path, name: str, files: Mapping[s
 def _open_scalars(folder: Path, name: str, files: Mapping[str, Path]) -> Profile:
     training = scalar_run(folder, name, files)
     empty = source_in_memory(str(folder), name, {}, partial(read_beside, folder))
-    return replace(empty_profile(empty, training), kernels=find_traces(folder))
+    # A folder below that cannot be read is a run that was found and cannot be opened.
+    return replace(empty_profile(empty, training), kernels=find_traces(folder, onerror=lambda _: None))
 
 
 def _refuse(place: str, why: str) -> Profile:

@@ -106,7 +106,8 @@ class FolderFiles:
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         for name in _listed(self.paths, prefix, start_after):
-            about = self.paths[name].stat()
+            with self._reading(name):
+                about = self.paths[name].stat()
             yield ListedObject(name, about.st_mtime, about.st_size)
 
     def _path(self, name: str) -> Path:
@@ -280,19 +281,24 @@ def folders_below(folder: Path, name: str) -> Iterator[Path]:
             yield Path(parent) / name
 
 
-def files_below(folder: Path, left_out: Container[str] = ()) -> Iterator[Path]:
-    """Yield the files below a folder, without those in folders of the names ``left_out``; raises OSError."""
-    for parent, folders, names in os.walk(folder, onerror=refuse_unreadable):
+def refuse_unreadable(fault: OSError) -> None:
+    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
+    raise fault
+
+
+def files_below(
+    folder: Path, left_out: Container[str] = (), onerror: Callable[[OSError], object] = refuse_unreadable
+) -> Iterator[Path]:
+    """Yield the files below a folder, without those in folders of the names ``left_out``.
+
+    ``onerror`` gets the fault of a folder that cannot be read, and raises it by default.
+    """
+    for parent, folders, names in os.walk(folder, onerror=onerror):
         folders[:] = sorted(name for name in folders if name not in left_out)
         for name in sorted(names):
             file = Path(parent) / name
             if file.is_file():
                 yield file
-
-
-def refuse_unreadable(fault: OSError) -> None:
-    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
-    raise fault
 
 
 def only_root(place: str, roots: Sequence[Root]) -> Root:

@@ -13,6 +13,7 @@ from tests.support.wandb_files import ended, run, run_file, stats
 from trainguard.aws.clients import Clients
 from trainguard.core.errors import NoProfileError, ProfileSourceError, SeveralRunsError
 from trainguard.local import runs as local_runs
+from trainguard.local.api import analyze
 from trainguard.local.fleet import folder_names
 from trainguard.local.runs import find_runs, open_job
 
@@ -132,8 +133,9 @@ def test_names_and_files_of_any_kind_are_passed_over(tmp_path: Path) -> None:
     assert found(str(tmp_path)) == ["a\x1b[31m\n"]
 
 
-def test_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = write(tmp_path, {f"a/{E}": GOOD, f"closed/{E}": BAD})
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let folders called closed refuse to be read."""
     scandir = os.scandir
 
     def refused(path: str) -> object:
@@ -142,10 +144,37 @@ def test_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refused)
-    open_run, closed = find_runs(place).runs
-    assert open_run.open().training is not None
+
+
+def test_folder_that_cannot_be_read_is_named(tmp_path: Path, closed: None) -> None:
+    place = write(tmp_path, {f"a/{E}": GOOD, f"closed/{E}": BAD})
+    first, second = find_runs(place).runs
+    assert first.open().training is not None
     with pytest.raises(ProfileSourceError, match="closed' cannot be read: Permission denied"):
-        closed.open()
+        second.open()
+
+
+def test_closed_folder_in_a_run_costs_the_run_nothing(tmp_path: Path, closed: None) -> None:
+    first, second = find_runs(write(tmp_path, {E: GOOD, f"closed/{E}": BAD})).runs
+    assert first.open().training is not None
+    with pytest.raises(ProfileSourceError, match="closed' cannot be read"):
+        second.open()
+
+
+def test_file_that_cannot_be_read_is_named_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = write(tmp_path, {E: GOOD, "trainer_state.json": trainer_state(FALLING)})
+    opened = Path.open
+
+    def refused(path: Path, *words: str) -> object:
+        if path.name == E:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *words)
+
+    monkeypatch.setattr(Path, "open", refused)
+    report = analyze(place, time_lines=False)
+    assert not report.healthy
+    assert any(f"{E}' cannot be read: Permission denied" in note for note in report.notes)
+    assert any(rule["status"] == "OK" for rule in report.rules.rows)
 
 
 def test_newest_of_too_many_runs_are_kept_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

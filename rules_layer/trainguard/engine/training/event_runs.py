@@ -7,7 +7,7 @@ a new run where its losses and metrics begin as early as the other's, and resume
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles
 from trainguard.engine.training.scalar_files import PIECE_BYTES, FileState, ListedFile, OlderRun, ScalarFiles, is_unread
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
@@ -91,7 +91,7 @@ class EventRuns:
         objects = BucketFiles(self.files.source.objects, self.files.source.bucket, "")
         try:
             columns = read_scalars(objects, file.listed.key, 0, PIECE_BYTES)
-        except (TelemetryFormatError, ObjectMissingError):
+        except (TelemetryFormatError, ObjectMissingError, ProfileSourceError):
             return None
         if columns is None:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
@@ -170,6 +170,8 @@ class ScalarFiles:
             return self._events(file, state) if file.is_events else self._rows(file, state)
         except ObjectMissingError as fault:
             raise TelemetryFormatError(file.listed.key, "it is gone") from fault
+        except ProfileSourceError as fault:
+            raise TelemetryFormatError(file.listed.key, str(fault)) from fault
 
     def _events(self, file: ListedFile, state: FileState) -> Piece | None:
         from trainguard.formats.tensors.scalars.event_file import read_scalars
@@ -277,7 +279,7 @@ class RunFinder:
 
         try:
             ours, others = (rows_before(self._recorded(file), known[file.key.name].until) for file in (newer, older))
-        except (TelemetryFormatError, ObjectMissingError):
+        except (TelemetryFormatError, ObjectMissingError, ProfileSourceError):
             return None
         name = recorded_apart(ours, others)
         if name is None:
