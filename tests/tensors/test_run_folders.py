@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.formats.tensors.scalars.run_folders import runs_of
+from trainguard.formats.tensors.scalars.run_folders import run_name, runs_of
 
 E = "events.out.tfevents.1.h"
 STATE = "trainer_state.json"
@@ -65,6 +65,20 @@ def test_layout_of_a_trainer_has_its_runs(names: str, expected: Mapping[str, set
 )
 def test_folders_of_one_writer_are_its_run(names: str, tags: Mapping[str, str], expected: set[str]) -> None:
     assert runs(names, tags).keys() == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/a/run1", "run1"),
+        ("/a/run1/train", "run1"),
+        ("/a/job/checkpoints", "job"),
+        ("/a/x/tb/val", "x"),
+        ("/logs", "logs"),
+    ],
+)
+def test_run_is_called_by_a_folder_that_names_it(folder: str, name: str) -> None:
+    assert run_name(folder) == name
 
 
 _PARTS = st.sampled_from(["train", "val", "test", "x_train", "x_eval", "runs", "checkpoint-1", "tb", "logs", "1" * 9])

@@ -23,7 +23,7 @@ from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
-from trainguard.formats.tensors.scalars.run_folders import runs_of
+from trainguard.formats.tensors.scalars.run_folders import run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_training_log
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
@@ -248,7 +248,7 @@ def _job_at(key: str) -> str | None:
     return None
 
 
-_JOB_FOLDERS = frozenset({FOLDER, "tensorboard-output", "trainer-output"})
+_JOB_FOLDERS = frozenset({FOLDER, *SCALAR_FOLDERS})
 
 
 def _is_training(key: str) -> bool:
@@ -291,7 +291,7 @@ def _is_log(files: Files, name: str) -> bool:
 
 
 def _open_scalars(objects: ProfileObjects, bucket: str, folder: str, files: Mapping[str, ListedObject]) -> Profile:
-    place, name = f"{S3}{bucket}/{folder}", folder.rpartition("/")[2] or bucket
+    place, name = f"{S3}{bucket}/{folder}", run_name(folder) or bucket
     root = ProfileRoot("", safe_name(name))
     keys = {scalar_key(root, each): listed for each, listed in files.items()}
     training = TrainingFiles(NamedObjects(objects, bucket, keys), bucket, root, False, True, tuple(sorted(keys)))

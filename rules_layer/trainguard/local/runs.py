@@ -12,7 +12,7 @@ from trainguard.core.errors import NoProfileError, ProfileSourceError, SeveralRu
 from trainguard.core.text import one_line
 from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
-from trainguard.formats.tensors.scalars.run_folders import runs_of
+from trainguard.formats.tensors.scalars.run_folders import run_name, runs_of
 from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
@@ -111,7 +111,10 @@ def _at_file(place: str) -> Iterator[FoundRun]:
     try:
         found = list(recordings_of(path)) if path.is_file() else [recording_at(place)]
         if not found and is_scalar_file(path.parent, path.name):
-            yield FoundRun(place, partial(_open_scalars, path.parent, path.resolve().parent.name, {path.name: path}))
+            yield FoundRun(
+                place,
+                partial(_open_scalars, path.parent, run_name(path.resolve().parent.as_posix()), {path.name: path}),
+            )
             return
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault.strerror or fault}") from fault
@@ -248,10 +251,11 @@ class _Walk:
         of_folder = {Path(each.place).parent: each for each in self._recordings if is_samples(Path(each.place))}
         joined = set()
         runs = runs_of(self._scalars, self._main_tag)
-        alike = Counter(run.folder.rpartition("/")[2] for run in runs)
-        for run in runs:
-            folder, last = self.top / run.folder, run.folder.rpartition("/")[2]
-            name = run.folder if alike[last] > 1 else folder.resolve().name
+        called = [run_name((self.top / run.folder).resolve().as_posix()) for run in runs]
+        alike = Counter(called)
+        for run, name in zip(runs, called, strict=True):
+            folder = self.top / run.folder
+            name = run.folder if run.folder and alike[name] > 1 else name
             files = {name: self._scalars[path] for path, name in run.files.items()}
             newest = max(file.stat().st_mtime for file in files.values())
             beside = of_folder.get(folder)

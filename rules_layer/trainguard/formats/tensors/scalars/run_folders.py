@@ -23,6 +23,7 @@ _LOGGERS = re.compile(
     r"csv|events|logs?|metrics|summar(?:y|ies)|(?:csv|tb|tensorboard)_logs?|tb|tensorboard", re.IGNORECASE
 )
 _CHECKPOINT = re.compile(r"checkpoint-\d{1,12}")
+_OF_A_RUN = re.compile(rf"checkpoints|{_CHECKPOINT.pattern}|{_LOGGERS.pattern}", re.IGNORECASE)
 _HPARAMS = re.compile(r"\d{9,12}(?:\.\d+)?")
 """``add_hparams`` calls a folder by the time."""
 
@@ -61,6 +62,13 @@ def runs_of(names: Iterable[str], main_tag: MainTag) -> list[RunFolder]:
             found[top][path] = path if (top, short) in taken else short
             taken.add((top, short))
     return [RunFolder(run, found[run]) for run in sorted(found)]
+
+
+def run_name(folder: str) -> str:
+    """Return what a run is called by its whole folder: the last part that says more than what is logged there."""
+    parts = [part for part in folder.split("/") if part]
+    said = [part for part in parts if part.lower() not in _MODES and not _OF_A_RUN.fullmatch(part)]
+    return (said or parts or [""])[-1]
 
 
 class _Tree:
