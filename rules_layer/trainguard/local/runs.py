@@ -253,10 +253,9 @@ class _Walk:
         runs = runs_of(self._scalars, self._main_tag)
         called = [run_name((self.top / run.folder).resolve().as_posix()) for run in runs]
         alike = Counter(called)
-        for run, name in zip(runs, called, strict=True):
-            folder = self.top / run.folder
-            name = run.folder if run.folder and alike[name] > 1 else name
-            files = {name: self._scalars[path] for path, name in run.files.items()}
+        for run, short in zip(runs, called, strict=True):
+            folder, name = self.top / run.folder, run.folder if run.folder and alike[short] > 1 else short
+            files = {below: self._scalars[path] for path, below in run.files.items()}
             newest = max(file.stat().st_mtime for file in files.values())
             beside = of_folder.get(folder)
             if beside is not None and samples[folder] == 1:
