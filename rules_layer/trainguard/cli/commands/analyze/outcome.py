@@ -73,7 +73,9 @@ class Outcome:
         return has_verdict((each["rule"], each["status"], each["times_fired"]) for each in self.rules)
 
 
-def document_of(outcome: Outcome, *, reading: str, defaults: str, out: Path | None) -> dict[str, Any]:
+def document_of(
+    outcome: Outcome, *, reading: str = "documented", defaults: str = "documented", out: Path | None = None
+) -> dict[str, Any]:
     """Return the outcome for machines; ``out`` is the folder of the reports."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -129,12 +131,12 @@ _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 def chosen_rules(
     *,
-    params: Path | None,
-    prices: Path | None,
-    defaults: Defaults,
-    instance_type: str | None,
-    framework_expected: bool,
-    rule: str | None,
+    params: Path | None = None,
+    prices: Path | None = None,
+    defaults: Defaults = "documented",
+    instance_type: str | None = None,
+    framework_expected: bool = False,
+    rule: str | None = None,
 ) -> tuple[GivenSettings, RulePlan]:
     """Return what a person gave, and all rules by it, or ``rule``, ``module:Class``, alone.
 
