@@ -238,13 +238,14 @@ def analyze(
 ) -> JobReport:
     """Evaluate the profile of a job by all rules, as ``trainguard analyze`` and ``trainguard report`` do.
 
-    ``source`` is the folder of the profile, or ``s3://bucket/prefix``, which needs boto3 and is read with ``clients``.
+    ``source`` is a folder or file of one run, or ``s3://bucket/prefix``, which needs boto3 and is read with ``clients``.
     ``parameters`` are for example ``{"<Rule>": {"<parameter>": 60}}``, or a JSON file of them; rules that are not given
     have ``defaults``. ``prices`` are by default the packaged table, ``instance_type`` what ``job.json`` beside the
     profile says. Without ``time_lines``, `JobReport.time_lines` and `steps` are empty.
 
-    Raises ProfileSourceError or NoProfileError when no single profile is there; ParameterFileError, RuleConfigError or
-    PriceTableError when parameters or prices cannot be used; PortUnavailableError; WorkerDiedError.
+    Raises SeveralRunsError, which names them, where several runs are there; ProfileSourceError or NoProfileError where
+    none is; ParameterFileError, RuleConfigError or PriceTableError when parameters or prices cannot be used;
+    PortUnavailableError; WorkerDiedError.
     """
     profile = open_job(os.fspath(source), clients)
     given = given_settings(parameters, prices, instance_type, framework_expected=framework_expected, defaults=defaults)

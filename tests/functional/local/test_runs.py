@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from moto import mock_aws
@@ -163,7 +164,7 @@ def test_closed_folder_in_a_run_costs_the_run_nothing(tmp_path: Path, closed: No
 
 def test_file_that_cannot_be_read_is_named_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = write(tmp_path, {E: GOOD, "trainer_state.json": trainer_state(FALLING)})
-    opened = Path.open
+    opened: Any = Path.open
 
     def refused(path: Path, *words: str) -> object:
         if path.name == E:
