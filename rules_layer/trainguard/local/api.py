@@ -238,7 +238,7 @@ def analyze(
 ) -> JobReport:
     """Evaluate the profile of a job by all rules, as ``trainguard analyze`` and ``trainguard report`` do.
 
-    ``source`` is a folder or file of one run, or ``s3://bucket/prefix``, which needs boto3 and is read with ``clients``.
+    ``source`` is a folder or file of a run, or ``s3://bucket/prefix``, which needs boto3 and is read with ``clients``.
     ``parameters`` are for example ``{"<Rule>": {"<parameter>": 60}}``, or a JSON file of them; rules that are not given
     have ``defaults``. ``prices`` are by default the packaged table, ``instance_type`` what ``job.json`` beside the
     profile says. Without ``time_lines``, `JobReport.time_lines` and `steps` are empty.

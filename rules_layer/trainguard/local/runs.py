@@ -255,6 +255,9 @@ class _Walk:
         alike = Counter(called)
         for run, short in zip(runs, called, strict=True):
             folder, name = self.top / run.folder, run.folder if run.folder and alike[short] > 1 else short
+            if len(runs) == 1 and not self._jobs and not self._recordings:
+                # What describes the run, and its traces, may lie anywhere below the place.
+                folder, name = self.top, run_name(self.top.resolve().as_posix())
             files = {below: self._scalars[path] for path, below in run.files.items()}
             newest = max(file.stat().st_mtime for file in files.values())
             beside = of_folder.get(folder)

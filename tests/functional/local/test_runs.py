@@ -129,9 +129,10 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 
 
 def test_names_and_files_of_any_kind_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, {f"a\x1b[31m\n/{E}": GOOD, "b/x.csv": b"\x00\r\xff", "b/y.json": b"\xff" * 9, "b/z.log": b""})
+    odd = {"b/x.csv": b"\x00\r\xff", "b/y.json": b"\xff" * 9, "b/z.log": b""}
+    write(tmp_path, {f"a\x1b[31m\n/{E}": GOOD, f"z/{E}": GOOD, **odd})
     os.mkfifo(tmp_path / "b" / "pipe.log")
-    assert found(str(tmp_path)) == ["a\x1b[31m\n"]
+    assert found(str(tmp_path)) == ["a\x1b[31m\n", "z"]
 
 
 @pytest.fixture
