@@ -97,7 +97,7 @@ def _loss(step: int) -> float:
 def _fleet(folder: Path) -> Path:
     for job in ("slow_data_loader", "cpu_bottleneck", "slow_steps", "late_first_step", "healthy"):
         _profile(folder, job, f"runs/{job.replace('_', '-')}")
-    _trainguard(folder, "report", "./runs", "--fleet", "--out", "page")
+    _trainguard(folder, "report", "./runs", "--out", "page")
     return folder / "page" / "fleet.html"
 
 

@@ -19,7 +19,7 @@ from trainguard.core.records import JobRecord, JobStatus, RuleRow, StreamKey
 from trainguard.ledger.document import shares_of
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.engine import Evaluation, evaluation_rows
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.job.build import build_report
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -18,7 +18,7 @@ from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.ledger.bucket import Bucket, StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.local.analysis import evaluated_profile
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 
 SAMPLED_OVER_S = 1.0
 """A counter of utilization looks back so far."""

@@ -42,9 +42,7 @@ def test_fleet_of_300_run_files_takes_under_two_minutes(
         folder.mkdir(parents=True)
         (folder / f"run-{number:08x}.wandb").write_bytes(run_file(number))
     begin = time.perf_counter()
-    result = CliRunner().invoke(
-        app, ["report", "--fleet", str(tmp_path / "wandb"), "--out", str(tmp_path / "fleet.html")]
-    )
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "wandb"), "--out", str(tmp_path / "fleet.html")])
     took = time.perf_counter() - begin
     assert result.exit_code == 0, result.output
     assert (tmp_path / "fleet.html").exists()

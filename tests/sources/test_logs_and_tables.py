@@ -246,8 +246,9 @@ def test_each_log_in_a_folder_is_a_job_of_the_fleet(tmp_path: Path) -> None:
     (tmp_path / "smi.csv").write_text("timestamp, index, utilization.gpu [%]\n" + "".join(minutes))
     (tmp_path / "metrics.csv").write_text("step,loss\n1,2.0\n")
     (tmp_path / "notes.txt").write_text("nothing to see")
-    result = CliRunner().invoke(app, ["report", str(tmp_path), "--fleet", "--json", "--out", str(tmp_path / "page")])
-    assert {each["job"]: each["fired"] for each in json.loads(result.stdout)["jobs"]} == {
-        "trn": ["LowGPUUtilization"],
-        "smi": [],
+    result = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--out", str(tmp_path / "page")])
+    assert {each["place"]: each["fired"] for each in json.loads(result.stdout)["jobs"]} == {
+        "trn.jsonl": ["LowGPUUtilization"],
+        "smi.csv": [],
+        ".": [],
     }

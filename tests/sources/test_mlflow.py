@@ -210,7 +210,7 @@ def test_damaged_line_in_a_folder_is_counted(folder: Path) -> None:
 
 
 def test_commands_judge_mlflow_runs(database: Path, folder: Path, tmp_path: Path) -> None:
-    page = CliRunner().invoke(app, ["report", str(tmp_path), "--fleet", "--json", "--out", str(tmp_path / "page")])
+    page = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--out", str(tmp_path / "page")])
     jobs = {each["place"]: each["fired"] for each in json.loads(page.stdout)["jobs"]}
     assert len(jobs) == 3
     assert jobs["mlruns/1/diverged"] == ["training/TrainingDiverged", "training/ExplodingTensor"]

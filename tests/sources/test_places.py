@@ -79,7 +79,6 @@ def test_the_python_api_reads_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"run-a.wandb": b"", "run-b.wandb": b""}, "holds 2 runs"),
         ({"run-a.wandb": b"PK\x03\x04 an archive"}, "expected a run file of W&B"),
         ({"run-a.wandb": run_file([run()])}, "without a system metric that is read: gpu.<n>"),
         ({"run-a.txt": b"x"}, "no profile"),

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.cli.main import app
 from trainguard.core.errors import UnreadableRunError
-from trainguard.local.fleet import evaluated_job, find_jobs, judged_jobs
-from trainguard.local.places import open_job
+from trainguard.local.fleet import evaluated_job, judged_jobs
 from trainguard.local.pool import WorkerPool
+from trainguard.local.runs import find_runs, open_job
 from trainguard.local.settings import GivenSettings
 from trainguard.report.job_verdict import JobVerdict, verdict_of
 
@@ -68,14 +68,16 @@ def test_report_and_queried_verdict_have_the_same_certainty(
 
 
 def test_fleet_without_gpu_metrics_reports_no_waste(tmp_path: Path) -> None:
-    recorded(tmp_path, lambda _: {"cpu": 30.0, "memory_percent": 40.0}, loss=False)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        recorded(tmp_path / name, lambda _: {"cpu": 30.0, "memory_percent": 40.0}, loss=False)
+    page = tmp_path / "page.html"
     result = CliRunner().invoke(
-        app, ["report", str(tmp_path), "--fleet", "--json", "--instance-type", "ml.p3.2xlarge", "--out", str(tmp_path)]
+        app, ["report", str(tmp_path), "--json", "--instance-type", "ml.p3.2xlarge", "--out", str(page)]
     )
-    (page,) = tmp_path.glob("*.json")
-    (job,) = json.loads(page.read_bytes())["jobs"]
     assert result.exit_code == 0
-    assert (job["wasted_share"], job["lost"], job["report"]) == (None, None, None)
+    for job in json.loads(page.with_suffix(".json").read_bytes())["jobs"]:
+        assert (job["wasted_share"], job["lost"], job["report"]) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,6 @@ def test_unreadable_file_is_counted_with_its_damage_as_reason(name: str, content
     with pytest.raises(UnreadableRunError, match="nothing of it could be read") as raised:
         open_job(str(tmp_path / name))
     with WorkerPool(1) as pool:
-        (judged,) = judged_jobs(str(tmp_path), find_jobs(str(tmp_path)), GivenSettings(), pool)
+        (judged,) = judged_jobs(str(tmp_path), find_runs(str(tmp_path)).runs, GivenSettings(), pool)
     assert judged.unread == raised.value.parts > 0
     assert "nothing of it could be read" in judged.rows[0].finding.reason

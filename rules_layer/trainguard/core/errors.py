@@ -274,15 +274,29 @@ class ProfileSourceError(UnusableError):
 
 
 class NoProfileError(ProfileSourceError):
-    """A place without a profile: nothing that a rule could judge; ``reason`` says what was looked for, by default."""
+    """A place without a run: nothing that a rule could judge.
 
-    def __init__(self, place: str, reason: str = "") -> None:
-        expected = (
-            "expected a profiler-output folder with system/ or framework/ in it, or what training saved: debug-output, "
-            "event files of TensorBoard, trainer_state.json, a CSV log or lines of JSON with a column step or epoch "
-            "and one such as loss, or a log that names a loss three times"
+    ``reason`` says by default what was looked for, and ``met`` which files are there.
+    """
+
+    def __init__(self, place: str, reason: str = "", *, met: str = "") -> None:
+        looked_for = (
+            "looked for profiler-output with system/ or framework/ in it, debug-output, event files of TensorBoard "
+            "(tfevents in their names), trainer_state.json, a CSV log or lines of JSON with a column step or epoch and "
+            "one such as loss, a log that names a loss three times, run files of W&B (.wandb), runs and databases of "
+            "MLflow, and files of neuron-monitor, Dynolog and nvidia-smi"
         )
-        super().__init__(place, reason or f"holds no profile, {expected}")
+        nothing = f"holds no profile and no run: {looked_for}{f'; met {met}' if met else ''}"
+        super().__init__(place, reason or nothing)
+
+
+class SeveralRunsError(ProfileSourceError):
+    """A place with several runs, where one is expected."""
+
+    def __init__(self, place: str, runs: Sequence[str]) -> None:
+        self.runs = runs
+        shown = ", ".join(runs[:3]) + (", …" if len(runs) > 3 else "")
+        super().__init__(place, f"holds {len(runs):,} runs ({shown}), expected one: name it")
 
 
 class UnreadableRunError(ProfileSourceError):

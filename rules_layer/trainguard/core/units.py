@@ -1,6 +1,7 @@
 """Numbers, names and money for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 SECONDS_BELOW_S = 300.0
 MINUTES_BELOW_S = 7_200.0
@@ -36,7 +37,7 @@ _AFTER_NOUN = frozenset({"cut", "given", "left", "out", "outside", "passed", "wi
 def faults_counted(amount: int, name: str) -> str:
     """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``.
 
-    A reason in words of its own stays as it is: ``a line without a time (3)``.
+    A name of several words is a reason as it stands: ``an event is cut (2)``.
     """
     if " " in name:
         return f"{name} ({amount:,})"
@@ -64,6 +65,19 @@ def show_step(duration_us: float) -> str:
     if duration_us < 1e6:
         return f"{duration_us / 1e3:.4g} ms"
     return f"{duration_us / 1e6:.4g} s" if duration_us < 1e10 else f"{duration_us / 1e6:,.0f} s"
+
+
+SUGGESTIONS = 3
+_ALIKE = 0.5
+
+
+def similar(word: str, names: Iterable[str]) -> Sequence[str]:
+    """Return the names that a word may stand for: alike ones first, then such as hold it."""
+    by_lower = {name.lower(): name for name in names}
+    lower = word.strip().lower()
+    alike = get_close_matches(lower, by_lower, n=SUGGESTIONS, cutoff=_ALIKE)
+    holding = sorted(key for key in by_lower if lower and lower in key)
+    return [by_lower[key] for key in dict.fromkeys([*alike, *holding])][:SUGGESTIONS]
 
 
 NAMED = 8

@@ -151,11 +151,11 @@ def evaluated_profile(
     if profile.kernels is not None and plan.rules_of(KERNELS):
         record, notes = evaluate_kernels(done.job, plan, profile.kernels)
         streams.append(record)
-        done = replace(done, kernel_notes=notes)
+        done = replace(done, notes=(*done.notes, *notes))
     if profile.training is not None:
         records, of_rules, notes = evaluate_training(done.job, plan, FAMILIES, profile.training)
         streams += records
-        done = replace(done, streams=of_rules, training_notes=notes)
+        done = replace(done, streams=of_rules, notes=(*done.notes, *notes))
         if timelines:
             names = scalar_names(plan)
             done = replace(done, shown=digest_training(profile.training, job.job, records, of_rules, names))

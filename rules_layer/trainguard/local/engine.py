@@ -33,7 +33,7 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
-from trainguard.local.profile import Node, Profile, node_listing
+from trainguard.local.profile import Faults, Node, Profile, node_listing
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class Evaluation:
     """A job that was evaluated, and its items as the deployed stack holds them at the job's end.
 
     ``digests`` are its time lines by node, ``streams`` what each rule of training found, ``shown`` what a report shows
-    of the training, as far as there is any; notes are what people have to know beside the verdicts, a sentence each.
+    of the training, as far as there is any; ``notes`` are what people have to know beside the verdicts, what could not
+    be read among it, a sentence each.
     """
 
     job: JobRecord
@@ -189,8 +190,7 @@ class Evaluation:
     digests: "tuple[NodeDigest, ...]" = ()
     streams: "tuple[Sequence[RuleSteps], ...]" = ()
     shown: "TrainingDigest | None" = None
-    training_notes: tuple[str, ...] = ()
-    kernel_notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def evaluate_profile(
@@ -217,6 +217,7 @@ def evaluate_profile(
     running: dict[StreamKey, tuple[AnySession, Iterator[Applied]]] = {}
     records: dict[StreamKey, NodeRecord] = {}
     own, state = NodeRecord(StreamKey.own(job.job)), JobState()
+    faults = Faults()
 
     def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:
         if key not in running:
@@ -243,6 +244,7 @@ def evaluate_profile(
             name = "system" if isinstance(parsed, SystemKey) else "framework"
             session, objects = stream(StreamKey(job.job, parsed.node, name))
             applied = next(objects)
+            faults.note(applied)
             if watch is not None:
                 watch(profile.size_of(applied.key), session.stream.state.watermark_s)
         if run is not planned[-1]:
@@ -253,7 +255,7 @@ def evaluate_profile(
         (session.to_record(closed=True) for session, _ in running.values()), key=lambda item: item.key.node_kind
     )
     last = replace(own, version=1, state=encode_state(state), codec=CODEC)
-    return Evaluation(replace(job, closing=True), plan, (*items, last))
+    return Evaluation(replace(job, closing=True), plan, (*items, last), notes=tuple(faults.notes))
 
 
 def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:

@@ -1,73 +1,84 @@
-"""The jobs below a folder, each evaluated as a whole."""
+"""Several runs, each evaluated as a whole."""
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from trainguard.core.errors import ProfileSourceError, TrainGuardError, UnreadableRunError
+from trainguard.core.errors import TrainGuardError, UnreadableRunError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
-from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
-from trainguard.local.analysis import evaluated_profile
-from trainguard.local.engine import evaluation_rows
-from trainguard.local.places import open_job, recordings_in, recordings_of
+from trainguard.local.analysis import evaluated_profile, report_of
+from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.pool import WorkerPool
-from trainguard.local.profile import Profile
+from trainguard.local.profile import FoundRun, Profile
 from trainguard.local.settings import GivenSettings, described_job
-from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, RecordedRun, refuse_unreadable, safe_name
+from trainguard.local.sources import S3, safe_name
+from trainguard.report.job.build import BuiltReport
 from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
-_OUTPUTS = (PROFILER_OUTPUT, DEBUG_OUTPUT)
+WriteReport = Callable[[str, BuiltReport], str]
+"""Writes a report into a folder of a name, and returns where its page lies."""
+
+_ENDING = re.compile(r"\.(?:csv|json|jsonl|log|ndjson|txt|wandb)$|#")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedJob:
-    """A job with its rows; ``place`` is below the folder of a fleet, ``unread`` counts parts and objects."""
+    """A job with its rows; ``place`` is below the place of all, ``unread`` counts parts and objects.
+
+    ``report`` is where its page lies, if one was written.
+    """
 
     place: str
     job: JobRecord
     rows: tuple[RuleRow, ...]
     link: str | None = None
     unread: int = 0
+    report: str | None = None
 
 
-def find_jobs(folder: str) -> list[tuple[str, int]]:
-    """Return places that `open_job` reads, each with the bytes of its file, 0 of a folder; in order of the places.
-
-    They are at or below a folder, or in a store of many runs. A job is a run of another tool, or a folder with a
-    ``profiler-output`` or a ``debug-output``. Raises ProfileSourceError without a job, or where it cannot be read.
-    """
-    try:
-        found = list(_found(folder)) if Path(folder).is_dir() else _stored(recordings_of(Path(folder)))
-    except OSError as fault:
-        raise ProfileSourceError(folder, f"cannot be read: {fault.strerror or fault}") from fault
-    if not found:
-        raise ProfileSourceError(folder, "holds no job; expected runs, or folders with a profiler-output")
-    return found
+def shown_places(place: str, runs: Sequence[FoundRun]) -> list[str]:
+    """Return the places of runs below the place at which they were found; the whole place of one that is elsewhere."""
+    if place.startswith(S3):
+        return [each.place.removeprefix(place.rstrip("/") + "/") for each in runs]
+    top = place if Path(place).is_dir() else Path(place).parent
+    return [os.path.relpath(each.place, top) for each in runs]
 
 
-def _found(folder: str) -> Iterator[tuple[str, int]]:
-    for parent, folders, files in os.walk(folder, onerror=refuse_unreadable):
-        if any(name in _OUTPUTS for name in folders):
-            yield parent, 0
-        folders[:] = sorted(name for name in folders if name not in (RESULTS, *_OUTPUTS))
-        yield from _stored(recordings_in(parent, folders, files))
-
-
-def _stored(recordings: Iterable[RecordedRun]) -> list[tuple[str, int]]:
-    return [(each.place, each.size) for each in recordings]
+def folder_names(place: str, shown: Sequence[str]) -> list[str]:
+    """Return a folder for the report of each run at a place, called as the run's place and unlike the others."""
+    top = safe_name(Path(place).resolve().name)
+    names: dict[str, None] = {}
+    for each in shown:
+        parts = [safe_name(part) for part in _ENDING.sub("/", each).split("/") if part.strip(".")]
+        name = "/".join(parts) or top
+        number = 1
+        while (unlike := name if number == 1 else f"{name}-{number}") in names:
+            number += 1
+        names[unlike] = None
+    return list(names)
 
 
 def judged_jobs(
-    folder: str, found: Iterable[tuple[str, int]], settings: GivenSettings, pool: WorkerPool
+    place: str,
+    found: Sequence[FoundRun],
+    settings: GivenSettings,
+    pool: WorkerPool,
+    write: WriteReport | None = None,
 ) -> Iterator[JudgedJob]:
-    """Yield each job with its rows; one that cannot be read has one row, of status ERROR. Raises WorkerDiedError."""
+    """Yield each job with its rows; one that cannot be read has one row, of status ERROR. Raises WorkerDiedError.
+
+    ``write`` writes the report of each, with time lines, in the process that has evaluated it.
+    """
     names: dict[str, int] = {}
-    for each in pool.map(partial(_judged, settings, folder), [place for place, _ in found]):
+    shown = shown_places(place, found)
+    tasks = list(zip(found, shown, folder_names(place, shown), strict=True))
+    for each in pool.map(partial(_judged, settings, write), tasks):
         names[each.job.job] = number = names.get(each.job.job, 0) + 1
         if number == 1:
             yield each
@@ -77,23 +88,35 @@ def judged_jobs(
             yield replace(each, job=replace(each.job, job=name), rows=rows)
 
 
-def _judged(settings: GivenSettings, folder: str, place: str) -> JudgedJob:
-    shown = os.path.relpath(place, folder if Path(folder).is_dir() else Path(folder).parent)
+def _judged(settings: GivenSettings, write: WriteReport | None, task: tuple[FoundRun, str, str]) -> JudgedJob:
+    run, shown, folder = task
     try:
-        judged = evaluated_job(settings, open_job(place))
-        return replace(judged, place=shown, job=replace(judged.job, active=False))
+        judged, done = _evaluated(settings, run.open(), timelines=write is not None)
+        page = None if write is None else write(folder, report_of(done))
+        return replace(judged, place=shown, job=replace(judged.job, active=False), report=page)
     except TrainGuardError as fault:
-        job = settings.job(safe_name(Path(place).stem))
-        finding = Finding(rule=PROFILER_REPORT, node=None, reason=f"Not read: {fault}")
-        unread = fault.parts if isinstance(fault, UnreadableRunError) else 0
-        return JudgedJob(shown, replace(job, active=False), (RuleRow(job.job, finding, Status.ERROR),), unread=unread)
+        return _not_judged(settings, run, shown, f"Not read: {fault}", fault)
+    except Exception as fault:
+        # A reader that fails in a way nobody thought of costs its own job and no other.
+        return _not_judged(settings, run, shown, f"Not read: {type(fault).__name__}: {fault}", fault)
+
+
+def _not_judged(settings: GivenSettings, run: FoundRun, shown: str, why: str, fault: Exception) -> JudgedJob:
+    job = settings.job(safe_name(Path(run.place).stem))
+    row = RuleRow(job.job, Finding(rule=PROFILER_REPORT, node=None, reason=why), Status.ERROR)
+    unread = fault.parts if isinstance(fault, UnreadableRunError) else 0
+    return JudgedJob(shown, replace(job, active=False), (row,), unread=unread)
 
 
 def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
+    return _evaluated(settings, profile, timelines=False)[0]
+
+
+def _evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool) -> tuple[JudgedJob, Evaluation]:
     job, _ = described_job(profile.source, settings.job(profile.root.job))
-    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=False)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=timelines)
     rows = tuple(evaluation_rows(done, expires_at=0))
     unread = sum(record.counters.get(name, 0) for record in done.records for name in (BAD_OBJECTS, UNREAD_PARTS))
     active = not done.job.status.is_final
-    return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread)
+    return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread), done

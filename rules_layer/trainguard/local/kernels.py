@@ -4,7 +4,7 @@ The session of the deployed stack asks for the verdict and takes it in; here the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -37,7 +37,7 @@ from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.kernels.verdict import CaptureHead, encode_verdict
-from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, safe_name
+from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, refuse_unreadable, safe_name
 
 MOST_LISTED = 50_000
 """As many as the deployed stack looks at."""
@@ -65,12 +65,18 @@ class KernelFiles:
         return files.paths.get(key) if isinstance(files, FolderFiles) else None
 
 
-def find_traces(folder: Path) -> KernelFiles | None:
-    """Find the kernel traces of a job; None where there is none. Raises ProfileSourceError."""
+def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unreadable) -> KernelFiles | None:
+    """Find the kernel traces of a job; None where there is none. Raises ProfileSourceError.
+
+    ``onerror`` gets the fault of a folder that cannot be read, and raises it by default.
+    """
     job = folder.resolve()
     root = ProfileRoot("", safe_name(job.name))
     try:
-        keys = ((root.folder + file.relative_to(job).as_posix(), file) for file in files_below(job, {RESULTS_FOLDER}))
+        keys = (
+            (root.folder + file.relative_to(job).as_posix(), file)
+            for file in files_below(job, {RESULTS_FOLDER}, onerror)
+        )
         found = ((key, file) for key, file in keys if match_below(key, root) is not None)
         files = dict(islice(found, MOST_LISTED + 1))
         stats = {key: file.stat() for key, file in files.items()}

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissingError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.core.units import counted
 from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.streams.session import HARMLESS_COUNTERS, Applied
 from trainguard.formats.profile.keys import (
     FrameworkKey,
     ProfileKey,
@@ -97,6 +99,42 @@ class Profile:
     def size_of(self, key: str) -> int:
         """Return the bytes of one object."""
         return self.source.sizes[self.files[key]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A run that was found; ``open`` raises ProfileSourceError. ``size`` is that of its file, if it is one.
+
+    ``changed_at`` is when the newest of its files was saved, epoch seconds.
+    """
+
+    place: str
+    open: Callable[[], Profile]
+    size: int = 0
+    changed_at: float = 0.0
+
+
+class Faults:
+    """What could not be read of some objects: the first of them with the reason, and how many there are."""
+
+    _MOST = 3
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._more = 0
+
+    def note(self, applied: Applied) -> None:
+        if applied.fault is None or all(name in HARMLESS_COUNTERS for name in applied.tally):
+            return
+        if len(self._shown) < self._MOST:
+            self._shown.append(applied.fault)
+        else:
+            self._more += 1
+
+    @property
+    def notes(self) -> list[str]:
+        more = [f"{counted(self._more, 'more object')} could not be read in full."] if self._more else []
+        return [*(f"Not read in full: {each}." for each in self._shown), *more]
 
 
 @dataclass(frozen=True)

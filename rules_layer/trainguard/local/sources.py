@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from trainguard.core.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.core.ports import ByteStream, Files, ListedObject, check_range
+from trainguard.core.units import similar
 from trainguard.formats.git_lfs import MARK as POINTER_MARK
 from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
@@ -22,6 +24,7 @@ PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
 RESULTS = "rule-output"
 _SHOWN_ROOTS = 3
+_MOST_NAMES = 10_000
 _ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".zip")
 _REPORTS = ("report.json", "report.html", "profiler-reports")
 ANY_JOB = "profile"
@@ -30,6 +33,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
 S3 = "s3://"
+PLACES = "a folder, a file or s3://bucket/prefix"
 SERVICES = ("mlflow+", "prometheus+")
 """How the places of runs begin that a service keeps."""
 
@@ -105,7 +109,8 @@ class FolderFiles:
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
         for name in _listed(self.paths, prefix, start_after):
-            about = self.paths[name].stat()
+            with self._reading(name):
+                about = self.paths[name].stat()
             yield ListedObject(name, about.st_mtime, about.st_size)
 
     def _path(self, name: str) -> Path:
@@ -218,17 +223,16 @@ def open_folder(place: str) -> ProfileSource:
     """
     folder = Path(place)
     if not folder.exists():
-        raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
+        raise missing(place, PLACES)
     if not folder.is_dir():
         if folder.name.lower().endswith(_ARCHIVES):
             raise ProfileSourceError(place, "is an archive: unpack it, and give the folder that comes out of it")
         if is_pointer(read_beside(folder.parent, folder.name, len(POINTER_MARK)) or b""):
             raise ProfileSourceError(place, POINTER)
-        expected = "expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
-        raise ProfileSourceError(place, f"is no folder, {expected}")
+        raise NoProfileError(place)
     try:
-        roots = [folder] if _holds_streams(folder) else _roots_below(folder)
-        if not roots and _is_report(folder):
+        roots = [folder] if holds_streams(folder) else _roots_below(folder)
+        if not roots and is_report(folder):
             expected = "expected the folder of the job, which holds profiler-output"
             raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
         root = only_root(place, roots)
@@ -241,22 +245,36 @@ def open_folder(place: str) -> ProfileSource:
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
 
 
-def _is_report(folder: Path) -> bool:
+def missing(place: str, expected: str) -> ProfileSourceError:
+    """Return the error of a place that is not there, with the nearest names beside it."""
+    path = Path(place)
+    try:
+        names = [each.name for each in islice(path.parent.iterdir(), _MOST_NAMES)]
+    except OSError:
+        names = []
+    near = [str(path.parent / name) for name in similar(path.name, names)]
+    perhaps = f"; perhaps you mean {' or '.join(near)}" if near else ""
+    return ProfileSourceError(place, f"does not exist, expected {expected}{perhaps}")
+
+
+def is_report(folder: Path) -> bool:
+    """Whether a folder holds reports on a job."""
     if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
         return True
     return any((folder / name).exists() for name in _REPORTS)
 
 
-def _holds_streams(folder: Path) -> bool:
+def holds_streams(folder: Path) -> bool:
+    """Whether a folder is a profile, whatever it is called."""
     return any((folder / stream).is_dir() for stream in STREAMS)
 
 
 def _roots_below(folder: Path) -> list[Path]:
     """Return the ``profiler-output`` folders below one; results hold none."""
     direct = folder / PROFILER_OUTPUT
-    if direct.is_dir() and _holds_streams(direct):
+    if direct.is_dir() and holds_streams(direct):
         return [direct]
-    return [found for found in folders_below(folder, PROFILER_OUTPUT) if _holds_streams(found)]
+    return [found for found in folders_below(folder, PROFILER_OUTPUT) if holds_streams(found)]
 
 
 def folders_below(folder: Path, name: str) -> Iterator[Path]:
@@ -268,19 +286,24 @@ def folders_below(folder: Path, name: str) -> Iterator[Path]:
             yield Path(parent) / name
 
 
-def files_below(folder: Path, left_out: Container[str] = ()) -> Iterator[Path]:
-    """Yield the files below a folder, without those in folders of the names ``left_out``; raises OSError."""
-    for parent, folders, names in os.walk(folder, onerror=refuse_unreadable):
+def refuse_unreadable(fault: OSError) -> None:
+    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
+    raise fault
+
+
+def files_below(
+    folder: Path, left_out: Container[str] = (), onerror: Callable[[OSError], object] = refuse_unreadable
+) -> Iterator[Path]:
+    """Yield the files below a folder, without those in folders of the names ``left_out``.
+
+    ``onerror`` gets the fault of a folder that cannot be read, and raises it by default.
+    """
+    for parent, folders, names in os.walk(folder, onerror=onerror):
         folders[:] = sorted(name for name in folders if name not in left_out)
         for name in sorted(names):
             file = Path(parent) / name
             if file.is_file():
                 yield file
-
-
-def refuse_unreadable(fault: OSError) -> None:
-    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
-    raise fault
 
 
 def only_root(place: str, roots: Sequence[Root]) -> Root:

@@ -20,7 +20,7 @@ from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.stream import StepStream, step_rules
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames
-from trainguard.local.profile import TrainingFiles
+from trainguard.local.profile import Faults, TrainingFiles
 from trainguard.render.details import encode_report
 from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.predictions import CONFUSION, names_of
@@ -88,15 +88,16 @@ def _evaluated(
             _note(outcome, session.stream)
 
     session.stream.after_step = note_step
-    for _ in session.apply(drain=True, modified_before=None):
-        pass
+    faults = Faults()
+    for applied in session.apply(drain=True, modified_before=None):
+        faults.note(applied)
     last = session.stream.finished()
     last.finish()
     for verdict in last.verdicts(closed=True):
         outcome = rules[verdict.rule]
         _note(outcome, last)
         outcome.result = verdict.result
-    return session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes
+    return session.to_record(closed=True), tuple(rules.values()), [*session.stream.state.notes, *faults.notes]
 
 
 def _note(outcome: RuleSteps, stream: StepStream[Any]) -> None:

@@ -4,18 +4,18 @@ Each file gets the key that it would have in a bucket.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainguard.core.errors import ForeignKeyError, ProfileSourceError
+from trainguard.core.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import ListedObject
+from trainguard.core.ports import Files, ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.log_lines import is_training_log
-from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
@@ -24,25 +24,19 @@ from trainguard.local.sources import (
     FilesAsBucket,
     FolderFiles,
     files_below,
-    folders_below,
     safe_name,
 )
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
 _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
-_SHOWN = 3
 _TEXTS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"})
 _AS_NAMED, _AS_LOG = "metrics.csv", "train.log"
 
 _LONGEST_HEADER = 64 * 1024
 _TABLE = ".csv"
-_MOST_TEXTS = 500
+MOST_TEXTS = 500
 """Texts of a job whose beginning is looked at, but tables: data sets have many."""
-
-
-Found = tuple[Path, Path, TrainingFiles]
-"""Where the files of a job's training lie, the folder of the job, and the files."""
 
 
 @dataclass(frozen=True)
@@ -69,35 +63,45 @@ class JobFiles(FolderFiles):
             return
         self.known.add(job)
         folder = Path(job) if Path(job).is_dir() else self.beside / job
-        run = folder / DEBUG_OUTPUT if _is_run(folder / DEBUG_OUTPUT) else folder
-        if _is_run(run):
+        run = folder / DEBUG_OUTPUT if is_debug_output(folder / DEBUG_OUTPUT) else folder
+        if is_debug_output(run):
             self.paths.update(_tensor_files(run, ProfileRoot("", job)))
 
 
-def find_training(place: str, profile: Path | None = None) -> Found | None:
-    """Find what a job saved of its training at, in or below a folder; None where there is nothing.
+def training_of_job(folder: Path) -> TrainingFiles | None:
+    """Return what a job saved of its training, in its folder or that of its debug-output; None of nothing.
 
-    Of several jobs, the one beside ``profile`` counts. Raises ProfileSourceError when the folder cannot be read, or
-    lies above several jobs.
+    Raises ProfileSourceError when the folder cannot be read.
     """
-    folder = Path(place)
-    if not folder.is_dir():
-        return None
     try:
-        if profile is not None and profile.name == PROFILER_OUTPUT:
-            return _of_job(profile.resolve().parent)
-        if _is_run(folder):
-            return _of_run(folder)
-        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(folders_below(folder, DEBUG_OUTPUT))
-        if len(runs) > 1:
-            shown = ", ".join(map(str, runs[:_SHOWN])) + (", …" if len(runs) > _SHOWN else "")
-            raise ProfileSourceError(place, f"holds debug-output of {len(runs)} jobs ({shown}), expected one: name it")
-        return _of_job(runs[0].parent if runs else folder)
+        if is_debug_output(folder):
+            job = folder.resolve().parent if folder.name == DEBUG_OUTPUT else folder.resolve()
+            root = ProfileRoot("", safe_name(job.name))
+            return _found(folder, job, root, _tensor_files(folder, root))
+        root = ProfileRoot("", safe_name(folder.resolve().name))
+        tensors = folder / DEBUG_OUTPUT
+        files = _tensor_files(tensors, root) if is_debug_output(tensors) else {}
+        files |= _scalar_files(folder, root)
+        return _found(folder, folder, root, files) if files else None
     except OSError as fault:
-        raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
+        raise ProfileSourceError(str(folder), f"cannot be read: {fault}") from fault
 
 
-def _is_run(folder: Path) -> bool:
+def scalar_run(folder: Path, run: str, files: Mapping[str, Path]) -> TrainingFiles:
+    """Return the files of scalars of one run, which are given by their names below the run."""
+    root = ProfileRoot("", safe_name(run))
+    keys = {scalar_key(root, name, scalar_kind(file, name) or ""): file for name, file in files.items()}
+    return _found(folder, folder, root, keys)
+
+
+def scalar_key(root: ProfileRoot, name: str, kind: str = "") -> str:
+    """Return the key of a file of scalars; that of a table whose name says nothing ends as one whose name does."""
+    key = f"{root.folder}{_TRAINER_OUTPUT}/{name}"
+    return f"{key}/{kind or _AS_NAMED}" if match_scalar_key(key) is None else key
+
+
+def is_debug_output(folder: Path) -> bool:
+    """Whether a folder holds tensors, whatever it is called."""
     parts = [part for part in _PARTS if (folder / part).is_dir()]
     return (
         "index" in parts
@@ -106,26 +110,13 @@ def _is_run(folder: Path) -> bool:
     )
 
 
-def _of_run(folder: Path) -> Found:
-    job = folder.resolve().parent if folder.name == DEBUG_OUTPUT else folder.resolve()
-    root = ProfileRoot("", safe_name(job.name))
-    return _found(folder, job, root, _tensor_files(folder, root))
-
-
-def _of_job(folder: Path) -> Found | None:
-    root = ProfileRoot("", safe_name(folder.resolve().name))
-    files = _tensor_files(folder / DEBUG_OUTPUT, root) if _is_run(folder / DEBUG_OUTPUT) else {}
-    files |= _scalar_files(folder, root)
-    return _found(folder, folder, root, files) if files else None
-
-
-def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> Found:
+def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> TrainingFiles:
     parsed = {key: match_key(key) for key in files}
     tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
     ended = any(isinstance(each, EndKey) for each in parsed.values())
     scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
     objects = FilesAsBucket(JobFiles(str(place), files, job.resolve().parent, known={root.job}))
-    return place, job, TrainingFiles(objects, str(place), root, tensors, ended, scalars)
+    return TrainingFiles(objects, str(place), root, tensors, ended, scalars)
 
 
 def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
@@ -147,17 +138,48 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
     texts = 0
     for file in files_below(folder, _LEFT_OUT):
         name = file.relative_to(folder).as_posix()
-        below = name.partition("/")[0] in SCALAR_FOLDERS
-        key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
-        if match_scalar_key(key) is not None:
-            found[key] = file
-        elif file.suffix.lower() in _TEXTS and (file.suffix.lower() == _TABLE or texts < _MOST_TEXTS):
-            # Its name says nothing of training: its beginning decides.
-            texts += file.suffix.lower() != _TABLE
-            with file.open("rb") as opened:
-                beginning = opened.read(_LONGEST_HEADER)
-            if is_history(beginning, ScalarNames()):
-                found[f"{key}/{_AS_NAMED}"] = file
-            elif is_training_log(beginning):
-                found[f"{key}/{_AS_LOG}"] = file
+        if is_text(file):
+            texts += 1
+            if texts > MOST_TEXTS:
+                continue
+        kind = scalar_kind(file, name)
+        if kind is not None:
+            below = name.partition("/")[0] in SCALAR_FOLDERS
+            key = f"{root.folder}{name}"
+            found[key if below and match_scalar_key(key) is not None else scalar_key(root, name, kind)] = file
     return found
+
+
+def is_text(file: Path) -> bool:
+    """Whether a file's beginning has to say whether it is of a training, and data sets may have many of its kind."""
+    return file.suffix.lower() in _TEXTS - {_TABLE} and match_scalar_file(file.name) is None
+
+
+def scalar_kind(file: Path, name: str) -> str | None:
+    """Return as what a file with scalars is read: by its name, empty, or a known name; None of others; raises OSError.
+
+    Where its name says nothing of training, its beginning decides.
+    """
+    if match_scalar_file(name) is not None:
+        return ""
+    if file.suffix.lower() not in _TEXTS:
+        return None
+    with file.open("rb") as opened:
+        beginning = opened.read(_LONGEST_HEADER)
+    if is_history(beginning, ScalarNames()):
+        return _AS_NAMED
+    return _AS_LOG if is_training_log(beginning) else None
+
+
+_BEGINNING = 64 * 1024
+
+
+def main_tag(files: Files, name: str) -> str | None:
+    """Return the one tag at the beginning of an event file; None of one that has several or cannot be read."""
+    from trainguard.formats.tensors.scalars.event_file import read_scalars
+
+    try:
+        found = read_scalars(files, name, 0, _BEGINNING)
+    except (TelemetryFormatError, ProfileSourceError, ObjectMissingError):
+        return None
+    return found.tags[0] if found is not None and len(found.tags) == 1 else None

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
 from trainguard.core.errors import ParameterFileError, RuleConfigError
+from trainguard.core.units import similar
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare, parameters_type_of_other
 from trainguard.rules.family_rules import names as other_families_rules
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
@@ -99,9 +99,8 @@ def canonical_rule(written: str) -> str | None:
 
 def _a_rule(written: str) -> str:
     """Say what a rule's name should be: one of the nearest, or of all where none is near."""
-    near = get_close_matches(written.lower(), _CANONICAL, n=3, cutoff=0.7)
-    names = dict.fromkeys(bare(_CANONICAL[each]) for each in near)
-    return f"a rule such as {' or '.join(names)}" if near else f"a rule of {_NAMES}"
+    near = similar(written, map(bare, _CANONICAL.values()))
+    return f"a rule such as {' or '.join(near)}" if near else f"a rule of {_NAMES}"
 
 
 def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ()) -> dict[str, str]:

@@ -24,7 +24,7 @@ from trainguard.local.analysis import evaluated_profile
 from trainguard.local.api import analyze
 from trainguard.local.engine import evaluation_rows
 from trainguard.local.kernels import find_traces, traces_below
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 from trainguard.local.traces import list_kernels
 from trainguard.report.html.render import render_report
 

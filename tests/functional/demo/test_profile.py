@@ -9,10 +9,9 @@ import pytest
 from demo.make_recordings import RECORDINGS
 from demo.profile import write_profile
 from demo.recording import Recording
+from tests.support.analyses import analyzed
 from tests.support.delivery import Network
 from tests.support.small_job import Upload
-from trainguard.cli.commands.analyze.outcome import documented
-from trainguard.cli.output.progress import stderr_progress
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine.jobs.job_file import read_job_file
 
@@ -40,7 +39,7 @@ def test_job_file_of_a_written_profile_ended_in_the_last_minute(
 
 
 def test_fault_of_a_written_profile_is_found(folder: Path) -> None:
-    outcome = documented(str(folder), stderr_progress(shown=False))
+    outcome = analyzed(str(folder))
     assert {line["rule"] for line in outcome.rules if line["status"] == Status.FIRED} == FAULT
 
 

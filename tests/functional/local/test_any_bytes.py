@@ -15,9 +15,9 @@ from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_history, read_history, read_trainer_state
 from trainguard.local.api import analyze
-from trainguard.local.fleet import find_jobs
 from trainguard.local.places import recordings_of
-from trainguard.local.training_files import find_training
+from trainguard.local.runs import find_runs
+from trainguard.local.training_files import training_of_job
 
 TABLE = "".join(["epoch,loss,val_loss\n", *(f"{step},{2.0 / (step + 1)},{2.5 / (step + 1)}\n" for step in range(40))])
 REAL = {
@@ -74,8 +74,8 @@ def test_search_of_a_folder_survives_any_bytes() -> None:
         with TemporaryDirectory() as folder:
             job = written(folder, files)
             with suppress(ProfileSourceError):
-                find_jobs(folder)
-            find_training(str(job))
+                find_runs(folder)
+            training_of_job(job)
             for file in job.iterdir():
                 for each in recordings_of(file):
                     with suppress(TelemetryFormatError, OSError):
@@ -98,8 +98,8 @@ def test_whole_history_is_judged_beside_any_bytes() -> None:
         with TemporaryDirectory() as folder:
             job = written(folder, {name: body for name, body in files.items() if name != "history.csv"})
             (job / "history.csv").write_bytes(REAL["table"])
-            found = find_training(str(job))
+            found = training_of_job(job)
             assert found is not None
-            assert any("history.csv" in key for key in found[2].scalars)
+            assert any("history.csv" in key for key in found.scalars)
 
     search(check, 40, files=FOLDER)

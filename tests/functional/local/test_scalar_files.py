@@ -21,7 +21,7 @@ from trainguard.formats.tensors.scalars.rows import ScalarHistory, ScalarRow
 from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.local.api import analyze
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.step_rule import RunView
 
@@ -89,8 +89,8 @@ def test_firing_steps_of_many_rows_match_a_plain_replay(
         assert steps[0] == reports[rule]["first_step"]
 
 
-V0, V1, V10 = (f"lightning_logs/version_{number}/metrics.csv" for number in (0, 1, 10))
-A, B = "a/trainer_state.json", "b/trainer_state.json"
+V0, V1, V10 = (f"trainer-output/lightning_logs/version_{number}/metrics.csv" for number in (0, 1, 10))
+A, B = "trainer-output/a/trainer_state.json", "trainer-output/b/trainer_state.json"
 SHIFTED: Losses = {step + 5: value for step, value in FALLING.items()}
 SLOWER: Losses = {step: value + 0.2 for step, value in FALLING.items()}
 RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
@@ -111,10 +111,15 @@ RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
             40,
         ),
         ({V0: table(DYING), V1: table(dict.fromkeys(range(300, 400, 10), 0.3))}, True, None, 40),
-        ({V0: table(DYING), "backup/metrics.csv": table(DYING)}, True, None, 30),
-        ({V0: table(DYING), "lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")}, True, None, 60),
+        ({V0: table(DYING), "trainer-output/backup/metrics.csv": table(DYING)}, True, None, 30),
         (
-            {"a/trainer_state.json": trainer_state(DYING), "b/trainer_state.json": trainer_state(SLOWER)},
+            {V0: table(DYING), "trainer-output/lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")},
+            True,
+            None,
+            60,
+        ),
+        (
+            {A: trainer_state(DYING), B: trainer_state(SLOWER)},
             False,
             "a/",
             30,

@@ -19,10 +19,10 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.api import analyze
-from trainguard.local.places import open_job
+from trainguard.local.runs import open_job
 from trainguard.local.settings import rule_settings
 from trainguard.local.training import debugger_reports
-from trainguard.local.training_files import find_training
+from trainguard.local.training_files import training_of_job
 from trainguard.rules.training.registry import TRAINING_RULES
 
 RULES = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
@@ -153,7 +153,7 @@ def test_custom_names_are_read_as_the_settings_say(tmp_path: Path, settings: dic
 def test_unusable_name_pattern_names_the_setting(pattern: str) -> None:
     with pytest.raises(ParameterFileError, match=r"ScalarNames_losses.*expected a regular expression"):
         rule_settings({"ScalarNames": {"losses": pattern}})
-    with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters errors, evaluation"):
+    with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*one of the parameters errors, evalu"):
         rule_settings({"ScalarNames_accuracy": "x"})
 
 
@@ -197,13 +197,13 @@ def test_broken_index_file_is_counted_and_others_are_judged(
 def test_runs_of_several_jobs_are_named(tmp_path: Path) -> None:
     for job in ("one", "two"):
         write_trial("healthy", tmp_path / job / "debug-output")
-    with pytest.raises(ProfileSourceError, match="2 jobs"):
+    with pytest.raises(ProfileSourceError, match="2 runs"):
         open_job(str(tmp_path))
 
 
 def test_empty_folder_has_no_profile(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    assert find_training(str(tmp_path)) is None
+    assert training_of_job(tmp_path) is None
     with pytest.raises(NoProfileError):
         open_job(str(tmp_path))
 
@@ -237,5 +237,4 @@ def test_run_in_s3_is_evaluated_as_on_disk(monkeypatch: pytest.MonkeyPatch) -> N
         for place in ("s3://profiles/jobs/my-job", "s3://profiles/jobs/my-job/debug-output/"):
             report = reports_of(place, {})["VanishingGradient"]
             assert (report["status"], report["first_step"]) == ("IssuesFound", 0)
-        with pytest.raises(NoProfileError):
-            open_job("s3://profiles/jobs")
+        assert open_job("s3://profiles/jobs").root.job == "my-job"

@@ -78,4 +78,4 @@ def test_mistyped_folder_without_a_region_is_called_missing(
     )
     missing = run(command, "./my-jbo")
     assert missing.exit_code == 2
-    assert "'./my-jbo' does not exist; expected a folder" in missing.stderr
+    assert "'./my-jbo' does not exist, expected a folder" in missing.stderr

@@ -44,14 +44,14 @@ def test_two_profiles_below_a_folder_are_named_in_the_error(job: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [("nowhere", "does not exist"), ("file.json", "is no folder"), ("empty", "holds no profile")],
+    [("nowhere", "does not exist"), ("file.json", "holds no profile and no run"), ("empty", "holds no profile")],
 )
 def test_location_without_a_profile_is_an_error_with_its_reason(tmp_path: Path, place: str, said: str) -> None:
     (tmp_path / "empty" / "profiler-output").mkdir(parents=True)
     (tmp_path / "file.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ProfileSourceError, match=said) as caught:
         open_folder(str(tmp_path / place))
-    assert isinstance(caught.value, NoProfileError) == (place == "empty")
+    assert isinstance(caught.value, NoProfileError) == (place != "nowhere")
 
 
 @pytest.mark.parametrize("name", ["job.tgz", "job.tar.gz", "job.ZIP"])

@@ -20,6 +20,7 @@ from trainguard.core.units import faults_counted
         (1, "devices_not_judged", "1 device that is not judged"),
         (3_000, "a value of a gpu: node_label=NAME", "a value of a gpu: node_label=NAME (3,000)"),
         (2, "bad_objects", "2 objects that could not be read"),
+        (3, "a second series: node_label=NAME says which", "a second series: node_label=NAME says which (3)"),
     ],
 )
 def test_given_a_counter_when_said_then_number_and_noun_agree(amount: int, name: str, said: str) -> None:

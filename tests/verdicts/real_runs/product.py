@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.analyses import analyzed
 from tests.verdicts.real_runs.profile_writer import write_profile
 from tests.verdicts.real_runs.recording import read_recording
-from trainguard.cli.commands.analyze.outcome import document_of, documented
-from trainguard.cli.output.progress import stderr_progress
+from trainguard.cli.commands.analyze.outcome import document_of
 
 _SUMMARY = "ProfilerReport"
 """Fires when another rule has: it says nothing of its own."""
@@ -54,7 +54,7 @@ def say(run: str) -> Said:
     """Judge the run ``run``; once in a process."""
     with tempfile.TemporaryDirectory() as folder:
         job = write_profile(read_recording(run), Path(folder))
-        return finding_on(document_of(documented(str(job / "profiler-output"), stderr_progress(shown=False))))
+        return finding_on(document_of(analyzed(str(job / "profiler-output"))))
 
 
 def finding_on(document: Mapping[str, Any]) -> Said:

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.analyses import analyzed
 from tests.support.wandb_files import ended, run, run_file, stats
 from tests.verdicts.real_runs.labels import labels
 from tests.verdicts.real_runs.product import finding_on, say
 from tests.verdicts.real_runs.profile_writer import START
 from tests.verdicts.real_runs.recording import Recording, read_recording
-from trainguard.cli.commands.analyze.outcome import document_of, documented
-from trainguard.cli.output.progress import stderr_progress
+from trainguard.cli.commands.analyze.outcome import document_of
 
 pytestmark = pytest.mark.verdicts
 
@@ -23,7 +23,7 @@ _NAMES = {"u": "gpu.{}.gpu", "a": "gpu.{}.memory", "c": "cpu.{}.cpu_percent", "r
 def test_verdict_on_a_run_file_is_that_on_its_profile(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"run-{name}.wandb"
     file.write_bytes(_run_file(read_recording(name)))
-    from_file = finding_on(document_of(documented(str(file), stderr_progress(shown=False))))
+    from_file = finding_on(document_of(analyzed(str(file))))
     from_profile = say(name)
     assert from_file.fired == from_profile.fired
     assert from_file.level == from_profile.level

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.support.analyses import analyzed
 from tests.verdicts.recorded_runs.labels import Label, labels
 from tests.verdicts.recorded_runs.recordings import unpack
-from trainguard.cli.commands.analyze.outcome import document_of, documented
-from trainguard.cli.output.progress import stderr_progress
+from trainguard.cli.commands.analyze.outcome import document_of
 from trainguard.core.errors import TrainGuardError
 
 _SUMMARY = "ProfilerReport"
@@ -44,7 +44,7 @@ class Judged:
 def judge(run: str, folder: Path) -> Judged:
     """Judge a run as ``trainguard analyze FOLDER`` does."""
     try:
-        document = document_of(documented(str(folder / run), stderr_progress(shown=False)))
+        document = document_of(analyzed(str(folder / run)))
     except TrainGuardError as fault:
         return Judged(run, labels()[run], {}, str(fault))
     fired = set(document["fired"])

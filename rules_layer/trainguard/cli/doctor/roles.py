@@ -199,7 +199,7 @@ PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
     (
         "dynamodb:Scan",
         "the table Jobs",
-        "jobs, report --fleet",
+        "jobs, report",
         lambda site: site.clients.dynamodb.scan(TableName=site.deployment.output("JobsTable"), Limit=1),
     ),
     (

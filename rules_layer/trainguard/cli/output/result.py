@@ -70,9 +70,9 @@ def print_result(make: Callable[[], CommandResult | int], *, as_json: bool, fail
         show(stdout_console(), result.blocks)
     for note in result.notes:
         print_note(note)
-    if not result.evaluated:
-        return NO_VERDICT
-    return FIRED if result.failed or (fail_on_fire and result.fired) else RAN
+    if result.failed or (fail_on_fire and result.fired):
+        return FIRED
+    return RAN if result.evaluated else NO_VERDICT
 
 
 _CLOCK = "%Y-%m-%d %H:%M:%SZ"

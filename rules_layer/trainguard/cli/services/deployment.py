@@ -26,7 +26,6 @@ from trainguard.core.errors import (
     DeploymentError,
     OutputMissingError,
     PortUnavailableError,
-    ProfileSourceError,
     RequestError,
     StackNotFoundError,
     StackStateError,
@@ -37,7 +36,7 @@ from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.places import is_recording
-from trainguard.local.sources import PROFILER_OUTPUT, S3
+from trainguard.local.sources import PROFILER_OUTPUT, S3, missing
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -223,9 +222,7 @@ def target_of(source: str) -> Target:
         return Target(source, note=meant if is_name else None)
     if is_name:
         return Target(source, is_job=True)
-    raise ProfileSourceError(
-        source, "does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"
-    )
+    raise missing(source, "a folder, a file, s3://bucket/prefix, or the name of a training job")
 
 
 def connect_for(target: Target, where: Where) -> Connection:
@@ -237,6 +234,13 @@ def connect_for(target: Target, where: Where) -> Connection:
             raise
         what = f"there is no folder {target.text} here, so it is taken as the name of a training job; {fault.what}"
         raise type(fault)(what, fault.remedy) from fault
+
+
+def clients_for(target: Target, where: Where) -> Clients | None:
+    """Return the clients that read a place in S3; None, for those of the environment, where nothing else is asked."""
+    if not target.text.startswith(S3) or (where.region is None and where.profile is None):
+        return None
+    return Clients(session=Session(profile=where.profile), region=where.region)
 
 
 def job_place(job: JobRecord) -> str:

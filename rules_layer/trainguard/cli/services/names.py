@@ -1,12 +1,11 @@
 """Names as people type them: in any case, shortened, or nearly right."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from trainguard.core.errors import UnknownJobError, UnknownNameError
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs
-from trainguard.core.units import counted
+from trainguard.core.units import SUGGESTIONS, counted, similar
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -22,8 +21,6 @@ OWN_RULES = "Name a custom rule's package with --rules-package DIR, or --rule MO
 _LISTED = "TrainGuard; `trainguard params` lists the rules of all families: " + ", ".join(
     (TITLE, *(family.title for family in OTHER_FAMILIES))
 )
-_SUGGESTIONS = 3
-_ALIKE = 0.5
 
 
 def rule_named(word: str, others: Iterable[str] = ()) -> str:
@@ -49,16 +46,7 @@ def rule_named(word: str, others: Iterable[str] = ()) -> str:
 def _near(word: str, rules: Mapping[str, str]) -> Sequence[str]:
     """Return the rules nearest to a word: such as hold it first, then alike ones; ``rules`` are by bare name."""
     holding = sorted(key for key in rules if word and word in key)
-    return [rules[key] for key in dict.fromkeys([*holding, *similar(word, rules)])][:_SUGGESTIONS]
-
-
-def similar(word: str, names: Iterable[str]) -> Sequence[str]:
-    """Return the names nearest to ``word``: alike ones first, then such as hold it."""
-    by_lower = {name.lower(): name for name in names}
-    lower = word.strip().lower()
-    alike = get_close_matches(lower, by_lower, n=_SUGGESTIONS, cutoff=_ALIKE)
-    holding = sorted(key for key in by_lower if lower and lower in key)
-    return [by_lower[key] for key in dict.fromkeys([*alike, *holding])][:_SUGGESTIONS]
+    return [rules[key] for key in dict.fromkeys([*holding, *similar(word, rules)])][:SUGGESTIONS]
 
 
 def unpriced(instance_type: str | None, table: PriceTable | None) -> list[str]:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from trainguard.core.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
@@ -40,8 +40,8 @@ class FileState(msgspec.Struct, array_like=True):
     ``taken`` counts bytes of an event file, and rows of any other. ``size`` and ``modified_s`` (epoch seconds) are of
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
     is of an older run; None for the newest. ``seen`` counts the scalars of an event file, ``bad`` lines or events,
-    ``why`` is of the first of those or of ``bad_cells``. ``furthest`` is the largest
-    ``taken``, whose faults count once.
+    ``why`` is of the first of those or of ``bad_cells``, ``counted`` the largest ``taken``, whose faults count once. Of
+    an event file, ``newest_s`` is when its last scalar was recorded, epoch seconds, and ``furthest`` its highest step.
     """
 
     source: str
@@ -54,7 +54,9 @@ class FileState(msgspec.Struct, array_like=True):
     seen: int = 0
     bad_cells: int = 0
     why: str = ""
-    furthest: int = 0
+    counted: int = 0
+    newest_s: float = 0.0
+    furthest: int = -1
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -80,13 +82,8 @@ class ScalarState(StepsState, kw_only=True):
 
     @property
     def notes(self) -> Sequence[str]:
-        why = "a newer file records the same scalars over the same steps with other values"
         return [
-            *(
-                f"{name.partition('/')[2]} is of an older run, which is not judged"
-                f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
-                for name, until in self.other_runs.items()
-            ),
+            *(_note(name.partition("/")[2], until) for name, until in self.other_runs.items()),
             *self._begun_segments(),
             *self._unread(),
         ]
@@ -144,6 +141,13 @@ class ScalarState(StepsState, kw_only=True):
 def _further(known: FileState) -> str:
     more = known.bad + known.bad_cells - 1
     return "" if known.broken or more < 1 else f", and {more:,} more of its parts could not be used"
+
+
+def _note(name: str, until: int) -> str:
+    if until:
+        return f"{name} is of an older run, which was resumed: a newer file has its values from step {until:,} on."
+    why = "a newer file records the same scalars over the same steps with other values"
+    return f"{name} is of an older run, which is not judged: {why}. To judge it, analyze the file alone."
 
 
 PIECE_BYTES = 64 * 1024
@@ -214,6 +218,8 @@ class ScalarFiles:
             return self._events(file, state) if file.is_events else self._rows(file, state)
         except ObjectMissingError as fault:
             raise TelemetryFormatError(file.listed.key, "it is gone") from fault
+        except ProfileSourceError as fault:
+            raise TelemetryFormatError(file.listed.key, str(fault)) from fault
 
     def _events(self, file: ListedFile, state: FileState) -> Piece | None:
         from trainguard.formats.tensors.scalars.event_file import read_scalars
@@ -260,6 +266,13 @@ def _version(listed: ListedObject) -> tuple[float, int]:
     return listed.last_modified // 60.0, listed.size
 
 
+def is_unread(file: ListedFile, known: FileState) -> bool:
+    """Whether there is more of a file, as it is listed, than was read and is used."""
+    if known.broken or known.until == 0:
+        return False
+    return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
+
+
 def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:
     """Return the name of the file whose source is least far, the first in order of names; None of none."""
     return min(files, default=(0, None))[1]
@@ -274,6 +287,15 @@ MOST_NUMBERS = 8_000_000
 _NUMBER = re.compile(r"(\d+)")
 
 
+class OlderRun(NamedTuple):
+    """Files of an older run by name, from which step on they are not used, why, and the key of the newer file."""
+
+    names: frozenset[str]
+    until: int
+    why: str
+    newer: str
+
+
 @dataclass(slots=True)
 class RunFinder:
     """Compares the trainers' files of one job; holds what each version records."""
@@ -285,11 +307,8 @@ class RunFinder:
 
     def older(
         self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
-    ) -> Iterator[tuple[frozenset[str], int, str]]:
-        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once.
-
-        Each has the files' names, from which step on they are not used, and why.
-        """
+    ) -> Iterator[OlderRun]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
         version = (file.key.name, file.listed.last_modified)
         if file.is_events or version in self._compared:
             return
@@ -301,7 +320,7 @@ class RunFinder:
             older, newer = _in_age(file, other)
             why = self._apart(newer, older, known)
             if why is not None:
-                yield _of_run(older, newer, listed), *why
+                yield OlderRun(_of_run(older, newer, listed), *why, newer.listed.key)
             if known[file.key.name].until == 0:
                 return
 
@@ -310,7 +329,7 @@ class RunFinder:
 
         try:
             ours, others = (rows_before(self._recorded(file), known[file.key.name].until) for file in (newer, older))
-        except (TelemetryFormatError, ObjectMissingError):
+        except (TelemetryFormatError, ObjectMissingError, ProfileSourceError):
             return None
         name = recorded_apart(ours, others)
         if name is None:

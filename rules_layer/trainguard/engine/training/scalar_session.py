@@ -4,9 +4,11 @@ A step is shown to rules once every source (the event files of one folder, or a 
 Nothing waits for a source five minutes older than the run's newest file, nor at the run's end.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import NodeRecord
@@ -14,6 +16,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training import scalar_files
+from trainguard.engine.training.event_runs import EventRuns
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
@@ -33,6 +36,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         self._files = scalar_files.ScalarFiles(source)
         self._names = scalar_names(plan)
         self._runs = scalar_files.RunFinder(self._files, self._names)
+        self._event_runs = EventRuns(self._files, self._names)
         self._met: set[str] = set()
         self._listed: dict[str, scalar_files.ListedFile] = {}
         self._silent: set[str] = set()
@@ -112,14 +116,17 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             return None
 
     def _next(self) -> str | None:
-        """Return the file to read next, one whose source is least far; None where all is read, or enough waits."""
+        """Return the file to read next, one whose source is least far; None where all is read, or enough waits.
+
+        Of the event files of a folder, that whose scalars are oldest, as far as they are known.
+        """
         state = self.stream.state
         unread = [
-            (state.front_of(known.source), name)
+            (state.front_of(known.source), known.newest_s or math.inf, name)
             for name, known in state.files.items()
-            if (file := self._listed.get(name)) is not None and _is_unread(file, known)
+            if (file := self._listed.get(name)) is not None and scalar_files.is_unread(file, known)
         ]
-        name = scalar_files.lowest_first(unread)
+        name = min(unread)[-1] if unread else None
         if name is not None and len(state.held) >= MOST_WAITING and state.files[name].source not in self._lagging():
             return None
         return name
@@ -132,8 +139,8 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def _read(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
         known = self.stream.state.files[file.key.name]
-        yield from self._separate_runs(file)
-        if known.until == 0:
+        again = yield from self._separate_runs(file)
+        if again or known.until == 0:
             return
         try:
             piece = self._files.read(file, known)
@@ -144,13 +151,14 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             return
         if piece is None:
             self._note_read(file, known)
+            yield from self._separate_runs(file)
             return
-        met = piece.bad if piece.taken > known.furthest else 0
+        met = piece.bad if piece.taken > known.counted else 0
         tally = Counter({"bad_rows": met if file.is_events else max(piece.bad - known.bad, 0)})
         tally["bad_cells"] = max(piece.bad_cells - known.bad_cells, 0)
         is_rewritten = not file.is_events and piece.taken < known.taken
         tally["rewritten_files"] = int(is_rewritten)
-        known.taken, known.seen, known.furthest = piece.taken, piece.seen, max(piece.taken, known.furthest)
+        known.taken, known.seen, known.counted = piece.taken, piece.seen, max(piece.taken, known.counted)
         known.bad, known.bad_cells = piece.bad, piece.bad_cells
         known.why = known.why or (piece.why or "")[: scalar_files.LONGEST_REASON]
         begun = 0 if is_rewritten else self._take(file, piece)
@@ -160,17 +168,21 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             self._read_again(begun, file)
             yield self._settle(file.listed.key, Counter(), [], None)
 
-    def _separate_runs(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
-        """Leave out the files of older runs; what was read before one of them was found is read again."""
-        state = self.stream.state
-        for names, until, why in self._runs.older(file, self._listed, state.files):
-            for name in names & state.files.keys():
+    def _separate_runs(self, file: scalar_files.ListedFile) -> Generator[Applied, None, bool]:
+        """Leave out the files of older runs; return whether what was read before is to be read again."""
+        state, again = self.stream.state, False
+        finders = (self._runs, self._event_runs)
+        for found in chain.from_iterable(each.older(file, self._listed, state.files) for each in finders):
+            for name in found.names & state.files.keys():
                 known = state.files[name]
-                known.until = until if known.until is None else min(known.until, until)
+                known.until = found.until if known.until is None else min(known.until, found.until)
             if any(known.taken for known in state.files.values()):
-                self._read_again(until, file)
-            yield self._settle(file.listed.key, Counter(), [], why)
+                again = True
+                state.restart(found.until)
+                self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
+            yield self._settle(file.listed.key, Counter(), [], found.why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
+        return again
 
     def _read_again(self, until: int, file: scalar_files.ListedFile) -> None:
         self.stream.state.restart(until)
@@ -183,9 +195,12 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
     def _take(self, file: scalar_files.ListedFile, piece: scalar_files.Piece) -> int | None:
         """Take in a piece; return the step of a segment that begins in it, from which on all is to be read again."""
         state = self.stream.state
-        until = state.files[file.key.name].until
+        known = state.files[file.key.name]
+        until = known.until
         source, folder, name = file.key.source, file.key.file.folder, file.key.name
         for each in piece.recordings:
+            if file.is_events:
+                known.newest_s, known.furthest = max(known.newest_s, each.at), max(known.furthest, each.step)
             if until is None or each.step < until:
                 believable = replace(each, at=believed(each.at, file.listed.last_modified))
                 state.held += state.rows.add(source, believable, self._names, folder=folder, file=name)
@@ -211,7 +226,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         unread = {
             known.source
             for name, known in self.stream.state.files.items()
-            if (file := self._listed.get(name)) is not None and _is_unread(file, known)
+            if (file := self._listed.get(name)) is not None and scalar_files.is_unread(file, known)
         }
         return sorted(self._silent - unread)
 
@@ -259,9 +274,3 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             state.mode_place = scalar_files.MODE_PLACES[row.mode]
             state.history.add(row)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
-
-
-def _is_unread(file: scalar_files.ListedFile, known: scalar_files.FileState) -> bool:
-    if known.broken or known.until == 0:
-        return False
-    return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)

@@ -63,9 +63,10 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Findings overlap, so ``wasted_share`` (of the job's paid time) is that of the finding that wasted most, and ``lost``
     its price; None where no finding could say, and where there is none and no rule has judged the use of
-    the GPUs; 0 where it has and nothing was found. ``place`` is where a job of this machine lies,
-    below the page's folder; ``link`` is where the tool that recorded it shows it. ``owners`` are by kind. ``summary``
-    of a job without a verdict says why there is none.
+    the GPUs; 0 where it has and nothing was found. ``report`` is where its report lies, of
+    a job of this machine below the page's folder; ``place`` is where such a job lies, below the report's ``folder``.
+    ``link`` is where the tool that recorded it shows it. ``owners`` are by kind. ``summary`` of a job without a verdict
+    says why there is none.
     """
 
     job: str

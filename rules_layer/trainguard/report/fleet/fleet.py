@@ -15,7 +15,7 @@ from trainguard.core.stores import Jobs
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.report.fleet.document import FleetGroup, FleetReport, FleetRule, FleetTotals, Heat, StopMade
+from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, Heat, StopMade
 from trainguard.report.fleet.facts import (
     JobFacts,
     by_week,
@@ -92,23 +92,29 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """Where a job of this machine lies, below the fleet's folder; ``unread`` counts what could not be read of it."""
+    """Where a job of this machine lies, below the fleet's folder; ``unread`` counts what could not be read of it.
+
+    ``report`` is its page, below the folder of the fleet's page.
+    """
 
     place: str
     link: str | None = None
     unread: int = 0
+    report: str | None = None
 
 
 def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]) -> FleetReport:
-    jobs = [
-        msgspec.structs.replace(each, place=places[each.job].place, link=places[each.job].link) for each in report.jobs
-    ]
+    jobs, unjudged = ([_placed(each, places[each.job]) for each in of] for of in (report.jobs, report.unjudged))
     damaged = [name for name, each in places.items() if each.unread]
     notes = report.notes
     if damaged:
         more = f" and {len(damaged) - _NAMED:,} more" if len(damaged) > _NAMED else ""
         notes = [*notes, f"Not read in full, so no finding is no all-clear: {', '.join(damaged[:_NAMED])}{more}."]
-    return msgspec.structs.replace(report, folder=folder, jobs=jobs, notes=notes)
+    return msgspec.structs.replace(report, folder=folder, jobs=jobs, unjudged=unjudged, notes=notes)
+
+
+def _placed(job: FleetJob, place: JobPlace) -> FleetJob:
+    return msgspec.structs.replace(job, place=place.place, link=place.link, report=place.report)
 
 
 def stop_was_made(action: str | None) -> bool:

@@ -92,7 +92,7 @@ def _most_wasteful(owners: Sequence[FleetGroup]) -> list[FleetGroup]:
 SUBJECT_LIMIT = 99
 LONGEST_LINE = 400
 _TITLE_LIMIT = 200
-_PAGE = "All jobs on one page: trainguard report --fleet --since 14d"
+_PAGE = "All jobs on one page: trainguard report --since 14d"
 
 
 def subject(digest: WeeklyDigest) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -47,6 +48,7 @@ def render_fleet(report: FleetReport) -> str:
         bar=bar,
         heat_cell=_heat_cell,
         link=_link,
+        page_link=_page_link,
     )
 
 
@@ -54,6 +56,11 @@ def _link(name: Cell, place: str | None) -> Cell:
     if place is None or not place.startswith("https://"):
         return name
     return Markup('<a href="{}" rel="noreferrer">{}</a>').format(place, name)
+
+
+def _page_link(name: Cell, page: str | None) -> Cell:
+    """Link to a page below that of the fleet."""
+    return name if page is None else Markup('<a href="{}">{}</a>').format(quote(page), name)
 
 
 def _heat_cell(word: str) -> Cell:

@@ -189,7 +189,7 @@ def test_source_without_a_profile_is_refused(tmp_path: Path, source: str, readin
     place = source if "://" in source else tmp_path / source
     result = analyze(place, "--reading", reading, "--out", tmp_path / "out")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected a" in result.stderr
+    assert any(words in result.stderr for words in ("expected a", "looked for"))
     assert not list((tmp_path / "out").rglob("*.json"))
 
 

@@ -1,4 +1,4 @@
-"""`trainguard report --fleet`: from the stack's tables to a page and a document."""
+"""`trainguard report` without a job: from the stack's tables to a page and a document."""
 
 import json
 import webbrowser
@@ -29,7 +29,7 @@ def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[DeployedS
 
 
 def fleet(*words: object) -> Result:
-    return CliRunner().invoke(app, ["report", "--fleet", *(str(word) for word in words)])
+    return CliRunner().invoke(app, ["report", *(str(word) for word in words)])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`trainguard report FOLDER --fleet`: from jobs below a folder to a page and a document."""
+"""`trainguard report FOLDER` of several runs: to a page and a document over all, and a report of each."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,11 @@ from typer.testing import CliRunner, Result
 from tests.support.kernel_traces import real_profile
 from tests.support.wandb_files import ended, run, run_file, stats
 from trainguard.cli.main import app
-from trainguard.core.errors import ProfileSourceError
+from trainguard.core.errors import NoProfileError
 from trainguard.kernels.document import KernelProfiles, encode_profiles
-from trainguard.local.fleet import find_jobs, judged_jobs
+from trainguard.local.fleet import judged_jobs
 from trainguard.local.pool import WorkerPool
+from trainguard.local.runs import find_runs
 from trainguard.local.settings import GivenSettings
 
 AT = 1_800_000_000.0
@@ -35,7 +36,7 @@ def write(folder: Path, runs: dict[str, bytes]) -> None:
 
 
 def fleet(folder: Path, *words: object) -> Result:
-    return CliRunner().invoke(app, ["report", str(folder), "--fleet", *map(str, words)])
+    return CliRunner().invoke(app, ["report", str(folder), *map(str, words)])
 
 
 @pytest.fixture
@@ -68,14 +69,14 @@ def test_most_wasteful_run_is_first_with_its_place(
     assert document["jobs"][0]["link"].startswith("https://wandb.ai/team/project/runs/")
     assert document["jobs"][0]["lost"] == pytest.approx(3.0 * document["jobs"][1]["lost"], rel=0.05)
     assert (document["totals"]["jobs"], document["totals"]["judged"], document["totals"]["active"]) == (3, 3, 0)
-    assert json.loads(Path("fleet.json").read_bytes()) == document
-    page = Path("fleet.html").read_text("utf-8")
+    assert json.loads(Path("wandb-report/fleet.json").read_bytes()) == document
+    page = Path("wandb-report/fleet.html").read_text("utf-8")
     assert "run-20260101_000000-long/run-long.wandb" in page
     assert "https://wandb.ai/team/project/runs/" in page
 
 
 def test_several_processes_give_the_result_of_one(folder: Path) -> None:
-    found = find_jobs(str(folder))
+    found = find_runs(str(folder)).runs
     with WorkerPool(2) as two, WorkerPool(0) as none:
         by_two, by_one = (list(judged_jobs(str(folder), found, GivenSettings(), pool)) for pool in (two, none))
     assert by_two == by_one
@@ -122,13 +123,16 @@ def test_since_option_leaves_out_older_jobs(one_run: Path) -> None:
 
 
 def test_folder_without_jobs_says_what_a_job_would_be(tmp_path: Path) -> None:
-    with pytest.raises(ProfileSourceError, match=r"holds no job; expected runs"):
-        find_jobs(str(tmp_path))
+    for name in ("model.pt", "best.pt", "config.yaml", "README"):
+        (tmp_path / name).touch()
+    with pytest.raises(NoProfileError, match=r"looked for .*tfevents.*\.wandb.*; met 2 \.pt, 1 "):
+        find_runs(str(tmp_path))
     assert fleet(tmp_path / "none").exit_code == 2
     assert fleet(tmp_path, "--in-stack").exit_code == 2
 
 
 def test_kernel_profiles_below_the_folder_are_listed(one_run: Path) -> None:
+    write(one_run, {"busy": recorded("busy", 95.0, hours=0.75)})
     ranks = [msgspec.structs.replace(real_profile("resnet50_workers0"), trace="w0.pt.trace.json")]
     document = KernelProfiles(source=str(one_run / "traces"), ranks=ranks, unread={})
     for name, body in {
@@ -142,4 +146,4 @@ def test_kernel_profiles_below_the_folder_are_listed(one_run: Path) -> None:
     listed = {each["place"]: each for each in document_of_fleet["kernel_profiles"]}
     assert {place: each["status"] for place, each in listed.items()} == {"traces": "judged", "new": "not judged"}
     assert "LoaderBound" in listed["traces"]["findings"]
-    assert "LoaderBound" in Path("fleet.html").read_text("utf-8")
+    assert "LoaderBound" in Path("wandb-report/fleet.html").read_text("utf-8")

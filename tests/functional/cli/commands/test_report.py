@@ -170,12 +170,9 @@ def test_unmakeable_page_is_reported_and_the_rest_is_written(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "give a SOURCE, or --fleet"),
-        (["some-folder", "--fleet"], "is not here"),
-        (["a/b"], "'a/b' does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"),
+        (["a/b"], "'a/b' does not exist, expected a folder, a file, s3://bucket/prefix, or the name of a training job"),
         (["name_with_underscores"], "or the name of a training job"),
         ([".", "--params", "nowhere.json"], "nowhere.json"),
-        (["."], "holds 2 profiles (one/profiler-output, two/profiler-output), expected one: name it"),
         (["one", "--out", "file/out"], "'file/out' cannot be written"),
     ],
 )
@@ -352,9 +349,9 @@ def test_report_by_the_stack_of_no_stack_job_starts_nothing(machine: DeployedSta
             "--out, --fail-on-fire have no meaning with --in-stack",
         ),
         (("job", "--in-stack", "--instance-type", "ml.x"), "--instance-type has no meaning with --in-stack"),
-        (("--fleet", "--in-stack"), "--in-stack has no meaning with --fleet"),
-        (("--fleet", "--framework-expected"), "--framework-expected has no meaning with --fleet"),
-        (("job", "--since", "3d"), "--since has no meaning with a SOURCE"),
+        (("--in-stack",), "--in-stack has no meaning with all jobs of the stack"),
+        (("--framework-expected",), "--framework-expected has no meaning with all jobs of the stack"),
+        (("job", "--since", "3d"), "--since has no meaning with one job"),
     ],
 )
 def test_option_without_effect_is_refused(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
@@ -384,4 +381,4 @@ def test_another_run_is_shown_beside_the_first(here: Path, folder: Path) -> None
     assert read(Path(document["page"]).with_name("report.json"))["comparison"] == document["comparison"]
     assert f"Compared with {other.name}" in Path(document["page"]).read_text("utf-8")
     assert f"Compared with {other.name}: " in report(folder, "--compare", other).stdout
-    assert report(folder, "--compare", other, "--fleet").exit_code == 2
+    assert report("--compare", other).exit_code == 2

@@ -1,5 +1,6 @@
 """``trainguard analyze``."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,8 +26,8 @@ def analyze(
         str,
         argument(
             "SOURCE",
-            "A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
-            "or a run of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
+            "A folder, a file or s3://bucket/prefix with runs: profiler-output, debug-output, files of TensorBoard and "
+            "trainers, or runs of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
         ),
     ],
     *,
@@ -46,21 +47,22 @@ def analyze(
     rule: Annotated[str | None, rule_option("Run only this custom rule.")] = None,
     as_json: bool,
 ) -> Result:
-    """Evaluate an ended job's profile with all rules; with --out, write their reports.
+    """Evaluate an ended job with all rules; with --out, write their reports. Of several runs, each has a line.
 
     Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
-    3: no rule could be evaluated.
+    3: no rule could be evaluated, of several runs: of one of them.
 
     Examples: `trainguard analyze ./my-job`, `trainguard analyze s3://my-profiles/my-job --out report`,
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
     `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
-    from trainguard.cli.commands.analyze.outcome import blocks_of, document_of, documented
-    from trainguard.cli.output.files import write_files
+    from trainguard.cli.commands.analyze.outcome import blocks_of, chosen_rules, document_of, documented
+    from trainguard.cli.output.files import prepare, write_files
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.output.rendering import Line
     from trainguard.cli.output.result import CommandResult
     from trainguard.core.errors import RequestError
+    from trainguard.local.runs import find_runs
 
     chosen = defaults or ("documented" if reading == "documented" else "shipped")
     progress = stderr_progress(shown=not as_json)
@@ -73,10 +75,7 @@ def analyze(
 
         outcome = debugger_replay(source, progress, out=out, params=params, defaults=chosen)
     else:
-        outcome = documented(
-            source,
-            progress,
-            out=out,
+        given, plan = chosen_rules(
             params=params,
             prices=prices,
             defaults=chosen,
@@ -84,20 +83,23 @@ def analyze(
             framework_expected=framework_expected,
             rule=rule,
         )
+        found = find_runs(source)
+        if out is not None:
+            prepare(out)
+        judge = partial(documented, given=given, plan=plan)
+        if len(found.runs) > 1:
+            from trainguard.cli.commands.analyze.several import several_outcomes
+
+            return several_outcomes(source, found, judge, progress, out, defaults=chosen)
+        outcome = judge(found.open_one(source), progress=progress)
     blocks = blocks_of(outcome)
     if out is not None:
         write_files(out, outcome.files)
         blocks.append(Line(f"Reports: {out}", whole=True))
-    places = {"source": _text(outcome.place), "out": None if out is None else _text(str(out))}
     return CommandResult(
-        document=document_of(outcome, reading=reading, defaults=chosen, **places),
+        document=document_of(outcome, reading=reading, defaults=chosen, out=out),
         blocks=blocks,
         notes=outcome.notes,
         fired=bool(outcome.fired),
         evaluated=outcome.evaluated,
     )
-
-
-def _text(path: str) -> str:
-    """Return a path as text; a question mark for each byte that is none."""
-    return path.encode("utf-8", "replace").decode()

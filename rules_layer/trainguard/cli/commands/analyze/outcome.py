@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainguard.cli.output.files import prepare
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.rendering import Block, Column, Grid, Line, Shown, status_cell
 from trainguard.cli.output.rows import has_verdict
@@ -16,12 +15,12 @@ from trainguard.core.errors import ParameterFileError
 from trainguard.core.records import Status
 from trainguard.core.units import counted, faults_counted
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.plan import only
+from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.engine.training.keys import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.places import open_job
-from trainguard.local.settings import BAD_JOB_FILES, described_job, given_settings, read_given
+from trainguard.local.profile import Profile
+from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.report.document import Report, Verdict
 from trainguard.report.job.build import report_files, training_files
@@ -74,11 +73,16 @@ class Outcome:
         return has_verdict((each["rule"], each["status"], each["times_fired"]) for each in self.rules)
 
 
-def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
-    """Return the outcome for machines, with ``about`` the analysis."""
+def document_of(
+    outcome: Outcome, *, reading: str = "documented", defaults: str = "documented", out: Path | None = None
+) -> dict[str, Any]:
+    """Return the outcome for machines; ``out`` is the folder of the reports."""
     return {
         "schema_version": SCHEMA_VERSION,
-        **about,
+        "reading": reading,
+        "defaults": defaults,
+        "source": shown_path(outcome.place),
+        "out": None if out is None else shown_path(str(out)),
         "healthy": outcome.healthy,
         "evaluated": outcome.evaluated,
         "fired": outcome.fired,
@@ -87,9 +91,14 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
         "cost": outcome.cost,
         "rules": outcome.rules,
         "unread": dict(outcome.unread),
-        "files": [] if about.get("out") is None else list(outcome.files),
+        "files": [] if out is None else list(outcome.files),
         "notes": list(outcome.notes),
     }
+
+
+def shown_path(path: str) -> str:
+    """Return a path as text; a question mark for each byte that is none."""
+    return path.encode("utf-8", "replace").decode()
 
 
 def blocks_of(outcome: Outcome) -> list[Block]:
@@ -120,19 +129,19 @@ _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
 _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
-def documented(
-    place: str,
-    progress: Progress,
+def chosen_rules(
     *,
-    out: Path | None = None,
     params: Path | None = None,
     prices: Path | None = None,
     defaults: Defaults = "documented",
     instance_type: str | None = None,
     framework_expected: bool = False,
     rule: str | None = None,
-) -> Outcome:
-    """Evaluate the job by all rules, or by ``rule``, ``module:Class``, alone; raises as `evaluated_profile` does."""
+) -> tuple[GivenSettings, RulePlan]:
+    """Return what a person gave, and all rules by it, or ``rule``, ``module:Class``, alone.
+
+    Raises ParameterFileError, RuleConfigError or PriceTableError when it cannot be used.
+    """
     of_all = params if rule is None else None
     given = given_settings(of_all, prices, instance_type, framework_expected=framework_expected, defaults=defaults)
     plan = FAMILIES.plan(given.job(""), defaults=defaults, prices=given.prices)
@@ -141,9 +150,11 @@ def documented(
         if params is not None:
             settings = read_parameter_file(str(params), read_given(params, ParameterFileError), others=[own.name])
         plan = only(plan, own, parameters_of(own.name, own.parameters_type, settings))
-    profile = open_job(place)
-    if out is not None:
-        prepare(out)
+    return given, plan
+
+
+def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress: Progress | None) -> Outcome:
+    """Evaluate a run; raises as `evaluated_profile` does."""
     job, job_notes = described_job(profile.source, given.job(profile.root.job))
     done = evaluated_profile(profile, job, plan, progress, timelines=False)
     built = report_of(done)
@@ -167,7 +178,7 @@ def documented(
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
-        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.training_notes, *done.kernel_notes],
+        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.notes],
     )
 
 

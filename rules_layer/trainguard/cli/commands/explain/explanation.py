@@ -13,11 +13,10 @@ from trainguard.cli.services.effective_parameters import (
     value_text,
 )
 from trainguard.cli.services.job_list import expired_record
-from trainguard.cli.services.names import similar
 from trainguard.core.errors import UnknownNameError
 from trainguard.core.finding import Finding
 from trainguard.core.records import FIRST_FAMILY, JobRecord, RuleRow, Status
-from trainguard.core.units import show_duration
+from trainguard.core.units import show_duration, similar
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.settings.job_settings import TRAINING_RULES

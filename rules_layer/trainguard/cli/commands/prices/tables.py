@@ -13,8 +13,8 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.rendering import Block, Column, Grid, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import session_in
-from trainguard.cli.services.names import similar
 from trainguard.core.errors import RequestError, UnknownNameError
+from trainguard.core.units import similar
 from trainguard.local.settings import prices_from
 from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, changes, read_offer, updated
 from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices

@@ -1,6 +1,5 @@
 """``trainguard report``."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +21,14 @@ from trainguard.cli.options import (
 )
 
 _Source = Annotated[
-    str | None, argument("SOURCE", "A folder, s3://bucket/prefix, or the name of a training job that the stack knows.")
+    str | None,
+    argument(
+        "SOURCE",
+        "A folder, a file or s3://bucket/prefix with runs, or the name of a training job that the stack knows; "
+        "without it, all jobs of the stack.",
+    ),
 ]
-_Fleet = Annotated[bool, typer.Option("--fleet", help="One page over all jobs: of the stack, or below a folder.")]
-_Since = Annotated[float | None, since_option("With --fleet: jobs of the last 30d, …")]
+_Since = Annotated[float | None, since_option("Of several jobs: those of the last 30d, …")]
 _Compare = Annotated[
     str | None,
     compare_option("Another run, as SOURCE is: shown beside it."),
@@ -41,7 +44,6 @@ def report(
     source: _Source = None,
     *,
     compare: _Compare = None,
-    fleet: _Fleet = False,
     since: _Since = None,
     out: _Out = None,
     params: Params = None,
@@ -57,21 +59,18 @@ def report(
 ) -> Result:
     """Make a job's report: one page that opens offline, with the verdict, time lines and what each rule saw.
 
-    For a job's name, the verdicts are those of its alerts; a folder or S3 prefix is evaluated here.
+    For a job's name, the verdicts are those of its alerts; a folder or S3 prefix is evaluated here. Of several runs,
+    each has its report, and one page lists all.
 
     Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
-    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`,
-    `trainguard report ./wandb --fleet --open`, `trainguard report ./run-b --compare ./run-a`
+    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --since 30d`,
+    `trainguard report ./wandb --open`, `trainguard report ./run-b --compare ./run-a`
     """
     of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
-    if source is None and not fleet:
-        raise typer.BadParameter("give a SOURCE, or --fleet for all jobs")
-    if fleet:
-        refuse("--fleet", {**(of_a_profile if source is None else {}), "--in-stack": in_stack, "--compare": compare})
-    else:
-        refuse("a SOURCE", {"--since": since})
+    if source is None:
+        refuse("all jobs of the stack", {**of_a_profile, "--in-stack": in_stack, "--compare": compare})
     if in_stack:
-        here = {"--out": out, "--prices": prices, "--open": open_page}
+        here = {"--out": out, "--prices": prices, "--open": open_page, "--since": since}
         refuse("--in-stack", {**of_a_profile, **here, "--fail-on-fire": fail_on_fire, "--compare": compare})
         from trainguard.cli.commands.report.drawn import remote_report
 
@@ -83,25 +82,32 @@ def report(
 
         return stack_fleet(where, out, since_s=since, prices=prices_from(prices), open_page=open_page)
     from trainguard.cli.output.progress import stderr_progress
+    from trainguard.cli.services.deployment import clients_for, target_of
+    from trainguard.core.errors import RequestError
+    from trainguard.local.runs import find_runs
     from trainguard.local.settings import given_settings
 
-    progress = stderr_progress(shown=not as_json)
-    settings = partial(given_settings, params, prices, instance_type, framework_expected=framework_expected)
-    if fleet:
-        from trainguard.cli.commands.report.fleet import folder_fleet
-
-        # Only a forked process has a package's rules: other workers would not help.
-        alone = rules_package is not None
-        return folder_fleet(source, settings(), out, progress, since_s=since, alone=alone, open_page=open_page)
-    from trainguard.cli.commands.report.drawn import drawn_report
-    from trainguard.cli.services.deployment import target_of
-    from trainguard.core.errors import RequestError
-
     target = target_of(source)
+    if target.is_job or compare is not None:
+        refuse("one job", {"--since": since})
     if target.is_job and params is not None:
         raise RequestError(
             f"--params has no meaning for job {target.text}: its verdicts are those of its alerts",
             f"Call `trainguard replay {target.text} --params {params}`.",
         )
+    progress = stderr_progress(shown=not as_json)
+    settings = given_settings(params, prices, instance_type, framework_expected=framework_expected)
+    found = None if target.is_job else find_runs(target.text, clients_for(target, where))
+    if found is not None and len(found.runs) > 1 and compare is None:
+        from trainguard.cli.commands.report.fleet import fleet_of_runs
+
+        # Only a forked process has a package's rules: other workers would not help.
+        alone = rules_package is not None
+        return fleet_of_runs(
+            target.text, found, settings, out, progress, since_s=since, alone=alone, open_page=open_page
+        )
+    refuse("one job", {"--since": since})
+    from trainguard.cli.commands.report.drawn import drawn_report
+
     other = None if compare is None else target_of(compare)
-    return drawn_report(target, where, settings(), out, progress, compare=other, open_page=open_page)
+    return drawn_report(target, found, where, settings, out, progress, compare=other, open_page=open_page)

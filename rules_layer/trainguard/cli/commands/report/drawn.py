@@ -8,10 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from botocore.session import Session
-
 from trainguard.aws.aws_errors import translated
-from trainguard.aws.clients import Clients
 from trainguard.cli.options import Where
 from trainguard.cli.output.files import output_path
 from trainguard.cli.output.progress import Progress
@@ -21,6 +18,7 @@ from trainguard.cli.output.rows import is_evaluated
 from trainguard.cli.services.deployment import (
     Connection,
     Target,
+    clients_for,
     connect,
     connect_for,
     job_in_stack,
@@ -34,10 +32,10 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.engine.streams.session import items_of
 from trainguard.local.analysis import digest, evaluated_profile, report_of
-from trainguard.local.places import open_job, open_place
-from trainguard.local.profile import read_profile
+from trainguard.local.places import open_place
+from trainguard.local.profile import Profile, read_profile
+from trainguard.local.runs import FoundRuns, find_runs, open_job
 from trainguard.local.settings import GivenSettings, described_job
-from trainguard.local.sources import S3
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
 from trainguard.report.html.comparison import change_words
@@ -63,6 +61,7 @@ class Drawn:
 
 def drawn_report(
     target: Target,
+    found: FoundRuns | None,
     where: Where,
     settings: GivenSettings,
     out: Path | None,
@@ -71,13 +70,16 @@ def drawn_report(
     compare: Target | None = None,
     open_page: bool,
 ) -> CommandResult:
-    """Make a job's report here, beside that of ``compare``; raises ProfileSourceError, NoProfileError, RequestError."""
+    """Make a job's report here, beside that of ``compare``; ``found`` is what was found at a place.
+
+    Raises ProfileSourceError, NoProfileError, RequestError.
+    """
     place = None if out is None else output_path(out, "")
     if place is not None:
         place.prepare()
-    drawn = _drawn(target, where, settings, progress)
+    drawn = _drawn(target, found, where, settings, progress)
     if compare is not None:
-        other = _drawn(compare, where, settings, progress)
+        other = _drawn(compare, None, where, settings, progress)
         drawn = replace(drawn, built=drawn.built.compared_with(other.built.report), notes=[*drawn.notes, *other.notes])
     if place is None:
         place = output_path(None, drawn.folder or drawn.job)
@@ -124,14 +126,14 @@ def _compared(report: Report) -> list[str]:
     return [f"Compared with {held.job}: {differences}."]
 
 
-def _drawn(target: Target, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
+def _drawn(target: Target, found: FoundRuns | None, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
     if target.is_job:
         return _of_job(target.text, connect_for(target, where), settings, progress)
-    return _of_place(target, where, settings, progress)
+    found = find_runs(target.text, clients_for(target, where)) if found is None else found
+    return _of_place(target, found.open_one(target.text), settings, progress)
 
 
-def _of_place(place: Target, where: Where, settings: GivenSettings, progress: Progress) -> Drawn:
-    profile = open_job(place.text, _clients(where) if place.text.startswith(S3) else None)
+def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress: Progress) -> Drawn:
     name = profile.root.job
     job, job_notes = described_job(profile.source, settings.job(name))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), progress)
@@ -142,7 +144,7 @@ def _of_place(place: Target, where: Where, settings: GivenSettings, progress: Pr
         built=report_of(done),
         source=profile.source.place,
         made_from="profile",
-        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.kernel_notes],
+        notes=[*([place.note] if place.note else []), *profile.notes, *job_notes, *done.notes],
         folder=own if own.isprintable() and not own.startswith("-") else None,
     )
 
@@ -185,12 +187,6 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
     again = replace(job, episodes={}, closing=False)
     built = report_of(evaluated_profile(profile, again, FAMILIES.plan(again, prices=prices), progress))
     return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
-
-
-def _clients(where: Where) -> Clients | None:
-    if where.region is None and where.profile is None:
-        return None
-    return Clients(session=Session(profile=where.profile), region=where.region)
 
 
 MACHINE_OUTPUT = "ReportStateMachineArn"

@@ -1,4 +1,4 @@
-"""``trainguard report --fleet``: from the stack's tables to one offline page over all jobs."""
+"""``trainguard report`` of several jobs: of the stack, or of the runs at a place, to one offline page over all."""
 
 import time
 import webbrowser
@@ -14,18 +14,21 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.cli.services.names import unpriced
-from trainguard.core.errors import ProfileSourceError
+from trainguard.core.links import REPORT_PAGE
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
-from trainguard.local.fleet import JudgedJob, find_jobs, judged_jobs
+from trainguard.local.fleet import JudgedJob, WriteReport, judged_jobs
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
+from trainguard.local.runs import FoundRuns
 from trainguard.local.settings import GivenSettings
+from trainguard.local.sources import S3, safe_name
 from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
 from trainguard.report.fleet.facts import with_kernels
 from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
 from trainguard.report.html.fleet import render_fleet
+from trainguard.report.job.build import BuiltReport, report_files
 
 _PAGE, _DOCUMENT = ".html", ".json"
 _DEFAULT = "fleet.html"
@@ -51,14 +54,17 @@ def stack_fleet(
     return _fleet_result(report, page, open_page=open_page)
 
 
-def _fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = ()) -> CommandResult:
+def _fleet_result(
+    report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = (), evaluated: bool = True
+) -> CommandResult:
     """Write a fleet's page and document; return the command's result."""
     document = page.with_suffix(_DOCUMENT)
     write_files(page.parent, {document.name: encode_fleet(report), page.name: render_fleet(report).encode()})
     unopened = open_page and not webbrowser.open(page.resolve().as_uri())
     notes = [*notes, *(["No browser could be opened."] if unopened else [])]
     blocks = [*_blocks(report), Line(f"Page: {page}"), Line(f"Document: {document}")]
-    return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
+    fired = report.totals.with_findings > 0
+    return CommandResult(document=report, blocks=blocks, notes=notes, fired=fired, evaluated=evaluated)
 
 
 def _fleet_page(out: Path | None) -> Path:
@@ -134,8 +140,9 @@ def _share(share: float | None) -> str:
     return "" if share is None else f"{100.0 * share:.0f} %"
 
 
-def folder_fleet(
-    folder: str,
+def fleet_of_runs(
+    place: str,
+    found: FoundRuns,
     settings: GivenSettings,
     out: Path | None,
     progress: Progress,
@@ -144,33 +151,48 @@ def folder_fleet(
     alone: bool,
     open_page: bool,
 ) -> CommandResult:
-    """Make the page over the jobs below a folder, since ``since_s`` seconds ago; ``alone`` starts no process."""
-    if not Path(folder).exists():
-        raise ProfileSourceError(folder, "is not here, expected a folder with jobs, or a store of runs")
-    page = _fleet_page(out)
+    """Make the page over several runs, since ``since_s`` seconds ago, and the report of each beside it.
+
+    ``alone`` starts no process. No report is written beside a page whose own name was given.
+    """
+    name = safe_name(Path(place).resolve().name if Path(place).exists() else place.rstrip("/").rpartition("/")[2])
+    page = Path(f"{name}-report", _DEFAULT) if out is None else _fleet_page(out)
     prepare(page.parent)
     now = time.time()
-    name = Path(folder).resolve().name
     since = None if since_s is None else now - since_s
     fleet = Fleet(stack=name, region="", since=since, prices=settings.prices)
     places: dict[str, JobPlace] = {}
-    judged = _judged(folder, settings, progress, places, alone=alone)
+    write = partial(_write_report, page.parent) if page.name == _DEFAULT else None
+    judged = _judged(place, found, settings, progress, places, write, alone=alone)
     report = build_fleet(fleet, ((each.job, each.rows) for each in judged), now=now)
-    report = with_places(report, folder, places)
-    if Path(folder).is_dir():
-        report = with_kernels(report, list_kernels(folder, Wanted(since=since)))
-    notes = unpriced(settings.instance_type, settings.prices)
-    return _fleet_result(report, page, open_page=open_page, notes=notes)
+    report = with_places(report, place, places)
+    if Path(place).is_dir():
+        report = with_kernels(report, list_kernels(place, Wanted(since=since)))
+    notes = [*found.notes, *unpriced(settings.instance_type, settings.prices)]
+    evaluated = report.totals.judged == report.totals.jobs
+    return _fleet_result(report, page, open_page=open_page, notes=notes, evaluated=evaluated)
+
+
+def _write_report(out: Path, folder: str, built: BuiltReport) -> str:
+    write_files(out / folder, report_files(built))
+    return f"{folder}/{REPORT_PAGE}"
 
 
 def _judged(
-    folder: str, settings: GivenSettings, progress: Progress, places: dict[str, JobPlace], *, alone: bool
+    place: str,
+    found: FoundRuns,
+    settings: GivenSettings,
+    progress: Progress,
+    places: dict[str, JobPlace],
+    write: WriteReport | None,
+    *,
+    alone: bool,
 ) -> Iterator[JudgedJob]:
-    found = find_jobs(folder)
-    # Each job counts as the smallest that is worth several processes.
-    workers = 0 if alone else workers_for((len(found) - 1) * SMALLEST_JOB)
-    with WorkerPool(workers) as pool, progress.of_objects(len(found), sum(size for _, size in found)):
-        for (_, size), judged in zip(found, judged_jobs(folder, found, settings, pool), strict=True):
-            places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread)
-            progress.applied(size, None)
+    runs = found.runs
+    # Each job counts as the smallest that is worth several processes. Clients of AWS reach no other process.
+    workers = 0 if alone or place.startswith(S3) else workers_for((len(runs) - 1) * SMALLEST_JOB)
+    with WorkerPool(workers) as pool, progress.of_objects(len(runs), sum(each.size for each in runs)):
+        for run, judged in zip(runs, judged_jobs(place, runs, settings, pool, write), strict=True):
+            places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread, judged.report)
+            progress.applied(run.size, None)
             yield judged

@@ -40,7 +40,7 @@ def verdict(
     from trainguard.cli.services.names import unpriced
     from trainguard.core.errors import RequestError
     from trainguard.local.fleet import evaluated_job
-    from trainguard.local.places import open_job
+    from trainguard.local.runs import open_job
     from trainguard.local.services import mlflow_service
     from trainguard.local.settings import given_settings, prices_from
     from trainguard.report.job_verdict import job_verdict, verdict_of
