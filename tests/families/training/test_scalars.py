@@ -281,22 +281,6 @@ def test_one_of_two_growing_rank_logs_is_judged_throughout(first: int) -> None:
     assert item(network).counters["files_of_other_runs"] == 1
 
 
-FIRST, SECOND = "tensorboard-output/events.out.tfevents.1.h", "tensorboard-output/events.out.tfevents.2.h"
-
-
-@pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, FIRST)])
-def test_restart_in_the_next_event_file_begins_a_segment(order: tuple[str, str]) -> None:
-    network = network_of([])
-    bodies = {FIRST: events(dict.fromkeys(range(6), 1.0)), SECOND: events(dict.fromkeys(range(3, 5), 7.0))}
-    for number, name in enumerate(order):
-        put(network, name, bodies[name], 10.0 * (number + 1))
-    close(network)
-    assert seen(network) == [(step, "TRAIN", 1.0 if step < 3 else 7.0) for step in range(5)]
-    assert item(network).counters == {"overwritten_scalars": 3}
-    assert "begins again at step 3" in state_of(item(network), ScalarState).notes[0]
-    assert fires_of(network) == []
-
-
 def test_event_values_without_steps_are_numbered_over_pieces() -> None:
     network = network_of([])
     name = "tensorboard-output/events.out.tfevents.1.h"

@@ -248,7 +248,7 @@ def once(losses: Losses) -> str:
 @pytest.mark.parametrize(
     ("older", "newer", "fires"), [(RISEN, CALM, False), (CALM, RISEN, True)], ids=["repaired", "broken again"]
 )
-@pytest.mark.parametrize("kind", ["appended table", "one event file", "next event file", "state", "log"])
+@pytest.mark.parametrize("kind", ["appended table", "one event file", "state", "log"])
 def test_newest_segment_of_one_source_is_judged(
     tmp_path: Path, kind: str, older: Losses, newer: Losses, fires: bool
 ) -> None:
@@ -256,10 +256,6 @@ def test_newest_segment_of_one_source_is_judged(
     files: dict[str, dict[str, str | bytes]] = {
         "appended table": {"history.csv": once(older) + once(newer)},
         "one event file": {"events.out.tfevents.1.h": events(dict(older)) + events(dict(newer))},
-        "next event file": {
-            "events.out.tfevents.1.h": events(dict(older)),
-            "events.out.tfevents.2.h": events(dict(newer)),
-        },
         "state": {"trainer_state.json": json.dumps({"log_history": entries})},
         "log": {"out.txt": "".join(f"step {entry['step']} | loss: {entry['loss']:.6f}\n" for entry in entries)},
     }
@@ -313,3 +309,21 @@ def test_log_beside_other_files_is_not_mixed_with_them(tmp_path: Path) -> None:
     report = analyze(place(tmp_path, {"out.txt": text, "events.out.tfevents.1.h": events(dict(CALM), "loss")}))
     rule = next(each for each in report.document.rules if each.rule == "training/TrainingDiverged")
     assert (rule.data_points, rule.times_fired) == (300, 0)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "fires"), [(RISEN, CALM, False), (CALM, RISEN, True)], ids=["repaired", "broken again"]
+)
+def test_newer_of_two_event_files_in_a_folder_is_judged(
+    tmp_path: Path, older: Losses, newer: Losses, fires: bool
+) -> None:
+    files: dict[str, str | bytes] = {
+        "events.out.tfevents.1.h": events(dict(older)),
+        "events.out.tfevents.2.h": events(dict(newer), at=START + 1_000.0),
+    }
+    report = analyze(place(tmp_path, files))
+    by_name = {each.rule: each for each in report.document.rules}
+    assert (by_name["training/TrainingDiverged"].times_fired > 0) is fires
+    assert any("events.out.tfevents.1.h is of an older run" in note for note in report.notes)
+    assert report.document.training is not None
+    assert sum(series.seen for series in report.document.training.series) == len(newer)

@@ -91,22 +91,32 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
 
     def _find_segments(self) -> None:
-        """Find where segments begin before rules are shown a row: of a job that has ended all is there."""
-        state = self.stream.state
-        while (found := self._followed(state.rows.again())).begun is not None:
+        """Find where segments and runs begin before rules are shown a row: of a job that has ended all is there."""
+        state, read = self.stream.state, dict[str, scalar_files.FileState]()
+        while (found := self._followed(state.rows.again(), read)).begun is not None:
             state.rows = found
             state.restart(found.begun)
+        for file in self._listed.values():
+            for older in self._event_runs.older(file, self._listed, read):
+                for name in older.names & read.keys():
+                    for known in (state.files[name], read[name]):
+                        known.until = older.until if known.until is None else min(known.until, older.until)
+        self.counters["files_of_other_runs"] = len(state.other_runs)
 
-    def _followed(self, rows: ScalarRows) -> ScalarRows:
+    def _followed(self, rows: ScalarRows, files: dict[str, scalar_files.FileState]) -> ScalarRows:
         """Return rows that have followed the files from their beginning, up to the first segment that is new."""
         for name, file in sorted(self._listed.items()):
-            read = scalar_files.FileState(file.key.source)
-            while name in self.stream.state.files and (piece := self._piece(file, read)) is not None:
+            if name not in self.stream.state.files:
+                continue
+            read = files[name] = scalar_files.FileState(file.key.source)
+            while (piece := self._piece(file, read)) is not None:
                 read.taken, read.seen = piece.taken, piece.seen
                 for each in piece.recordings:
                     rows.follow(read.source, each, self._names, folder=file.key.file.folder, file=name)
                     if rows.begun is not None:
                         return rows
+                    read.newest_s, read.furthest = max(read.newest_s, each.at), max(read.furthest, each.step)
+            self._note_read(file, read)
         return rows
 
     def _piece(self, file: scalar_files.ListedFile, read: scalar_files.FileState) -> scalar_files.Piece | None:

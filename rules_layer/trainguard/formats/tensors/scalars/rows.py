@@ -154,7 +154,7 @@ class ScalarRows(msgspec.Struct):
     """The steps of a run's scalar sources; its fields are what is stored.
 
     ``newest`` is by source and mode. ``dropped`` counts scalars out of order, ``refused`` those of more sources or
-    names than are used. ``begun`` is where a segment of a source has begun: it is to be read once more.
+    names than are used. ``segments`` are by file; ``begun`` is where one has begun: the files are to be read once more.
     """
 
     newest: dict[str, dict[Mode, int]] = msgspec.field(default_factory=dict)
@@ -206,7 +206,7 @@ class ScalarRows(msgspec.Struct):
         self, source: str, recording: Recording, names: ScalarNames, *, folder: str, file: str
     ) -> Mapping[int, dict[str, float]]:
         """Return the values of a recording that count, by their step; notes in ``begun`` where a segment begins."""
-        segments = self.segments.setdefault(source, Segments())
+        segments = self.segments.setdefault(file or source, Segments())
         used = {name: value for name, value in recording.values.items() if names.mode(name, folder) is not None}
         placed, self.begun = segments.place(file, recording.place, recording.step, used)
         return placed
