@@ -20,7 +20,7 @@ MAPPING = {
 
 
 def judged(place: Path, use: float) -> Any:
-    """Return the document of a run whose fourth epoch takes 65 min, with the GPU at ``use`` per cent meanwhile."""
+    """Return the document of a run whose fourth epoch takes 65 min, with the GPU at ``use`` per cent in it."""
     rows = ["ts,u,epoch,train_loss"]
     for second in range(0, 7_200, 15):
         epoch = EPOCH_ENDS.get(second)

@@ -53,7 +53,7 @@ _SAID = {
     LearningKind.MOVES: "{objective.series} does not have to fall: the objective is {objective}",
     LearningKind.LEARNS: _LOSS + " and is {loss_last:ended}: it {change:moved}{score}",
     LearningKind.UNCERTAIN: (
-        _LOSS + " and is {loss_last:ended}: it {change:moved}, and whether the model learns cannot be told{until}"
+        _LOSS + " and is {loss_last:ended}: it {change:moved}, and whether the model learns is not known{until}"
     ),
     LearningKind.WARM_UP: (
         "the learning rate still rises, from {learning_rate_first:.4g} to {learning_rate:.4g}: the warm-up is not "
@@ -105,9 +105,9 @@ _SAID = {
 
 
 def _until(sheet: FactSheet) -> str:
-    """Say from when on it can be told."""
+    """Say from when on it is known."""
     if sheet.get("values_to_tell") is None:
-        return ": of a fine-tune a score, or a loss of validation, tells more"
+        return ": of a fine-tune a score, or a loss of validation, says more"
     return filled(sheet, " yet: beside its noise that takes about {values_to_tell:counted value}")
 
 

@@ -52,7 +52,7 @@ UNSEEN = frozenset(
         *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
         *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
-        *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
+        *(f"LearningKind.{name}" for name in ("ASTRAY", "CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
         *(f"LearningKind.{name}" for name in ("WARM_UP", "WORSENS")),
         *(f"DivergedKind.{name}" for name in ("BREAKS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
         *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "UPDATES_TOO_LARGE")),

@@ -301,7 +301,7 @@ def noisy(count: int, fall: float, noise: float) -> list[float]:
 
 
 def alone(losses: Sequence[float], rates: Sequence[float] = (), *, closed: bool = True, **given: Any) -> RuleResult:
-    """Return what NotLearning says of a loss of training alone, and of its learning rate."""
+    """Return the result of NotLearning for a loss of training alone, and its learning rate."""
     each, values, run = RULES["NotLearning"], parameters("NotLearning", **given), Run()
     state = each.state_type()
     collections = {"losses": ["loss"], "learning_rate": ["lr"]}
@@ -311,7 +311,7 @@ def alone(losses: Sequence[float], rates: Sequence[float] = (), *, closed: bool 
     return each.judge(state, RunView(len(losses), closed=closed), values)
 
 
-def test_fall_within_its_noise_cannot_be_told_yet() -> None:
+def test_fall_within_its_noise_is_not_known_yet() -> None:
     result = alone(noisy(64, 0.05, 0.3))
     assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
     needed = next(int(fact.value) for fact in result.facts if fact.name == "values_to_tell")
@@ -321,10 +321,10 @@ def test_fall_within_its_noise_cannot_be_told_yet() -> None:
     assert alone(noisy(4_000, 0.3, 0.3)).kind == LearningKind.LEARNS
 
 
-def test_standing_fine_tune_alone_cannot_be_told() -> None:
+def test_standing_fine_tune_alone_is_not_known() -> None:
     result = alone([1.4, 1.41] * 10, [2e-5] * 20)
     assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
-    assert "a score, or a loss of validation, tells more" in result.reason
+    assert "a score, or a loss of validation, says more" in result.reason
 
 
 @pytest.mark.parametrize(("closed", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.WARMING_UP)])

@@ -81,7 +81,7 @@ PAIRS = {"rewards/chosen": STANDS, "rewards/rejected": STANDS}
 @pytest.mark.parametrize(
     ("beside", "found"), [({}, "NotLearning:chance"), (PAIRS, ""), ({"logit_scale": [14.0] * STEPS}, "")]
 )
-def test_chance_is_of_an_accuracy_whose_cross_entropy_is_the_loss(beside: Columns, found: str) -> None:
+def test_chance_needs_the_cross_entropy_of_its_accuracy(beside: Columns, found: str) -> None:
     loss = [0.693 - 0.002 * place for place in range(STEPS)]
     assert finding({"loss": loss, "mean_token_accuracy": [0.13, 0.12] * 20, **beside}) == found
 
