@@ -44,6 +44,8 @@ def test_signals_together_give_the_objective(signals: list[Signal], has_labels: 
         ("return_loss", None),
         ("portfolio_return", None),
         ("eval/mean_return", Signal.REWARD),
+        ("avg_return", Signal.REWARD),
+        ("rollout/return", Signal.REWARD),
         ("train/approx_kl", Signal.KL),
         ("cur_kl_coeff", None),
         ("train/entropy_loss", Signal.ENTROPY),

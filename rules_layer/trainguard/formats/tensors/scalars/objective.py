@@ -92,7 +92,8 @@ _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
     (
         Signal.REWARD,
         ("reward", "rewards", "ep rew", "ep ret", "episodic return", "episode return", "episode score",
-         "average return", "average returns", "return average", "mean return", "mean returns", "return mean",
+         "average return", "average returns", "avg return", "avg returns", "return average", "return avg",
+         "rollout return", "eval return", "test return", "mean return", "mean returns", "return mean",
          "returns mean", "cumulative reward", "rlhf reward", "critic score", "eprewmean"),
     ),
     (Signal.VALUE_FIT, ("explained variance", "vf explained var", "explained var")),
