@@ -44,6 +44,7 @@ def runs(names: str, tags: Mapping[str, str] | None = None) -> dict[str, set[str
         (f"results/checkpoint-5/{STATE} logs/{E}", {"": {f"checkpoint-5/{STATE}", E}}),
         (f"new/{E} old/training.log", {"new": {E}, "old": {"training.log"}}),
         (f"tb/{E} logs/{E}", {"tb": {E}, "logs": {E}}),
+        (f"catboost_info/learn/{E} catboost_info/test/{E}", {"catboost_info": {f"learn/{E}", f"test/{E}"}}),
     ],
 )
 def test_layout_of_a_trainer_has_its_runs(names: str, expected: Mapping[str, set[str]]) -> None:

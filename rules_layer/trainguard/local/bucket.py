@@ -23,7 +23,7 @@ from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
-from trainguard.formats.tensors.scalars.run_folders import run_name, runs_of
+from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
@@ -278,6 +278,7 @@ def _scalars(objects: ProfileObjects, bucket: str, top: str, listed: Sequence[Li
     files = BucketFiles(objects, bucket, top)
     names = {each.key.removeprefix(top): each for each in listed if RESULTS not in each.key.split("/")}
     tables = [name for name in names if match_scalar_file(name) is None and name.lower().endswith(_TABLES)]
+    tables = [name for name in tables if name.rpartition("/")[2] not in WRITTEN_TWICE]
     headed = {name for name in tables[:_MOST_TABLES] if _is_log(files, name)}
     found = {name: each for name, each in names.items() if name in headed or match_scalar_file(name) is not None}
     for run in runs_of(found, partial(main_tag, files)):

@@ -16,6 +16,7 @@ from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_na
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.log_lines import is_training_log
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
+from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
@@ -162,7 +163,7 @@ def scalar_kind(file: Path, name: str) -> str | None:
     """
     if match_scalar_file(name) is not None:
         return ""
-    if file.suffix.lower() not in _TEXTS:
+    if file.suffix.lower() not in _TEXTS or file.name in WRITTEN_TWICE:
         return None
     with file.open("rb") as opened:
         beginning = opened.read(_LONGEST_HEADER)

@@ -64,7 +64,7 @@ AT_CHANCE, NEAR_CHANCE = 1.2, 0.8
 LARGEST_LOSS = 50.0
 """A loss may be of a regression, and any number: its exponential is not."""
 NEAR_GUESS = 0.05
-MOST_CLASSES, NEAR_EVEN_GUESS = 10, 0.005
+MOST_CLASSES, NEAR_EVEN_GUESS, AT_GUESS = 10, 0.005, 0.03
 """Beyond ten classes the logarithms lie so close that any loss is near one."""
 
 
@@ -155,18 +155,6 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     return series_check(
         run, LearningKind.STANDS, (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0)
     )
-
-
-def is_uncertain(loss: Series) -> bool:
-    """Whether a loss alone does not tell: it has no trend, and by what it moved lies within the error of its noise."""
-    missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
-    return abs(fall(loss) * loss.means[0]) < missed and abs(z_score(loss.whole)) < NO_TREND
-
-
-def values_to_tell(loss: Series, limits: NotLearningParameters) -> int:
-    """Return of how many values a fall by ``min_fall`` would be seen, at 95 %, beside this noise."""
-    least = limits.min_fall * abs(loss.means[0])
-    return math.ceil(12.0 * loss.size * (SURE * noise(loss.means) / least) ** 2) if least > 0.0 else 0
 
 
 def _grows(loss: Series, limits: NotLearningParameters) -> bool:
@@ -308,7 +296,8 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
             lowest = min(smoothed(loss.means))
             untrained, fell = WORSE_THAN_UNTRAINED * train.means[0], SCORE_FELL
             score_fell = any((each.means[0] - tail(each)) / unit(each) >= fell for _, each in run.score(Mode.EVAL))
-            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not score_fell):
+            is_lost = lowest > untrained or score_fell or _stays_a_guess(train, loss, lowest)
+            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or not is_lost:
                 continue
             facts = (
                 *first_facts(train_name, train),
@@ -319,6 +308,13 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
             )
             return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
     return None
+
+
+def _stays_a_guess(train: Series, loss: Series, lowest: float) -> bool:
+    """Whether both parts begin at the cross entropy of a guess, and validation is never below it, while training is."""
+    guesses_of = (math.log(classes) for classes in range(2, MOST_CLASSES + 1))
+    near = [each for each in guesses_of if max(abs(train.first / each - 1.0), abs(loss.first / each - 1.0)) <= AT_GUESS]
+    return bool(near) and fall(train) >= FAR_FALL and lowest >= (1.0 - AT_GUESS) * near[0]
 
 
 def _begins_early(loss: Series, train: Series) -> bool:

@@ -3,6 +3,7 @@
 The conditions are in ``docs/rules/training/NotLearning.md``, `learned_nothing` and `learned_poorly`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -15,10 +16,10 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import (
     NOTHING_LEARNED,
+    SURE,
     LearningKind,
     NotLearningParameters,
     at_chance,
-    is_uncertain,
     loss_at_chance,
     loss_without_score,
     score_facts,
@@ -26,7 +27,6 @@ from trainguard.rules.training.learned_nothing import (
     stands,
     validation_at_chance,
     validation_never_better,
-    values_to_tell,
     worse_than_a_guess,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
@@ -34,7 +34,7 @@ from trainguard.rules.training.not_learning_text import _words
 from trainguard.rules.training.readings import scalar, used
 from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check
 from trainguard.rules.training.selection import LEARNING_RATE
-from trainguard.rules.training.series import NO_TREND, fall, first_facts, last_facts, z_score
+from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts, last_facts, noise, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 
@@ -205,13 +205,25 @@ def _learns(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check 
     facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
-    if not losses or run.all_scores or (not is_uncertain(series) and stands(run, mode, limits) is None):
+    if not losses or run.all_scores or (not _is_uncertain(series) and stands(run, mode, limits) is None):
         return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
-    needed = values_to_tell(series, limits)
+    needed = _values_to_tell(series, limits)
     later = (Fact(name="values_to_tell", value=needed),) if needed > series.count else ()
     known = (*facts, *later)
     kind = LearningKind.UNCERTAIN
     return series_check(run, kind, (name, series), known, fall(series), fires=False)
+
+
+def _is_uncertain(loss: Series) -> bool:
+    """Whether a loss alone does not tell: it has no trend, and by what it moved lies within the error of its noise."""
+    missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
+    return abs(fall(loss) * loss.means[0]) < missed and abs(z_score(loss.whole)) < NO_TREND
+
+
+def _values_to_tell(loss: Series, limits: NotLearningParameters) -> int:
+    """Return of how many values a fall by ``min_fall`` would be seen, at 95 %, beside this noise."""
+    least = limits.min_fall * abs(loss.means[0])
+    return math.ceil(12.0 * loss.size * (SURE * noise(loss.means) / least) ** 2) if least > 0.0 else 0
 
 
 def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:

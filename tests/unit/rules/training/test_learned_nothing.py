@@ -419,3 +419,18 @@ def test_words_of_a_loss_far_above_a_guess() -> None:
         "accuracy never rose: it was 0.1 at the start (step 0) and is 0.1 in the last quarter (until step 23), and "
         "loss jumps about 17, where a guess has 2.303"
     )
+
+
+@pytest.mark.parametrize(
+    ("held", "train", "found"),
+    [
+        ([HALF + 0.01 * place for place in range(20)], [HALF * 0.8**place for place in range(20)], True),
+        ([HALF + 0.01 * place for place in range(20)], [HALF * 0.95**place for place in range(20)], False),
+        ([0.4 + 0.01 * place for place in range(20)], [0.4 * 0.8**place for place in range(20)], False),
+        ([HALF, 0.6, *[HALF + 0.01 * place for place in range(18)]], [HALF * 0.8**place for place in range(20)], True),
+        ([HALF, 0.6, 0.6, *[HALF + 0.1] * 17], [HALF * 0.8**place for place in range(20)], False),
+    ],
+)
+def test_validation_that_stays_at_a_guess_learned_nothing(held: list[float], train: list[float], found: bool) -> None:
+    run = run_of({"loss": train}, {"val_loss": held})
+    assert (validation_never_better(run, LIMITS) is not None) is found

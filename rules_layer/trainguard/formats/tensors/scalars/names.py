@@ -245,7 +245,7 @@ _KINDS: tuple[tuple[SourceKind, re.Pattern[str]], ...] = (
         "csv",
         re.compile(
             r"(?P<folder>(?:[^/]+/)*)(?:[^/]*(?:metrics|log|history|training|scalars|progress)[^/]*\.(?:csv|tsv|jsonl)|"
-            r"(?:results|summary)\.csv|(?:learn|test)_error\.tsv|(?:train|training|history|metrics)\.log)",
+            r"(?:results|summary)\.csv|(?:train|training|history|metrics)\.log)",
             re.IGNORECASE,
         ),
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainguard.formats.tensors.scalars.names import SourceKind, match_scalar_file
 
-_TRAIN = frozenset({"train", "training"})
+_TRAIN = frozenset({"train", "training", "learn"})
 _EVAL = frozenset({"val", "valid", "validation", "eval", "evaluation"})
 _TEST = frozenset({"test", "dev"})
 """What people also call a run."""
@@ -28,6 +28,9 @@ _HPARAMS = re.compile(r"\d{9,12}(?:\.\d+)?")
 """``add_hparams`` calls a folder by the time."""
 
 _RUNS, _STATE = "runs", "trainer_state.json"
+
+WRITTEN_TWICE = frozenset({"learn_error.tsv", "test_error.tsv", "time_left.tsv"})
+"""Tables that CatBoost writes beside event files with the same numbers (catboost/libs/loggers)."""
 
 MainTag = Callable[[str], str | None]
 """Return the one tag of an event file, None of one that has several or cannot be read."""
