@@ -181,13 +181,11 @@ def test_help_imports_nothing_of_the_engine() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_unexpected_fault_has_another_exit_code_than_a_fire(
-    tmp_path: Path,
-) -> None:
+def test_unexpected_fault_has_another_exit_code_than_a_fire(job: Path, tmp_path: Path) -> None:
     code = (
         "import sys, trainguard.cli.commands.analyze.outcome as documented, trainguard.cli.main as main\n"
         "documented.documented = lambda place, *_, **__: place.nothing\n"
-        f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
+        f"sys.argv = ['trainguard', 'analyze', {str(job)!r}, '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
