@@ -11,7 +11,7 @@ from tests.training.recorded.scoring import Source, findings, programs, recorded
 
 @pytest.mark.parametrize(
     ("half", "source", "named", "of"),
-    [("a", "epochs", 12, 15), ("a", "steps", 10, 15), ("b", "epochs", 12, 15), ("b", "steps", 6, 15)],
+    [("a", "epochs", 12, 15), ("a", "steps", 10, 15), ("b", "epochs", 12, 15), ("b", "steps", 7, 15)],
 )
 def test_documented_count_of_broken_programs_is_named(half: str, source: Source, named: int, of: int) -> None:
     found = programs(half, "broken", source)

@@ -56,9 +56,10 @@ def test_first_gpus_keep_counting_beyond_the_remembered_limit(
     ids=["of programs", "of hardware after them", "one again"],
 )
 def test_hardware_xid_replaces_one_of_a_program_at_the_limit(codes: Any, kept: set[int]) -> None:
-    node = Rows([[95.0]] * len(codes)).series(interval_s=60.0)
+    after = [0, *codes]  # a code in the first sample is of before the job
+    node = Rows([[95.0]] * len(after)).series(interval_s=60.0)
     said = replay_devices(
-        GPUHealth(), GPUHealth().parameters_type(), node, lambda minute: {"XID": {"gpu0": float(codes[minute])}}
+        GPUHealth(), GPUHealth().parameters_type(), node, lambda minute: {"XID": {"gpu0": float(after[minute])}}
     )
     assert said.state.gpus["gpu0"].xids.keys() == kept
 

@@ -33,7 +33,7 @@ def test_file_of_either_form_means_the_same_as_tags(document: Any) -> None:
 @pytest.mark.parametrize(
     ("document", "rule", "field", "expected"),
     [
-        ({"LowGpu": {"patience": 1}}, "LowGpu", "LowGpu", "a rule of CPUBottleneck"),
+        ({"LowGpu": {"patience": 1}}, "LowGpu", "LowGpu", "a rule such as LowGPUUtilization"),
         (
             {"CPUBottleneck_patience": {"value": 1}},
             "CPUBottleneck_patience",

@@ -123,8 +123,8 @@ def test_unknown_parameter_lists_the_accepted_ones() -> None:
 @pytest.mark.parametrize(
     ("setting", "named"),
     [
-        ("LowGpu_patience", "StepOutlier"),
-        ("patience", "StepOutlier"),
+        ("LowGpu_patience", "such as LowGPUUtilization"),
+        ("patience", "with a rule such as"),
         ("_patience", "StepOutlier"),
         ("LowGPUUtilisation_window", "such as LowGPUUtilization"),
     ],

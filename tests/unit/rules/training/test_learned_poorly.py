@@ -72,7 +72,7 @@ LOST = [60.0] * 10 + [50.0] * 10
         (DOUBLED, {"score": [50.0] * 15 + [50.9] * 5}, True),
         (DOUBLED, {"score": [40.0] * 10 + [51.0] * 5 + [50.0] * 5}, True),
         (rising(10.0, 13.0), {"score": LOST}, True),
-        (rising(10.0, 12.9), {"score": LOST}, False),
+        (rising(10.0, 11.9), {"score": LOST}, False),
         (rising(10.0, 13.0), {"score": [60.0] * 10 + [50.1] * 10}, False),
         (rising(10.0, 13.0), {"score": [0.6] * 10 + [0.4] * 10}, True),
         (rising(10.0, 13.0), {"score": [60.0] * 5 + [50.0] * 5}, True),
@@ -97,7 +97,7 @@ def test_lasting_worse_validation_beside_training_is_named(
 def test_worse_validation_names_its_lowest_loss_and_scores() -> None:
     found = worsens(DOUBLED, score=[50.0] * 20)
     assert found is not None
-    assert (found.kind, found.tensor, found.value, found.threshold) == ("worsens", "val", 8.0, 5.2)
+    assert (found.kind, found.tensor, found.value, found.threshold) == ("worsens", "val", 8.0, 4.8)
     assert reason_of(found) == (
         "val was 4 at its lowest (step 5) and is 8 in the last quarter (until step 19), while loss went on to fall to "
         "2; acc stands at 50"

@@ -84,12 +84,13 @@ def plain_rise_of(loss: Series, limits: TrainingDivergedParameters, fewest: int)
     if len(loss.means) <= count or count * loss.size < fewest:
         return None
     short = len(loss.means) < 5
+    times = limits.blow_up if max(loss.means) > 10.0 * abs(loss.first) else 10.0
     start, tail = plain_start_of(loss), loss.means[len(loss.means) - count :]
     before = medians(loss.means[: len(loss.means) - count])
     lost = plain_lost_of(loss.means, count, limits)
     conditions = (
         ("blown up", start + max(limits.blow_up * abs(start) - abs(start), 4.0 * rough_of(before)), not short),
-        ("exploded", 100.0 * abs(loss.first), abs(loss.first) >= 0.001),
+        ("exploded", times * abs(loss.first), abs(loss.first) >= 0.001),
     )
     for kind, threshold, may in conditions:
         if may and all(value > threshold for value in tail):
@@ -230,7 +231,7 @@ def test_losses_and_scores_with_moving_targets_are_not_judged() -> None:
         ([1.0, *[3.0e6] * 39, *[2.0e6] * 24],
          (
                 "loss was 1 at step 10; after step 157 no mean of its groups of 2 values was below 2e+06, with a mean "
-                "of 2e+06, above the threshold 100"
+                "of 2e+06, above the threshold 3"
             )),
     ],
 )  # fmt: skip

@@ -140,21 +140,21 @@ def test_loss_most_often_non_finite_is_named() -> None:
 
 def test_non_finite_loss_holds_until_the_next_of_its_mode() -> None:
     outcome = both(
-        *[(Mode.TRAIN, {"loss": NAN})] * 3, (Mode.EVAL, {"val_loss": 1.0}), (Mode.TRAIN, {"loss": 0.5}),
-        (Mode.EVAL, {"val_loss": 1.0}),
+        (Mode.TRAIN, {"loss": 1.0}), *[(Mode.TRAIN, {"loss": NAN})] * 3, (Mode.EVAL, {"val_loss": 1.0}),
+        (Mode.TRAIN, {"loss": 0.5}), (Mode.EVAL, {"val_loss": 1.0}),
     )  # fmt: skip
-    assert (outcome.steps, outcome.state.evaluated) == ([2, 3], 6)
+    assert (outcome.steps, outcome.state.evaluated) == ([3, 4], 7)
     assert outcome.result.reason == (
-        "Step 5: loss is 0.5, and was 0.5 at the start (step 4); no loss is broken or has risen for good; 3 values of "
-        "it were NaN or infinite, the first at step 0."
+        "Step 6: loss is 0.5, and was 1 at the start (step 0); no loss is broken or has risen for good; 3 values of it "
+        "were NaN or infinite, the first at step 1."
     )
 
 
 def test_total_that_replaces_a_nan_part_decides() -> None:
     parts = {"a_part": NAN, "b_part": 1.0}
     whole = {"loss": 2.0, "a_part": 1.0, "b_part": 1.0}
-    outcome = both(*[(Mode.TRAIN, parts)] * 4, (Mode.TRAIN, whole))
-    assert outcome.steps == [2, 3]
+    outcome = both(*[(Mode.TRAIN, parts)] * 11, (Mode.TRAIN, whole))
+    assert outcome.steps == [9, 10]
     assert outcome.result.status is Status.OK
 
 

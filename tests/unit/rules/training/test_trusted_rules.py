@@ -177,7 +177,7 @@ def test_score_and_loss_of_a_class_share_have_not_learned(loss: float, found: bo
 @pytest.mark.parametrize(("score", "count", "found"), [(0.3, 10, True), (0.3, 9, False), (0.0, 10, False)])
 def test_constant_score_with_a_falling_loss_gives_one_answer(score: float, count: int, found: bool) -> None:
     assert fires("NotLearning", [100.0, 50.0, *[4.0] * (count - 2)], [score] * count) is found
-    assert not fires("NotLearning", [100.0 * 0.5**step for step in range(count)], [score] * count)
+    assert not fires("NotLearning", [100.0 * 0.9**step for step in range(count)], [score] * count)
 
 
 def test_chance_validation_of_fitting_training_doubts_labels() -> None:

@@ -19,6 +19,7 @@ _NUMERALS = Numerals()
 
 MOST_DOCUMENT_BYTES = 4 * 1024 * 1024
 _FEWEST = 2
+_OF_TRACES = "traceEvents"
 
 
 def document_entries(body: bytes) -> list[dict[str, Any]]:
@@ -30,6 +31,8 @@ def document_entries(body: bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     if isinstance(found, dict):
+        if _OF_TRACES in found:
+            return []
         return next((entries for each in (found, *found.values()) if (entries := _entries(each))), [])
     return _entries(found)
 
@@ -63,9 +66,12 @@ def is_training_lines(beginning: bytes, names: ScalarNames) -> bool:
     document = document_entries(beginning)
     lines = beginning.decode("utf-8-sig", "replace").splitlines()[:_LOOKED_AT]
     objects = document or [each for line in lines if (each := _object(line)) is not None]
-    found = {name: value for each in objects for name, value in numbers_in(each).items()}
-    counted = bool(document) or columns_of(list(found)).step is not None
-    return counted and any(names.members(meaning, found) for meaning in (LOSSES, METRICS, GRADIENT_NORM))
+    frequent = Counter(name for each in objects for name in numbers_in(each))
+    if columns_of(list(frequent)).step is not None:
+        return any(names.members(meaning, frequent) for meaning in (LOSSES, METRICS, GRADIENT_NORM))
+    # Objects that count no steps may be of anything: a history names a loss in most of them.
+    losses = names.members(LOSSES, frequent)
+    return bool(document) and any(2 * frequent[name] >= len(objects) for name in losses)
 
 
 def read_document(entries: Sequence[Mapping[str, Any]], taken: TakenRows) -> None:
