@@ -296,7 +296,8 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
             lowest = min(smoothed(loss.means))
             untrained, fell = WORSE_THAN_UNTRAINED * train.means[0], SCORE_FELL
             score_fell = any((each.means[0] - tail(each)) / unit(each) >= fell for _, each in run.score(Mode.EVAL))
-            is_lost = lowest > untrained or score_fell or _stays_a_guess(train, loss, lowest)
+            is_guess = not run.regression and _stays_a_guess(train, loss, lowest)
+            is_lost = lowest > untrained or score_fell or is_guess
             if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or not is_lost:
                 continue
             facts = (
