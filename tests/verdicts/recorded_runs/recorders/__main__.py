@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.verdicts.recorded_runs.recorders.packing import pack
@@ -32,12 +33,12 @@ def main() -> None:
         sys.stdout.write(f"{pack(asked.folder)} bytes\n")
 
 
-def _record(name: str, record: object, folder: Path) -> None:
+def _record(name: str, record: Callable[[Path], object], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
     try:
-        record(folder)  # type: ignore[operator]
+        record(folder)
     except Exception:
         traceback.print_exc()
         shutil.rmtree(folder)

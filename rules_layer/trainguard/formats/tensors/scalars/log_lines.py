@@ -199,11 +199,8 @@ def _placed(found: list[Found]) -> Iterator[Found]:
     for line, each, values in found:
         if each.step is not None:
             last = each
-        elif last is not None:
-            each = replace(each, step=last.step, epoch=last.epoch)  # noqa: PLW2901
-        else:
-            each = replace(each, step=0, epoch=None)  # noqa: PLW2901
-        yield line, each, values
+        step, epoch = (0, None) if last is None else (last.step, last.epoch)
+        yield line, replace(each, step=step, epoch=epoch), values
 
 
 def _apart(found: list[Found]) -> bool:
