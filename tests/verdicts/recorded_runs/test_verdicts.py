@@ -31,5 +31,6 @@ def test_labels_use_known_kinds_and_findings_of_rules() -> None:
     assert set().union(*RULES.values()) <= known
     for run, label in labels().items():
         assert label.why, run
-        assert (label.kind == "broken") == bool(label.rules)
         assert label.kind in {"broken", "hidden", "healthy", "unclear"}
+        assert label.rules or label.kind != "broken", run
+        assert not label.rules or label.kind in {"broken", "hidden"}, run
