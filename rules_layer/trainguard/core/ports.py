@@ -112,8 +112,8 @@ class Files(Protocol):
         """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in UTF-8 order."""
 
 
-class ProfileObjects(Protocol):
-    """The objects of all buckets."""
+class ReadableObjects(Protocol):
+    """The objects of all buckets, to read."""
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return at most ``max_bytes + 1`` bytes; raises ObjectMissingError, PortUnavailableError."""
@@ -126,6 +126,10 @@ class ProfileObjects(Protocol):
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page."""
+
+
+class ProfileObjects(ReadableObjects, Protocol):
+    """The objects of all buckets, to read and write."""
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
         """Write an object whole."""
@@ -145,7 +149,7 @@ class ReportObjects(ProfileObjects, Protocol):
 class BucketFiles:
     """The objects of a bucket below a key prefix, which ends in a slash or is empty, as `Files`."""
 
-    objects: ProfileObjects
+    objects: ReadableObjects
     bucket: str
     prefix: str
 

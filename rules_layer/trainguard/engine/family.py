@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from trainguard.core.errors import ForeignKeyError, StateDamagedError
 from trainguard.core.layout import EndKey, ProfileRoot, check_key
-from trainguard.core.ports import ProfileObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
@@ -57,7 +57,7 @@ class ObjectEvents:
 class ObjectSource:
     """Where a stream's objects are read from; ``place_of`` returns where another job's profile lies, or None."""
 
-    objects: ProfileObjects
+    objects: ReadableObjects
     bucket: str
     root: ProfileRoot
     cap_bytes: int
@@ -65,7 +65,7 @@ class ObjectSource:
     place_of: Callable[[str], tuple[str, ProfileRoot] | None] = lambda _: None
 
     def get(self, key: str) -> bytes:
-        """Return an object's bytes, at most ``cap_bytes + 1``; raises as `ProfileObjects.get` does."""
+        """Return an object's bytes, at most ``cap_bytes + 1``; raises as `ReadableObjects.get` does."""
         return self.objects.get(self.bucket, key, self.cap_bytes)
 
 
@@ -130,7 +130,7 @@ class Family(ABC):
         """The keys that jobs write for the family, as IAM writes them: those that it reads, where none are its own."""
         return self.reads
 
-    def share(self, objects: ProfileObjects) -> object:
+    def share(self, objects: ReadableObjects) -> object:
         """Return what the sessions of one evaluator share, from batch to batch; None where they share nothing."""
         del objects
         return None
@@ -195,7 +195,7 @@ class Families:
             return set()
         return set().union(*(family.expected(job, known) for family in self))
 
-    def share(self, objects: ProfileObjects) -> Mapping[str, object]:
+    def share(self, objects: ReadableObjects) -> Mapping[str, object]:
         return {family.name: family.share(objects) for family in self}
 
     def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:

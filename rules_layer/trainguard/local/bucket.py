@@ -17,7 +17,7 @@ from trainguard.core.errors import (
     ProfileSourceError,
 )
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ProfileObjects
+from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
@@ -133,7 +133,7 @@ def open_job(place: str, clients: Clients | None = None) -> Profile:
     return replace(profile, training=saved, kernels=traces_below(files.objects, files.bucket, job))
 
 
-def _training_below(objects: ProfileObjects, bucket: str, job: str) -> TrainingFiles | None:
+def _training_below(objects: ReadableObjects, bucket: str, job: str) -> TrainingFiles | None:
     """Return what the job with key prefix ``job`` saved of its training, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     if safe_name(name) != name:
@@ -169,7 +169,7 @@ _LONGEST_HEADER = 64 * 1024
 class NamedObjects:
     """Objects of a bucket by other keys, read only."""
 
-    objects: ProfileObjects
+    objects: ReadableObjects
     bucket: str
     keys: Mapping[str, ListedObject]
 
@@ -189,9 +189,6 @@ class NamedObjects:
         del bucket
         names = sorted(key for key in self.keys if key.startswith(prefix) and key > start_after)
         return (replace(self.keys[key], key=key) for key in names)
-
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        raise NotImplementedError(f"{key}: a local job is only read")
 
     def _key(self, key: str) -> str:
         if key not in self.keys:
@@ -259,7 +256,7 @@ def _is_training(key: str) -> bool:
         return False
 
 
-def _recorded(objects: ProfileObjects, bucket: str, listed: Iterable[ListedObject]) -> Iterator[FoundRun]:
+def _recorded(objects: ReadableObjects, bucket: str, listed: Iterable[ListedObject]) -> Iterator[FoundRun]:
     for each in listed:
         if each.key.endswith(".wandb"):
             place = f"{S3}{bucket}/{each.key}"
@@ -267,14 +264,14 @@ def _recorded(objects: ProfileObjects, bucket: str, listed: Iterable[ListedObjec
             yield FoundRun(place, partial(open_run, recording), each.size, each.last_modified)
 
 
-def _read_wandb(objects: ProfileObjects, bucket: str, key: str) -> SourceRun:
+def _read_wandb(objects: ReadableObjects, bucket: str, key: str) -> SourceRun:
     body = objects.get(bucket, key, MOST_WANDB_BYTES)
     if len(body) > MOST_WANDB_BYTES:
         raise ProfileSourceError(f"{S3}{bucket}/{key}", f"is larger than {MOST_WANDB_BYTES:,} bytes: copy it to a disk")
     return read_run_file(key, BytesIO(body))
 
 
-def _scalars(objects: ProfileObjects, bucket: str, top: str, listed: Sequence[ListedObject]) -> Iterator[FoundRun]:
+def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[ListedObject]) -> Iterator[FoundRun]:
     files = BucketFiles(objects, bucket, top)
     names = {each.key.removeprefix(top): each for each in listed if RESULTS not in each.key.split("/")}
     tables = [name for name in names if match_scalar_file(name) is None and name.lower().endswith(_TABLES)]
@@ -292,7 +289,7 @@ def _is_log(files: Files, name: str) -> bool:
     return is_history(files.get_range(name, 0, _LONGEST_HEADER), ScalarNames())
 
 
-def _open_scalars(objects: ProfileObjects, bucket: str, folder: str, files: Mapping[str, ListedObject]) -> Profile:
+def _open_scalars(objects: ReadableObjects, bucket: str, folder: str, files: Mapping[str, ListedObject]) -> Profile:
     place, name = f"{S3}{bucket}/{folder}", run_name(folder) or bucket
     root = ProfileRoot("", safe_name(name))
     keys = {scalar_key(root, each): listed for each, listed in files.items()}

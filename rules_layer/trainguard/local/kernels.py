@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, ProfileSourceError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
-from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
@@ -51,7 +51,7 @@ class KernelFiles:
     more objects than are looked at.
     """
 
-    objects: ProfileObjects
+    objects: ReadableObjects
     bucket: str
     root: ProfileRoot
     newest: Capture
@@ -87,7 +87,7 @@ def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unre
     return _found(objects, str(folder), root, listed)
 
 
-def traces_below(objects: ProfileObjects, bucket: str, job: str) -> KernelFiles | None:
+def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles | None:
     """Find the kernel traces of the job with key prefix ``job``, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     if safe_name(name) != name:
@@ -96,7 +96,7 @@ def traces_below(objects: ProfileObjects, bucket: str, job: str) -> KernelFiles 
     return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
 
 
-def _found(objects: ProfileObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
+def _found(objects: ReadableObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
     kept = listed[:MOST_LISTED]
     keys = (match_below(each.key, root) for each in kept)
     folders = sorted({key.folder for key in keys if key is not None})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissingError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
-from trainguard.core.ports import ByteStream, ListedObject, ProfileObjects
+from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.units import counted
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import HARMLESS_COUNTERS, Applied
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class TrainingFiles:
     """A job's files of training in a bucket; ``ended`` says whether the mark of the end is there."""
 
-    objects: ProfileObjects
+    objects: ReadableObjects
     bucket: str
     root: ProfileRoot
     tensors: bool

@@ -180,9 +180,6 @@ class FilesAsBucket:
         del bucket
         return self.files.list(prefix, start_after)
 
-    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
-        raise NotImplementedError(f"{key}: a local job is only read")
-
 
 def source_in_memory(
     place: str, job: str, bodies: Mapping[str, bytes], beside: Callable[[str, int], bytes | None]

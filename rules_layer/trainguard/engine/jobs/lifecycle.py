@@ -9,7 +9,7 @@ import msgspec
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import Journal, NodeTask, ProfileObjects, Services, TrainingJobDescription
+from trainguard.core.ports import Journal, NodeTask, ReadableObjects, Services, TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.family import Families
@@ -90,7 +90,7 @@ SILENT_S = 600.0
 _SUFFIX = ".status.json"
 
 
-def are_all_silent(objects: ProfileObjects, bucket: str, root: ProfileRoot, now: float) -> bool:
+def are_all_silent(objects: ReadableObjects, bucket: str, root: ProfileRoot, now: float) -> bool:
     """Whether no node's status object is newer than ten minutes, and there are some; raises PortUnavailableError."""
     found = False
     for each in objects.list(bucket, root.collector, ""):

@@ -9,7 +9,7 @@ import msgspec
 
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.layout import EndKey
-from trainguard.core.ports import ProfileObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -355,7 +355,7 @@ class ProfilerFamily(Family):
         kind = SystemRule if stream == "system" else FrameworkRule
         return [rule.name for rule in self.rules if isinstance(rule, kind)]
 
-    def share(self, objects: ProfileObjects) -> SharedNames:
+    def share(self, objects: ReadableObjects) -> SharedNames:
         """Return the names of framework objects, which are listed once for all nodes of a job."""
         return SharedNames(objects)
 

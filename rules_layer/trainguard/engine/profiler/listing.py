@@ -7,7 +7,7 @@ from itertools import islice
 
 from trainguard.core.errors import ForeignKeyError, ObjectMissingError, TelemetryFormatError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
-from trainguard.core.ports import ProfileObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.formats.profile.keys import (
     TF_TRACE,
     FrameworkKey,
@@ -60,7 +60,7 @@ class SharedNames:
     what it writes. A listing that has an object was made after S3 got it, and lacks nothing older.
     """
 
-    def __init__(self, objects: ProfileObjects) -> None:
+    def __init__(self, objects: ReadableObjects) -> None:
         self._objects = objects
         self._held: dict[tuple[str, ProfileRoot], _Held] = {}
 
@@ -110,7 +110,7 @@ _MOST_IN_A_STEP = 10_000
 class ProfileListing:
     """The objects of one node."""
 
-    def __init__(self, *, objects: ProfileObjects, bucket: str, root: ProfileRoot, node: str) -> None:
+    def __init__(self, *, objects: ReadableObjects, bucket: str, root: ProfileRoot, node: str) -> None:
         self._objects = objects
         self._bucket = bucket
         self._root = root
@@ -201,7 +201,7 @@ class ProfileListing:
 
 
 def framework_names(
-    objects: ProfileObjects, bucket: str, root: ProfileRoot, from_us: int | None = None
+    objects: ReadableObjects, bucket: str, root: ProfileRoot, from_us: int | None = None
 ) -> Iterator[FrameworkName]:
     """Yield the framework objects of all nodes of a job from a time on.
 
@@ -226,7 +226,7 @@ def framework_names(
 
 
 def _listed(
-    objects: ProfileObjects, bucket: str, prefix: str, after: str
+    objects: ReadableObjects, bucket: str, prefix: str, after: str
 ) -> Iterator[tuple[str, SystemKey | FrameworkKey, float]]:
     for listed in objects.list(bucket, prefix, after):
         try:

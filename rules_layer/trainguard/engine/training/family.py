@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from trainguard.core.job_policy import ALL
-from trainguard.core.ports import ProfileObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -174,7 +174,7 @@ class TrainingFamily(Family):
         kind = ScalarState if record.key.stream == keys.SCALARS else DebugState
         return StepStream(record.key.node, state_of(record, kind), plan)
 
-    def share(self, objects: ProfileObjects) -> SharedRuns:
+    def share(self, objects: ReadableObjects) -> SharedRuns:
         del objects
         return SharedRuns()
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
-from trainguard.core.ports import ListedObject, ProfileObjects
+from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.kernels.intervals import windows_of
 
 KERNELS = "kernels"
@@ -157,7 +157,7 @@ PASSED_OVER = 1_000
 _LAST = "\U0010ffff"
 
 
-def listed_folder(objects: ProfileObjects, bucket: str, folder: str) -> tuple[list[ListedObject], bool]:
+def listed_folder(objects: ReadableObjects, bucket: str, folder: str) -> tuple[list[ListedObject], bool]:
     """Return what a folder, which ends in a slash, holds for its captures, and whether more than is looked at.
 
     Folders in it of other captures are left out. Raises PortUnavailableError.

@@ -10,7 +10,7 @@ from typing import Literal, cast, get_args
 
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
-from trainguard.core.ports import BucketFiles, Files, ProfileObjects
+from trainguard.core.ports import BucketFiles, Files, ReadableObjects
 from trainguard.formats.tensors.step_view import ReductionKind
 
 FOLDER = "debug-output"
@@ -104,7 +104,7 @@ def run_prefix(root: ProfileRoot) -> str:
     return f"{root.folder}{FOLDER}/"
 
 
-def run_files(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> BucketFiles:
+def run_files(objects: ReadableObjects, bucket: str, root: ProfileRoot) -> BucketFiles:
     return BucketFiles(objects, bucket, run_prefix(root))
 
 
