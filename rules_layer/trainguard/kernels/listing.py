@@ -81,6 +81,7 @@ class _Finding(msgspec.Struct):
 
 class _Quality(msgspec.Struct):
     counts: dict[str, int] = {}
+    is_whole: bool = True
 
 
 class _Rank(msgspec.Struct):
@@ -157,6 +158,9 @@ def _status(found: Listed) -> tuple[Status, str]:
     cut = sum(is_cut(rank.quality.counts) for rank in found.ranks)
     if cut:
         lines_shown.append(f"{are(cut, 'trace')} cut off")
+    lost = sum(not rank.quality.is_whole and not is_cut(rank.quality.counts) for rank in found.ranks)
+    if lost:
+        lines_shown.append(f"{counted(lost, 'trace')} without all of the GPU's work")
     if not any(rank.busy_ns for rank in found.ranks):
         lines_shown.append("no trace has work of a GPU")
     return ("judged in part" if lines_shown else "judged"), ", ".join(lines_shown)

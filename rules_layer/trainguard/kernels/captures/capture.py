@@ -23,7 +23,12 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
+    whole = rank.quality.is_whole and not is_cut(rank.quality.counts)
+    return whole and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
+
+
+def _loses_work(rank: RankProfile) -> bool:
+    return not rank.quality.is_whole and not is_cut(rank.quality.counts)
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
@@ -105,6 +110,7 @@ def capture_verdict(
         step_ns=round(float(np.median(step_ns))) if step_ns else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
+        lost=sum(map(_loses_work, ranks)),
         notes=[*head.notes, *notes],
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
         shares=capture_shares([rank for rank in ranks if is_judged(rank)]),

@@ -11,8 +11,8 @@ from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans, clipped, gaps, merged
+from trainguard.kernels.gpu_times import GpuTime, until_launched
+from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
@@ -64,7 +64,16 @@ class Judged(RankMetrics):
 
     @property
     def gaps(self) -> Spans:
-        return gaps(self.busy, self.window.start, self.window.end)
+        """When no GPU works, and none does work that the trace lost."""
+        idle = gaps(self.busy, self.window.start, self.window.end)
+        return difference(idle, union(*(gpu.unknown for gpu in self.gpus))) if self.gpus else idle
+
+    @property
+    def unlaunched_gaps(self) -> Spans:
+        """These gaps up to the launch of the next work; whole, where nothing says when that was."""
+        every = np.ones(len(self.trace.gpu), dtype=np.bool_)
+        found = until_launched(self.trace, self.window, every, self.gaps, self.waiting_calls)
+        return union(found.known, found.unknown)
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -117,9 +117,12 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
     cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     if cut:
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
+    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
+    if lost:
+        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
     judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
     if not judged:
-        mark = ("Judged in part", "idle") if cut else ("Healthy", "ok")
+        mark = ("Judged in part", "idle") if cut or lost else ("Healthy", "ok")
         return mark, " ".join([*sentences, "No rule fired."])
     severest = max(each["severity"].rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
