@@ -95,7 +95,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     unread_why: The first unread traces and why.
     steps, step_ns: Most steps of a rank; median over ranks of the mean step.
     busy_share: The GPUs' busy share over all windows; None without work of a GPU.
-    rules: By explained time, then by severity; those of low confidence last.
+    rules: In the order of `trainguard.kernels.ranking`.
     framework: As in ``kernels.json``; several are separated by commas.
     shares: Of the steps of judged ranks; None without any.
     """

@@ -1,6 +1,7 @@
 """The ranks of a capture, read and judged, to the verdict on it: the same in the stack and on this machine."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
@@ -36,9 +38,14 @@ def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> l
     return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
 
 
-def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:
-    won = -round(found.gain_share, 2), -found.severity.rank, -found.gain_ns_per_step
-    return (not found.sure, *won, found.rule)
+def _place(found: RuleVerdict) -> tuple[Any, ...]:
+    return place_of(
+        found.rule,
+        sure=bool(found.sure),
+        gain_share=found.gain_share,
+        severity=found.severity,
+        gain_ns=found.gain_ns_per_step,
+    )
 
 
 def called(rank: RankProfile) -> str:

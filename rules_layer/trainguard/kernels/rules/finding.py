@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime, until_launched
 from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5
@@ -119,8 +121,17 @@ class Judged(RankMetrics):
 
 
 def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
-    """Return findings: those that explain most of the time come first, in whole percents of it, then by severity."""
-    return sorted(findings, key=lambda each: (-round(each.gain.share, 2), -each.severity.rank, -each.gain.ns_per_step))
+    return sorted(findings, key=_place)
+
+
+def _place(finding: KernelFinding) -> tuple[Any, ...]:
+    return place_of(
+        finding.id,
+        sure=finding.confidence == "normal",
+        gain_share=finding.gain.share,
+        severity=finding.severity,
+        gain_ns=finding.gain.ns_per_step,
+    )
 
 
 def severity(value: float, medium: float, high: float) -> Severity:
