@@ -34,7 +34,7 @@ def gap_limit(trace: KernelTrace) -> float:
 
 
 def long_gaps(trace: KernelTrace) -> list[tuple[int, int]]:
-    """Return the long stretches without work of any GPU."""
+    """Return the long stretches without work of any GPU, and without its launch."""
     limit = gap_limit(trace)
     return [(start, end) for start, end in trace.gaps if end - start >= LONG_NS or end - start > limit]
 
@@ -81,8 +81,8 @@ def _waiting(trace: KernelTrace) -> float:
 
 
 def idle_after(trace: KernelTrace) -> float:
-    """Return how long a GPU is idle while the host waits, or right after, nanoseconds."""
-    return trace.mean(lambda gpu: trace.after_waits & ~gpu.busy)
+    """Return how long a GPU is idle for the host while that waits, or right after, nanoseconds."""
+    return trace.mean(lambda gpu: trace.after_waits & gpu.waits_for_host)
 
 
 def _overlap(trace: KernelTrace) -> float:

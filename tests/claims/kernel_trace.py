@@ -49,14 +49,8 @@ class Gpu:
     @cached_property
     def until_launch(self) -> Flags:
         """The parts of its gaps in which its next work is not launched yet."""
-        spans = []
-        starts = [event.start for event in self.every]
-        for start, end in self.trace.stretches(~self.busy):
-            place = bisect_left(starts, end)
-            call = self.trace.launch_of(self.every[place]) if place < len(starts) else None
-            until = end if place == len(starts) else start if call is None else min(max(call.end, start), end)
-            spans.append((start, until))
-        return self.trace.during([span for span in spans if span[0] < span[1]])
+        spans = self.trace.unlaunched(self.trace.stretches(~self.busy), self.every)
+        return self.trace.during([(start, until) for start, until in spans if until is not None])
 
     @property
     def waits_for_data(self) -> Flags:
@@ -122,6 +116,21 @@ class KernelTrace:
         """Nanoseconds of the window."""
         return self.end - self.start
 
+    def unlaunched(self, gaps: Spans, work: list[Event]) -> list[tuple[int, int | None]]:
+        """Return gaps up to the launch of the next of some work, in order of its start; None where it is unknown.
+
+        Work is launched when its call ends; where the call waits for that work, when it starts.
+        """
+        starts, found = [event.start for event in work], []
+        waits = {id(call) for call in self.waits}
+        for start, end in gaps:
+            place = bisect_left(starts, end)
+            call = self.launch_of(work[place]) if place < len(starts) else None
+            launched = end if call is None else call.start if id(call) in waits else call.end
+            unknown = call is None and place < len(starts)
+            found.append((start, None if unknown else min(max(launched, start), end)))
+        return found
+
     def during(self, spans: Spans) -> Flags:
         """Return which parts lie in one of some spans, of which the ends are edges."""
         deltas = np.zeros(self.edges.size, dtype=np.int64)
@@ -170,8 +179,10 @@ class KernelTrace:
 
     @cached_property
     def gaps(self) -> Spans:
-        """The stretches without work of any GPU, in order."""
-        return self.stretches(~self.busy)
+        """The stretches without work of any GPU, in order, up to the launch of the next work."""
+        gaps = self.stretches(~self.busy)
+        until = [each for _, each in self.unlaunched(gaps, self.recorded)]
+        return [(start, end if at is None else at) for (start, end), at in zip(gaps, until, strict=True)]
 
     @cached_property
     def loading(self) -> Flags:

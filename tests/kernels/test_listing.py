@@ -208,12 +208,12 @@ def line(document: KernelProfiles) -> ListedProfile:
     return listed(read_document(text), place="x", document="x/kernels.json", page=None, changed_s=1.8e9)
 
 
-def test_rules_of_a_document_are_ordered_by_gain() -> None:
+def test_rules_of_a_document_are_in_the_order_of_the_rank() -> None:
     made = line(KernelProfiles(source="here/resnet", ranks=[real_profile("resnet50_workers0")], unread={}))
     assert (made.name, made.status, made.framework) == ("resnet", "judged", "pytorch")
-    gains = {each.id.removeprefix("kernels/"): each.gain.share for each in real_profile("resnet50_workers0").findings}
-    assert [gains[rule] for rule in made.findings] == sorted((gains[rule] for rule in made.findings), reverse=True)
-    assert made.gain_share == max(gains.values())
+    rules = [each.id.removeprefix("kernels/") for each in real_profile("resnet50_workers0").findings]
+    assert made.findings == [rule for rule in rules if rule != "TraceQuality"]
+    assert made.gain_share == max(round(each.gain.share, 4) for each in real_profile("resnet50_workers0").findings)
     assert made.severity is Severity.HIGH
 
 

@@ -188,7 +188,7 @@ def test_a_cut_rank_without_a_whole_step_is_not_compared() -> None:
     ranks[2] = replace(ranks[2], quality=replace(ranks[2].quality, is_whole=False))
     across = joined(ranks)
     assert (len(across.lines), across.findings, across.missing) == (2, [], [])
-    assert across.notes == ["1 trace has no whole step, as the file is cut off, and is not compared."]
+    assert across.notes == ["1 trace lacks work of the GPU, and is not compared."]
 
 
 def test_only_like_ranks_are_compared() -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tests.support import xplanes
 from tests.support.kernel_traces import FP32_GEMM, TraceWriter
 from tests.support.nsight_exports import SCHEMAS, steps
+from trainguard.cli.commands.kernels import judged
 from trainguard.cli.main import app
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.readers import reading
@@ -158,3 +159,13 @@ def test_a_deep_nest_in_a_trace_costs_the_event_that_it_is_in() -> None:
     trace = read_any("trace.json", lambda: io.BytesIO(broken))
     assert len(trace.gpu) == 0
     assert trace.tally["unreadable_events"] == 1
+
+
+def test_a_fault_of_a_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_bytes(chrome())
+    judge = judged.rank_profile
+    monkeypatch.setattr(judged, "rank_profile", lambda trace: 1 // 0 if "rank1" in trace.name else judge(trace))
+    result = judged.judged(str(tmp_path), tmp_path / "out", None)
+    assert result.document.unread == {"rank1.json": "ZeroDivisionError: integer division or modulo by zero"}
+    assert len(result.document.ranks) == 1

@@ -107,7 +107,9 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read.
 
     steps_lost: Steps at the end of a file that is cut off, which are not judged, as it does not hold all of their work.
-    is_whole: False of a file that is cut off and holds no step whole: work of the GPU may be missing anywhere.
+    is_whole: False of a file that is cut off and holds no step whole, and of one that lost over a thousandth of its
+        work: work of the GPU may be missing anywhere.
+    work_lost: Launches in the window without their work on the GPU, and work without a time.
     """
 
     missing: list[str]
@@ -115,6 +117,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     steps_lost: int = 0
     is_whole: bool = True
+    work_lost: int = 0
 
 
 class RankProfile(msgspec.Struct, frozen=True, kw_only=True):

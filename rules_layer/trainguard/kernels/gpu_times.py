@@ -1,8 +1,9 @@
 """Each GPU of a trace on its own: when it computes, communicates and copies, and why it is idle.
 
-A gap ends with the GPU's next row. Until the call that launched it ends, the GPU waits for the host, or for the loader
-while the host waits for data; from then on for something else. This is the split of HolisticTraceAnalysis' idle
-breakdown, by GPU and not by stream. Each stream has its own gaps by cause, and the length of its queue of launches.
+A gap ends with the GPU's next row. Until the call that launched it ends (until it starts, where the call waits for its
+own work), the GPU waits for the host, or for the loader while the host waits for data; from then on for something else.
+What lost work may fill is idle for no known reason. Each stream has its own gaps by cause, and the length of its queue
+of launches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,14 @@ import numpy as np
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
 from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.intervals import Spans, clipped, difference, gaps, intersection, merged, union
+from trainguard.kernels.lost import Lost
 from trainguard.kernels.window import Window
 
 LEAST_SHARE = 0.01
 """Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean."""
 
 
-GpuPart = Literal["idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
+GpuPart = Literal["surely_idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
 """Stretches of a `GpuTime` that a rule may explain."""
 
 
@@ -29,7 +31,8 @@ class GpuTime:
     """Stretches of one GPU in the window; ``counted`` says whether the rank's mean has it.
 
     ``overlap_ns`` is time in which it computes and communicates, ``exposed_memory_ns`` that with copies or sets alone.
-    ``waits_for_loader``, ``waits_for_host`` and ``waits_for_other`` are all of its idle time, by cause.
+    ``waits_for_loader``, ``waits_for_host`` and ``waits_for_other`` are all of its idle time, by cause. In ``unknown``,
+    a part of the last, it may have done work that the trace lost.
     """
 
     number: int
@@ -46,6 +49,11 @@ class GpuTime:
     waits_for_loader: Spans
     waits_for_host: Spans
     waits_for_other: Spans
+    unknown: Spans
+
+    @property
+    def surely_idle(self) -> Spans:
+        return difference(self.idle, self.unknown)
 
     @property
     def idle(self) -> Spans:
@@ -64,10 +72,19 @@ class GpuTime:
         return self.communication.total - self.overlap_ns
 
 
-def gpu_times(trace: Trace, window: Window, in_window: Bools, loading: Spans) -> list[GpuTime]:
-    """Return the GPUs with work in the window, by number; ``loading`` is when the host waits for the data loader."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """When the host waits for the data loader, which of its calls wait for the GPU, and what work is lost."""
+
+    loading: Spans
+    waiting: Bools
+    lost: Lost
+
+
+def gpu_times(trace: Trace, window: Window, in_window: Bools, host: Host) -> list[GpuTime]:
+    """Return the GPUs with work in the window, by number."""
     numbers = np.unique(trace.gpu.device[in_window]).tolist()
-    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number, loading) for number in numbers]
+    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number, host) for number in numbers]
     most = max((each.busy.total for each in found), default=0)
     return [replace(each, counted=each.busy.total >= LEAST_SHARE * most) for each in found]
 
@@ -98,7 +115,7 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
     return parts
 
 
-def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans) -> GpuTime:
+def _gpu(trace: Trace, window: Window, mine: Bools, number: int, host: Host) -> GpuTime:
     rows, kind = trace.gpu, trace.gpu.kind
 
     def spans(mask: Bools) -> Spans:
@@ -111,12 +128,12 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans)
     kernels = union(compute, communication)
     busy = union(kernels, memory)
     idle = gaps(busy, window.start, window.end)
-    launched, known = _launched_at(trace, window, number, idle)
-    until_launch = merged(idle.start, np.clip(launched, idle.start, idle.end))
+    unknown = _lost_idle(trace, window, number, idle, host.lost)
+    until_launch = until_launched(trace, window, trace.gpu.device == number, idle, host.waiting)
     # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
-    unknown = Spans(idle.start[~known], idle.end[~known])
-    waits_for_loader = intersection(loading, union(until_launch, unknown))
-    waits_for_host = difference(until_launch, waits_for_loader)
+    explained = difference(union(until_launch.known, until_launch.unknown), unknown)
+    waits_for_loader = intersection(host.loading, explained)
+    waits_for_host = difference(difference(until_launch.known, unknown), waits_for_loader)
     return GpuTime(
         number=number,
         counted=True,
@@ -132,22 +149,43 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, loading: Spans)
         waits_for_loader=waits_for_loader,
         waits_for_host=waits_for_host,
         waits_for_other=difference(idle, union(waits_for_loader, waits_for_host)),
+        unknown=unknown,
     )
 
 
-def _launched_at(trace: Trace, window: Window, number: int, idle: Spans) -> tuple[Ints, Bools]:
-    mine = np.flatnonzero(trace.gpu.device == number)
+@dataclass(frozen=True, slots=True)
+class UntilLaunched:
+    """Gaps up to the launch of the work that ends them; ``unknown`` are those of which nothing says when it was."""
+
+    known: Spans
+    unknown: Spans
+
+
+def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiting: Bools) -> UntilLaunched:
+    """Return when, in gaps between some rows, the next of them was not launched yet."""
+    mine = np.flatnonzero(rows)
     mine = mine[np.argsort(trace.gpu.start[mine], kind="stable")]
     place = np.searchsorted(trace.gpu.start[mine], idle.end, side="left")
     follows = place < len(mine)
     launch = np.full(len(idle.end), -1, dtype=np.int64)
     launch[follows] = window.launch[mine[place[follows]]]
     called = launch >= 0
-    ended = idle.start.copy()
-    ended[called] = trace.launches.end[launch[called]]
+    until = idle.start.copy()
+    until[called] = _launched(trace, launch[called], waiting)
     nothing_follows = ~follows & bool((window.launch[mine] >= 0).any())
-    ended[nothing_follows] = idle.end[nothing_follows]
-    return ended, called | nothing_follows
+    until[nothing_follows] = idle.end[nothing_follows]
+    known = called | nothing_follows
+    found = merged(idle.start, np.clip(until, idle.start, idle.end))
+    return UntilLaunched(found, Spans(idle.start[~known], idle.end[~known]))
+
+
+def _lost_idle(trace: Trace, window: Window, number: int, idle: Spans, lost: Lost) -> Spans:
+    """Return the idle time of a GPU that lost work may fill: all of it, where nothing says when that ran."""
+    if lost.unplaced and lost.matters:
+        return idle
+    mine = (trace.gpu.device == number) & (window.launch >= 0)
+    launched = trace.launches.start[window.launch[mine]]
+    return intersection(idle, lost.stretches(launched, trace.gpu.start[mine], window.end))
 
 
 KERNEL_WAIT_NS = 30_000
@@ -188,7 +226,7 @@ class Stream:
         return [int(self.length[one:other].max()) if one < other else 0 for one, other in zip(first, last, strict=True)]
 
 
-def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
+def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -> list[Stream]:
     """Return the streams with work in the window, the busiest first."""
     rows = trace.gpu
     order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
@@ -204,7 +242,7 @@ def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
                     name=trace.names[int(rows.lane[mine[0]])],
                     count=len(inside),
                     busy=clipped(merged(rows.start[inside], rows.end[inside]), window.start, window.end),
-                    idle=_idle(trace, window, inside),
+                    idle=_idle(trace, window, inside, waiting),
                     time=time,
                     length=length,
                 )
@@ -212,30 +250,38 @@ def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
     return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
 
 
-def _idle(trace: Trace, window: Window, mine: Ints) -> IdleEntry:
+def _idle(trace: Trace, window: Window, mine: Ints, waiting: Bools) -> IdleEntry:
     """Return the gaps between a stream's rows, which are in order of their start, by cause.
 
-    The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own.
+    Until the next row is launched the host is late. What is left of a gap is the GPU's own, if it is short.
     """
-    rows, launches = trace.gpu, trace.launches
+    rows = trace.gpu
     before = np.maximum.accumulate(rows.end[mine])[:-1]
-    gap = np.maximum(rows.start[mine][1:] - before, 0)
+    start = np.maximum(rows.start[mine][1:], before)
     launch = window.launch[mine][1:]
-    launched = np.where(launch >= 0, launches.start[launch] if len(launches) else 0, -(1 << 62))
-    late = launched > before
-    short = ~late & (gap < KERNEL_WAIT_NS)
+    until = before.copy()
+    until[launch >= 0] = _launched(trace, launch[launch >= 0], waiting)
+    until = np.clip(until, before, start)
+    left = start - until
+    short = left < KERNEL_WAIT_NS
     return IdleEntry(
-        host_wait_ns=int(gap[late].sum()),
-        kernel_wait_ns=int(gap[short].sum()),
-        other_ns=int(gap[~late & ~short].sum()),
+        host_wait_ns=int((until - before).sum()),
+        kernel_wait_ns=int(left[short].sum()),
+        other_ns=int(left[~short].sum()),
     )
+
+
+def _launched(trace: Trace, calls: Ints, waiting: Bools) -> Ints:
+    """Return when calls have launched: at their end, or at their start where they wait for what they launch."""
+    return np.where(waiting[calls], trace.launches.start[calls], trace.launches.end[calls])
 
 
 def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Ints]:
     """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
     known = mine[window.launch[mine] >= 0]
     calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
-    times = np.concatenate((trace.launches.start[calls], trace.gpu.start[known][first]))
+    called = trace.launches.start[calls]
+    times = np.concatenate((called, np.maximum(trace.gpu.start[known][first], called)))
     change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
     order = np.lexsort((change, times))
     return times[order], np.cumsum(change[order])

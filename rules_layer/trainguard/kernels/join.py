@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trainguard.core.units import counted
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.rules.finding import in_order, weighed
@@ -92,6 +93,6 @@ def _left_out(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[str]:
     if others:
         notes.append(f"Ranks have several traces: those of one window are compared, {are(others, 'other')} not.")
     if cut:
-        verb = "is" if cut == 1 else "are"
-        notes.append(f"{have(cut, 'trace')} no whole step, as the file is cut off, and {verb} not compared.")
+        lacks, verb = ("lacks", "is") if cut == 1 else ("lack", "are")
+        notes.append(f"{counted(cut, 'trace')} {lacks} work of the GPU, and {verb} not compared.")
     return notes

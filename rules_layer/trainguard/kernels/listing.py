@@ -11,6 +11,7 @@ from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.words import are, have
@@ -29,8 +30,8 @@ class ListedProfile(msgspec.Struct, frozen=True, kw_only=True):
     framework: As in ``kernels.json``; several are separated by commas.
     recorded_at, changed_at: When the first window starts, ISO 8601, None without times; when the newest file was
         written.
-    findings, gain_share: Rules that fire, those with the most to win first, and the largest share of the time that one
-        can win.
+    findings, gain_share: Rules that fire, in the order of `trainguard.kernels.ranking`, and the largest share of the
+        time that one can win.
     """
 
     name: str
@@ -72,6 +73,7 @@ _LATEST_NS = 1 << 62
 class _Finding(msgspec.Struct):
     id: str
     severity: str = ""
+    confidence: str = "normal"
     gain: dict[str, float] = {}
 
     @property
@@ -81,6 +83,7 @@ class _Finding(msgspec.Struct):
 
 class _Quality(msgspec.Struct):
     counts: dict[str, int] = {}
+    is_whole: bool = True
 
 
 class _Rank(msgspec.Struct):
@@ -157,6 +160,9 @@ def _status(found: Listed) -> tuple[Status, str]:
     cut = sum(is_cut(rank.quality.counts) for rank in found.ranks)
     if cut:
         lines_shown.append(f"{are(cut, 'trace')} cut off")
+    lost = sum(not rank.quality.is_whole and not is_cut(rank.quality.counts) for rank in found.ranks)
+    if lost:
+        lines_shown.append(f"{counted(lost, 'trace')} without all of the GPU's work")
     if not any(rank.busy_ns for rank in found.ranks):
         lines_shown.append("no trace has work of a GPU")
     return ("judged in part" if lines_shown else "judged"), ", ".join(lines_shown)
@@ -168,11 +174,15 @@ def _findings(found: Listed) -> list[_Finding]:
 
 
 def _rules(findings: Sequence[_Finding]) -> list[str]:
-    gains: dict[str, float] = {}
-    for each in findings:
-        rule = _shown(each.id.removeprefix(FAMILY))
-        gains[rule] = max(gains.get(rule, 0.0), each.share)
-    return sorted(gains, key=lambda rule: (-gains[rule], rule))[:_MOST_NAMED]
+    return list(dict.fromkeys(_shown(each.id.removeprefix(FAMILY)) for each in sorted(findings, key=_place)))[
+        :_MOST_NAMED
+    ]
+
+
+def _place(finding: _Finding) -> tuple[Any, ...]:
+    severity = next((each for each in Severity if each.value == finding.severity), None)
+    sure = finding.confidence == "normal"
+    return place_of(finding.id, sure=sure, gain_share=finding.share, severity=severity)
 
 
 def _shown(text: str) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.gpu_times import GpuTime, Stream, breakdown, gpu_times, mean_ns, streams_of
-from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
+from trainguard.kernels.gpu_times import GpuTime, Host, Stream, breakdown, gpu_times, mean_ns, streams_of
+from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.lost import Lost, find_lost
 from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
@@ -42,6 +43,7 @@ class RankMetrics:
 
     Stretches are those of any GPU; what is in nanoseconds is the mean over the GPUs that count; see `GpuTime`.
     ``loading`` is ``loader`` without calls of the runtime, ``sync_reach`` is ``host_sync`` with 1 ms behind each call.
+    ``unknown_idle_ns`` is idle time that ``lost`` work may fill.
     """
 
     trace: Trace
@@ -62,6 +64,8 @@ class RankMetrics:
     host_sync: Spans
     sync_reach: Spans
     sync_idle_ns: int
+    unknown_idle_ns: int
+    lost: Lost
     loader: Spans
     loading: Spans
     operator: Ints
@@ -147,7 +151,8 @@ class RankMetrics:
         sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
         loader = _named(trace, _LOADERS, window)
         loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
-        gpus = gpu_times(trace, window, in_window, loading)
+        lost = find_lost(trace, window.start, window.end)
+        gpus = gpu_times(trace, window, in_window, Host(loading=loading, waiting=waiting, lost=lost))
         reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
         return cls(
             trace=trace,
@@ -163,11 +168,13 @@ class RankMetrics:
             loader_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_loader.total),
             host_idle_ns=mean_ns(gpus, lambda gpu: gpu.waits_for_host.total),
             delays=_delays(trace, window, in_window),
-            streams=streams_of(trace, window, in_window),
+            streams=streams_of(trace, window, in_window, waiting),
             waiting_calls=waiting,
             host_sync=sync,
             sync_reach=reach,
-            sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
+            sync_idle_ns=mean_ns(gpus, lambda gpu: intersection(reach, gpu.waits_for_host).total),
+            unknown_idle_ns=mean_ns(gpus, lambda gpu: gpu.unknown.total),
+            lost=lost,
             loader=loader,
             loading=loading,
             operator=launched_by[0],

@@ -90,12 +90,12 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one capture.
 
     run, at: The execution that judged it, and when its last trace was written, epoch seconds.
-    judged, unread, cut: Traces that are whole, with work of a GPU in three steps or more; that could not be read; whose
-        file ends early.
+    judged, unread, cut, lost: Traces that are whole, with work of a GPU in three steps or more; that could not be read;
+        whose file ends early; that lost work of the GPU.
     unread_why: The first unread traces and why.
     steps, step_ns: Most steps of a rank; median over ranks of the mean step.
     busy_share: The GPUs' busy share over all windows; None without work of a GPU.
-    rules: By explained time, then by severity; those of low confidence last.
+    rules: In the order of `trainguard.kernels.ranking`.
     framework: As in ``kernels.json``; several are separated by commas.
     shares: Of the steps of judged ranks; None without any.
     """
@@ -118,6 +118,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[RuleVerdict]
     notes: list[str]
     cut: int = 0
+    lost: int = 0
     framework: str = ""
     shares: StepShares | None = None
 

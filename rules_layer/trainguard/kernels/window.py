@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Rows, Trace
+from trainguard.kernels.lost import starting_work, worked
 
 _STEP = re.compile(r"ProfilerStep#?\s*(\d+)")
-_STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
-"""Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,10 @@ def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
     calls, rows = trace.launches, trace.gpu
     if not len(steps) or not len(calls) or not len(rows):
         return 0
-    starts_work = [place for place, name in enumerate(trace.names) if _STARTS_WORK.search(name)]
-    wanted = np.isin(calls.name, np.array(starts_work, dtype=np.int64)) & (calls.correlation >= 0)
-    worked = np.isin(calls.correlation, rows.correlation[launch >= 0])
+    wanted = starting_work(trace)
     at = _step_of(steps, calls.start)
     known = np.bincount(at[wanted & (at >= 0)], minlength=len(steps))
-    without = np.bincount(at[wanted & ~worked & (at >= 0)], minlength=len(steps))
+    without = np.bincount(at[wanted & ~worked(trace) & (at >= 0)], minlength=len(steps))
     latest = np.maximum.accumulate(rows.start)
     sure_until = int(latest[-1] - (latest - rows.start).max())
     ends = steps.end.copy()

@@ -1,6 +1,7 @@
 """The ranks of a capture, read and judged, to the verdict on it: the same in the stack and on this machine."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
@@ -23,7 +25,12 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
+    whole = rank.quality.is_whole and not is_cut(rank.quality.counts)
+    return whole and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
+
+
+def _loses_work(rank: RankProfile) -> bool:
+    return not rank.quality.is_whole and not is_cut(rank.quality.counts)
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
@@ -31,9 +38,14 @@ def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> l
     return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
 
 
-def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:
-    won = -round(found.gain_share, 2), -found.severity.rank, -found.gain_ns_per_step
-    return (not found.sure, *won, found.rule)
+def _place(found: RuleVerdict) -> tuple[Any, ...]:
+    return place_of(
+        found.rule,
+        sure=bool(found.sure),
+        gain_share=found.gain_share,
+        severity=found.severity,
+        gain_ns=found.gain_ns_per_step,
+    )
 
 
 def called(rank: RankProfile) -> str:
@@ -105,6 +117,7 @@ def capture_verdict(
         step_ns=round(float(np.median(step_ns))) if step_ns else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
+        lost=sum(map(_loses_work, ranks)),
         notes=[*head.notes, *notes],
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
         shares=capture_shares([rank for rank in ranks if is_judged(rank)]),

@@ -32,6 +32,7 @@ from trainguard.kernels.columns import (
     Trace,
 )
 from trainguard.kernels.entries import Collective, CounterEntry
+from trainguard.kernels.readers.broken_times import broken_times
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times."""
@@ -265,17 +266,21 @@ class TraceBuilder:
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
         columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
-        gpu, inputs = GpuRows(**columns.pop("gpu")), columns["operators"].pop("inputs")
+        gpu, inputs = columns.pop("gpu"), columns["operators"].pop("inputs")
+        texts = self.names.texts()
+        broken = broken_times(GpuRows(**gpu), Rows(**columns["launches"]), texts, self._tally)
+        if broken.any():
+            gpu = {name: values[~broken] for name, values in gpu.items()}
         return Trace(
             name=self._name,
             rank=rank,
             world_size=world_size,
             base_ns=base_ns,
-            names=self.names.texts(),
+            names=texts,
             gpus=list(gpus),
             framework=framework,
             backend=backend,
-            gpu=gpu,
+            gpu=GpuRows(**gpu),
             reserved=self._reserved,
             reserved_at=self._reserved_at,
             tally={what: count for what, count in sorted(self._tally.items()) if count},

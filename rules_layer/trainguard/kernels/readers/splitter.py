@@ -119,7 +119,10 @@ def _known(found: "re.Match[bytes]") -> bytes:
 
 BATCH_BYTES = 2 * 1024 * 1024
 MOST_PENDING_BYTES = 64 * 1024 * 1024
-"""More text than that without the start of an event is no trace."""
+"""More text than that without the start of an event is no trace, or stands behind its events."""
+
+MOST_REPAIRED_BYTES = 4 * 1024 * 1024
+"""A larger event that is damaged is not repaired."""
 
 SAMPLES, SAMPLE_BYTES = 64, 4 * 1024
 STACK = b'"python_function"'
@@ -134,6 +137,7 @@ _ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
 _FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
 _OBJECT = re.compile(rb'(?:\A|,)\s*(\{)\s*("(?:[^"\\]){1,64}")\s*:')
 _CLOSING = re.compile(rb'(?:\A|\})\s*(\])\s*(?:\Z|\}|,\s*"(?:[^"\\]){1,64}"\s*:)')
+_SPACE = re.compile(rb"\s*")
 _EMPTY = re.compile(rb"\s*(?:\]|\Z)")
 _TRAILING = b" \t\r\n,"
 STRIPPED_AT_ONCE = 256
@@ -172,43 +176,46 @@ class EventSplitter:
         first = self._open(source)
         if first is None:
             return
-        pending, size, searched = [first], len(first), 0
+        pending, size, searched, enough = [first], len(first), 0, BATCH_BYTES
         for chunk in source:
             pending.append(chunk)
             size += len(chunk)
-            if size < BATCH_BYTES:
+            if size < enough:
                 continue
             text = b"".join(pending)
             end = self._last_start(text, searched)
             if not end and self._learn(text[-LEARNT_BYTES:]):
                 end = self._last_start(text)
             if not end and size > MOST_PENDING_BYTES:
-                raise KernelTraceError(self._name, f"an event of over {MOST_PENDING_BYTES:,} bytes")
+                yield from self._damaged_rest(text)
+                return
             if end:
                 yield self._decoded(text, end)
             pending, searched = [text[end:]], 0 if end else size - _OVERLAP
+            enough = BATCH_BYTES if end else size + size // 2  # a large event is not copied with each chunk
             size -= end
         yield from self._rest(b"".join(pending))
 
     def _open(self, source: Iterator[bytes]) -> bytes | None:
-        text = b""
+        text, array, begin = bytearray(), None, 0
         for chunk in source:
+            searched = max(len(text) - _OVERLAP, 0)
             text += chunk
-            array = _ARRAY.search(text)
-            if array and (first := _FIRST.match(text, array.end())):
+            array = array or _ARRAY.search(text, searched)
+            begin = _behind_spaces(text, max(begin, array.end())) if array else 0
+            if array and (first := _FIRST.match(text, begin)):
                 self._plain_array = not array.group().lstrip().startswith(b'"')
-                self._know(first[1])
+                self._know(bytes(first[1]))
                 if not self._plain_array:
-                    self._add_metadata(text[: array.end()] + b"]}")
-                return text[array.end() :]
+                    self._add_metadata(bytes(text[: array.end()]) + b"]}")
+                return bytes(text[array.end() :])
             if len(text) > MOST_PENDING_BYTES:
                 break
-        array = _ARRAY.search(text)
         if array is None or not _EMPTY.match(text, array.end()):
             shown = text[:40].decode("utf-8", "replace")
             expected = "a Chrome trace with traceEvents, an xplane.pb or an SQLite export of Nsight Systems"
             raise KernelTraceError(self._name, f"it begins with {shown!r}, expected {expected}")
-        self._add_metadata(text)
+        self._add_metadata(bytes(text))
         return None
 
     def _know(self, key: bytes) -> None:
@@ -221,10 +228,13 @@ class EventSplitter:
         """Learn which other keys events of a text begin with; return whether there is any."""
         known, tried = len(self._keys), Counter[bytes]()
         objects = [(match.start(1), match[2]) for match in _OBJECT.finditer(text)]
-        for (begin, key), end in zip(objects, [*(place for place, _ in objects[1:]), len(text)], strict=True):
+        for (begin, key), (end, _) in pairwise([*objects, (len(text), b"")]):
             if key not in self._keys and tried[key] < TRIES:
                 tried[key] += 1
-                event, _ = decode_event(text[begin:end].rstrip(_TRAILING))
+                piece = text[begin:end].rstrip(_TRAILING)
+                event = decode_event(piece)[0] if len(piece) <= MOST_REPAIRED_BYTES else None
+                # Behind the last event of a text may stand what begins another one, or ends the file.
+                event = event or decode_first(piece[:LEARNT_BYTES])[0]
                 if event is not None and isinstance(event.ph, str):
                     self._know(key)
         return len(self._keys) > known
@@ -261,7 +271,8 @@ class EventSplitter:
     def _one_by_one(self, text: bytes) -> Iterator[Event]:
         self._learn(text)
         starts = [match.start(1) for match in self._start.finditer(text)]
-        for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        self._tally["unreadable_events"] += bool(text[: starts[0] if starts else None].strip(_TRAILING))
+        for begin, end in pairwise([*starts, len(text)]):
             event, repaired = decode_event(text[begin:end].rstrip(_TRAILING))
             self._tally["repaired_events"] += repaired
             if event is None:
@@ -291,14 +302,32 @@ class EventSplitter:
             yield self._decoded(text, end)
         if STACK in text[end:]:
             self._weigh(text[end:])
-        event, rest = decode_first(text[end:])
-        is_closed = self._closes(text[end:] if event is None else rest.encode())
+        last = text[end:]
+        event = self._whole_last(last)
+        if event is not None:
+            yield [event]
+            return
+        event, rest = decode_first(last) if len(last) <= MOST_REPAIRED_BYTES else (None, "")
+        is_closed = self._closes(last if event is None else rest.encode())
         self._tally["cut_off"] += not is_closed
         if event is not None:
             self._tally["repaired_events"] += is_closed
             yield [event]
         else:
             self._tally["unreadable_events"] += is_closed
+
+    def _whole_last(self, text: bytes) -> Event | None:
+        """Return the event that a text begins with, where it is whole and the events end behind it."""
+        for match in islice(_CLOSING.finditer(text), TRIES):
+            try:
+                event = _EVENT.decode(text[: match.start(1)].rstrip(_TRAILING))
+            except DECODE_ERRORS:
+                continue
+            behind = text[match.start() :]
+            # All events were read, so a file that ends within what stands behind them is not cut off.
+            self._tally["unreadable_metadata"] += not self._closes(behind)
+            return event
+        return None
 
     def _closes(self, text: bytes) -> bool:
         """Whether the events end in a text; what stands behind them is read."""
@@ -326,6 +355,11 @@ class EventSplitter:
             value = getattr(found, field)
             if value is not None:
                 setattr(self.metadata, field, value)
+
+
+def _behind_spaces(text: bytearray, begin: int) -> int:
+    spaces = _SPACE.match(text, begin)
+    return spaces.end() if spaces else begin
 
 
 def _stripped(text: bytes, end: int) -> bytes | memoryview:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,9 +12,10 @@ from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans, clipped, gaps, merged
+from trainguard.kernels.gpu_times import GpuTime, until_launched
+from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5
@@ -64,7 +66,16 @@ class Judged(RankMetrics):
 
     @property
     def gaps(self) -> Spans:
-        return gaps(self.busy, self.window.start, self.window.end)
+        """When no GPU works, and none does work that the trace lost."""
+        idle = gaps(self.busy, self.window.start, self.window.end)
+        return difference(idle, union(*(gpu.unknown for gpu in self.gpus))) if self.gpus else idle
+
+    @property
+    def unlaunched_gaps(self) -> Spans:
+        """These gaps up to the launch of the next work; whole, where nothing says when that was."""
+        every = np.ones(len(self.trace.gpu), dtype=np.bool_)
+        found = until_launched(self.trace, self.window, every, self.gaps, self.waiting_calls)
+        return union(found.known, found.unknown)
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -110,8 +121,17 @@ class Judged(RankMetrics):
 
 
 def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
-    """Return findings: those that explain most of the time come first, in whole percents of it, then by severity."""
-    return sorted(findings, key=lambda each: (-round(each.gain.share, 2), -each.severity.rank, -each.gain.ns_per_step))
+    return sorted(findings, key=_place)
+
+
+def _place(finding: KernelFinding) -> tuple[Any, ...]:
+    return place_of(
+        finding.id,
+        sure=finding.confidence == "normal",
+        gain_share=finding.gain.share,
+        severity=finding.severity,
+        gain_ns=finding.gain.ns_per_step,
+    )
 
 
 def severity(value: float, medium: float, high: float) -> Severity:

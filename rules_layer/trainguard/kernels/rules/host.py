@@ -6,7 +6,7 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.intervals import Spans, difference, intersection
+from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.metrics import SYNC_REACH_NS
 from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
@@ -41,7 +41,7 @@ class LoaderBound(RankRule):
     high: Share = 0.2
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        waiting = difference(judged.loading, judged.busy)
+        waiting = intersection(judged.loading, judged.gaps)
         share = judged.share(waiting.total)
         if share <= self.most:
             return None
@@ -92,8 +92,9 @@ class LaunchBound(RankRule):
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         window_ns = judged.window.length - judged.loader_idle_ns
-        busy = judged.busy_ns / window_ns if window_ns else 1.0
-        idle = window_ns - judged.busy_ns
+        busy_ns = judged.busy_ns + judged.unknown_idle_ns
+        busy = busy_ns / window_ns if window_ns else 1.0
+        idle = window_ns - busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
         delays = judged.delays.after_call
         if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= self.delay_ns:
@@ -113,7 +114,7 @@ class LaunchBound(RankRule):
                 *([portion("waits_for_data_share", waits)] if waits >= SHOWN_WAIT else []),
             ],
             severity=severity(judged.share(idle), 1 - self.enough, 1 - self.medium),
-            evidence=longest_gaps(judged, judged.gaps),
+            evidence=longest_gaps(judged, judged.unlaunched_gaps),
             gain=judged.gain(judged.host_idle_ns),
         )
 
@@ -144,7 +145,8 @@ class SmallKernelStorm(RankRule):
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         window_ns = judged.window.length - judged.loader_idle_ns
-        busy = judged.busy_ns / window_ns if window_ns else 1.0
+        busy_ns = judged.busy_ns + judged.unknown_idle_ns
+        busy = busy_ns / window_ns if window_ns else 1.0
         runs = int((judged.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
         kernels = runs / judged.steps / judged.counted
         short = judged.delays.short_calls
@@ -160,21 +162,22 @@ class SmallKernelStorm(RankRule):
             ],
             severity=Severity.MEDIUM,
             evidence=judged.lines(lines),
-            gain=judged.gain(window_ns - judged.busy_ns),
+            gain=judged.gain(window_ns - busy_ns),
         )
 
 
 class SyncStall(RankRule):
     title = "Synchronization"
     fires_when = (
-        "the host waits for the GPU {waiting} of the time, and the GPU is idle in the wait or right after it for {idle}"
+        "the host waits for the GPU {waiting} of the time, and for {idle} the GPU is idle in the wait or right after "
+        "it, as its next work is not launched"
     )
     measure = Measure("share of the window in synchronization")
     explains = (LOW_GPUS,)
     claims = (Bucket.HOST,)
     summary = (
-        "The host waits {waiting_share} of the time for the GPU, which is idle {idle_share} of the time in or "
-        "within {after_wait:g} ms after these calls."
+        "The host waits {waiting_share} of the time for the GPU, which has no next work {idle_share} of the time in "
+        "or within {after_wait:g} ms after these calls."
     )
     advice = "Remove .item(), .cpu() and print of tensors from the step, copy with non_blocking=True."
     clause = "synchronization held the host up"

@@ -31,7 +31,7 @@ class GpuBusyLow(RankRule):
     measure = Measure("busy share of the window")
     symptom = LOW_GPUS
     claims = LOST_AT_WORK
-    takes = "idle"
+    takes = "surely_idle"
     summary = _gpu_busy_low_summary
     advice = "Find what the GPU waits for in the other findings; then try a larger batch."
     clause = "the GPU was busy for too little of the time"
@@ -40,7 +40,8 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        busy = judged.share(judged.busy_ns)
+        busy_ns = judged.busy_ns + judged.unknown_idle_ns
+        busy = judged.share(busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
         return self.found(
@@ -51,7 +52,7 @@ class GpuBusyLow(RankRule):
             ],
             severity=Severity.MEDIUM if busy < self.medium else Severity.LOW,
             evidence=_worst_parts(judged),
-            gain=judged.gain(judged.window.length - judged.busy_ns),
+            gain=judged.gain(judged.window.length - busy_ns),
         )
 
 
@@ -87,7 +88,10 @@ def _gpu_gap_summary(sheet: FactSheet) -> str:
 
 class GpuGap(RankRule):
     title = "Gaps of the GPU"
-    fires_when = "the GPU is idle at a stretch for {long_ns}, or for over {of_step} of the median step"
+    fires_when = (
+        "the GPU is idle at a stretch, and its next work not launched, for {long_ns}, or for over {of_step} of the "
+        "median step"
+    )
     measure = Measure("longest gap", "ms")
     symptom = LOW_GPUS
     claims = LOST_AT_WORK
@@ -115,10 +119,10 @@ class GpuGap(RankRule):
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        return intersection(gpu.idle, self._long_gaps(judged))
+        return intersection(gpu.surely_idle, self._long_gaps(judged))
 
     def _long_gaps(self, judged: Judged) -> Spans:
-        found, limit = judged.gaps, self._limit_ns(judged)
+        found, limit = judged.unlaunched_gaps, self._limit_ns(judged)
         lasted = found.end - found.start
         over = (lasted >= self.long_ns) | (lasted > limit)
         return Spans(found.start[over], found.end[over])

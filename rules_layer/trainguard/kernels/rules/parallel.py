@@ -8,7 +8,7 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion
 from trainguard.kernels.work import collectives_of
@@ -113,7 +113,7 @@ class WrongParallel(RankRule):
         calls = _calls(judged, _host_collectives(judged.trace))
         if len(_calls(judged, (_DATA_PARALLEL,)).start):
             calls = merged(np.array([judged.window.start]), np.array([judged.window.end]))
-        return intersection(gpu.idle, calls)
+        return intersection(gpu.surely_idle, calls)
 
     def _data_parallel(self, judged: Judged) -> KernelFinding | None:
         """Fire for DataParallel; a step takes a GPU's mean computation at least, and the rest can be won."""
@@ -151,7 +151,7 @@ class WrongParallel(RankRule):
             return None
         library = ", ".join(sorted(libraries))
         waits = _calls(judged, _host_collectives(trace))
-        idle = difference(waits, judged.busy).total
+        idle = intersection(waits, judged.gaps).total
         return self.found(
             [
                 Fact(name="library", value=library),

@@ -32,6 +32,7 @@ class CaptureKind(StrEnum):
     HOLDS_NOT = "holds_not"
     UNREAD = "unread"
     CUT_OFF = "cut_off"
+    WORK_LOST = "work_lost"
     TOO_FEW_STEPS = "too_few_steps"
 
 
@@ -88,7 +89,9 @@ def text(sheet: FactSheet) -> Words:
 
 
 def _unsure(sheet: FactSheet) -> str:
-    why = "files that are cut off, too few steps" if sheet.get("cut_traces") else "too few steps"
+    cut = "files that are cut off, " if sheet.get("cut_traces") else ""
+    lost = "traces that lost work of the GPU, " if sheet.get("lost_traces") else ""
+    why = f"{cut}{lost}too few steps"
     many = counted(int(sheet.number("unsure_ranks")), "rank")
     return f"On {many} with low confidence, from {why} or only the first or last one: "
 
@@ -118,12 +121,15 @@ def _holds_not(sheet: FactSheet) -> str:
 
 
 def _cut(sheet: FactSheet) -> str:
-    cut = sheet.get("cut_traces")
-    if cut is None:
-        return ""
-    number = int(cut.value)
-    files = "1 trace ends" if number == 1 else f"{number:,} traces end"
-    return f" It is judged in part: {files} early."
+    said = [
+        f"{counted(int(fact.value), 'trace')} {one if fact.value == 1 else several}"
+        for name, one, several in (
+            ("cut_traces", "ends early", "end early"),
+            ("lost_traces", "lacks work of the GPU", "lack work of the GPU"),
+        )
+        if (fact := sheet.get(name)) is not None
+    ]
+    return f" It is judged in part: {', '.join(said)}." if said else ""
 
 
 def _unread(sheet: FactSheet) -> str:
@@ -146,6 +152,7 @@ _SILENT = {
     CaptureKind.HOLDS_NOT: _holds_not,
     CaptureKind.UNREAD: _unread,
     CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
+    CaptureKind.WORK_LOST: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Record it again.",
     CaptureKind.TOO_FEW_STEPS: _few,
 }
 
@@ -333,6 +340,8 @@ def _unjudged(verdict: CaptureVerdict) -> RuleResult:
         facts += [Fact(name="unread_trace", value=name), Fact(name="unread_why", value=why)]
     elif verdict.cut:
         kind = CaptureKind.CUT_OFF
+    elif verdict.lost:
+        kind = CaptureKind.WORK_LOST
     else:
         facts.append(Fact(name="steps", value=verdict.steps, threshold=FEW_STEPS))
     return RuleResult.of(text, Status.WARMING_UP, kind, tuple(facts), data_points=verdict.traces)
@@ -341,7 +350,8 @@ def _unjudged(verdict: CaptureVerdict) -> RuleResult:
 def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     facts = [Fact(name=TRACES, value=verdict.traces)]
     facts += [Fact(name=FRAMEWORK, value=verdict.framework)] if verdict.framework else []
-    return facts + ([Fact(name="cut_traces", value=verdict.cut)] if verdict.cut else [])
+    parts = (("cut_traces", verdict.cut), ("lost_traces", verdict.lost))
+    return facts + [Fact(name=name, value=traces) for name, traces in parts if traces]
 
 
 def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:

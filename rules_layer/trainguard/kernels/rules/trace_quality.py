@@ -16,7 +16,9 @@ EPOCH_LEAST_NS = 10**18
 MOST_FAULTS = 8
 
 _WRITE_AGAIN = "Have the profiler end before the job does, and copy the whole file."
+_RECORD_AGAIN = "Update PyTorch and the GPU's driver, and record it again."
 _EXPORT_AGAIN = "Export the report again, with tables alone."
+_WARM_UP = "Give the profiler's schedule warm-up steps, and record the host, too."
 _MARK_STEPS = {
     Framework.PYTORCH: "Call profiler.step() after each step.",
     Framework.JAX: "Mark steps with jax.profiler.StepTraceAnnotation.",
@@ -46,9 +48,9 @@ DAMAGES = {
     "unreadable_metadata": Fault("a head that cannot be read", _WRITE_AGAIN),
     "refused_tables": Fault("views or virtual tables in the place of tables, refused", _EXPORT_AGAIN),
     "refused_columns": Fault("computed columns, refused", _EXPORT_AGAIN),
-    "bad_times": Fault(
-        "events with a negative, missing or days-long time", "Update PyTorch and the GPU's driver, and record it again."
-    ),
+    "bad_times": Fault("events with a negative, missing or days-long time", _RECORD_AGAIN),
+    "lost_times": Fault("pieces of work of a GPU without a time", _RECORD_AGAIN),
+    "overflowing_times": Fault("pieces of work that last beyond the next one of their stream", _RECORD_AGAIN),
     "rounded_times": Fault(
         "times that are only exact to a quarter of a microsecond",
         "Record it with a newer PyTorch, which writes baseTimeNanoseconds.",
@@ -115,8 +117,7 @@ def missing(judged: Judged) -> list[Fault]:
     unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
     if unlaunched > TraceQuality.unlaunched:
         words = f"{percent(unlaunched)} of the kernels without their launch"
-        advice = "Give the profiler's schedule warm-up steps, and record the host, too."
-        found.append(Fault(words, "" if trace.is_cut else advice))
+        found.append(Fault(words, "" if trace.is_cut else _WARM_UP))
     return [*found, *_costs(judged)]
 
 
@@ -126,6 +127,9 @@ def _steps(judged: Judged) -> list[Fault]:
         found.append(Fault("no steps", _MARK_STEPS[judged.trace.framework]))
     elif len(window.steps) < FEW_STEPS:
         found.append(Fault(f"fewer than {FEW_STEPS} steps", "Profile 3 to 10 steps after warm-up."))
+    if lost := len(judged.lost.at):
+        words = f"{lost:,} of {judged.lost.launches:,} launches without their work on the GPU"
+        found.append(Fault(words, "" if judged.trace.is_cut else _WARM_UP))
     if window.steps_lost:
         words = "a step is" if window.steps_lost == 1 else f"{window.steps_lost:,} steps are"
         found.append(Fault(f"{words} not judged, as the file does not hold all of the GPU's work", _WRITE_AGAIN))

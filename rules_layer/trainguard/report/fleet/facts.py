@@ -15,6 +15,7 @@ from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.settings.tag_names import OWNER_KINDS
 from trainguard.kernels.listing import KernelList, ListedProfile
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.rule import FRAMEWORK, GAIN_SHARE, TRACES
 from trainguard.ledger.document import lost_share_of
@@ -273,7 +274,7 @@ def _judged(facts: JobFacts, rule: str) -> bool:
 
 def _of_job(facts: JobFacts) -> FleetKernels:
     job = facts.job
-    fired = [row for row in facts.fired if row.rule.startswith(FAMILY)]
+    fired = sorted((row for row in facts.fired if row.rule.startswith(FAMILY)), key=_place)
     known = [row.finding.severity for row in fired if row.finding.severity is not None]
     rows = [row for rule, row in facts.rules.items() if _judged(facts, rule)]
     newest = max(rows, key=lambda row: row.evaluated_through or 0.0)
@@ -290,6 +291,12 @@ def _of_job(facts: JobFacts) -> FleetKernels:
         gain_share=max(gains, default=None),
         page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
+
+
+def _place(row: RuleRow) -> tuple[Any, ...]:
+    gain = _fact(row, GAIN_SHARE)
+    share = gain if isinstance(gain, int | float) else 0.0
+    return place_of(row.rule, sure=True, gain_share=share, severity=row.finding.severity)
 
 
 def _fact(row: RuleRow, name: str) -> float | int | str | None:

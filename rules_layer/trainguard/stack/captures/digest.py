@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 import msgspec
 from msgspec.structs import replace
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.ports import ProfileObjects
 from trainguard.kernels.captures.digest import MOST_FULL_BYTES, BriefDigest, FullDigest, brief, stored
 from trainguard.kernels.profile import rank_profile
@@ -45,4 +45,9 @@ def _read(
         return None, "it is gone"
     except MemoryError:
         return None, "it takes more memory than the function has: deploy with a larger kernel_digest_memory_mb"
+    except PortUnavailableError:
+        raise
+    except Exception as fault:
+        # What nobody thought of in one trace must not cost the capture its other ranks.
+        return None, f"{type(fault).__name__}: {fault}"
     return digest, ""

@@ -136,6 +136,9 @@ def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None])
             unread[name] = fault.reason
         except (ObjectMissingError, PortUnavailableError, OSError) as fault:
             unread[name] = str(fault)
+        except Exception as fault:
+            # What nobody thought of in one file must not cost the others.
+            unread[name] = f"{type(fault).__name__}: {fault}"
     if not ranks:
         name, reason = next(iter(unread.items()))
         raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)

@@ -10,6 +10,7 @@ from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
@@ -56,7 +57,7 @@ def _shown(
 def shown_findings(
     ranks: Sequence[RankProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
 ) -> list[ShownFinding]:
-    """Return a finding a rule: by what it explains, then by severity; the trace's quality comes last.
+    """Return a finding a rule, in the order of `trainguard.kernels.ranking`.
 
     ``drawn`` are the ranks that the timeline shows, in its order; ``across`` is what fires across the ranks.
     """
@@ -69,18 +70,21 @@ def shown_findings(
         if between := [finding for rank, finding in entries if rank is None]:
             shown.append(_between_ranks(between))
 
-    def place(each: ShownFinding) -> tuple[bool, float, int, str]:
-        won = round(each["finding"].gain.share, 2)
-        return each["rule"] == TraceQuality.__name__, -won, -each["severity"].rank, each["rule"]
+    def place(each: ShownFinding) -> tuple[Any, ...]:
+        gain, sure = each["finding"].gain, each["finding"].confidence == "normal"
+        return place_of(
+            each["rule"], sure=sure, gain_share=gain.share, severity=each["severity"], gain_ns=gain.ns_per_step
+        )
 
     return sorted(shown, key=place)
 
 
 def _of_ranks(entries: list[tuple[RankProfile, KernelFinding]], ranks: int, places: dict[str, int]) -> ShownFinding:
-    rank, finding = max(entries, key=lambda each: (each[1].gain.share, each[1].severity.rank))
+    sure = [each for each in entries if each[1].confidence == "normal"] or entries
+    rank, finding = max(sure, key=lambda each: (each[1].gain.share, each[1].severity.rank))
     return _shown(
         finding,
-        max((each.severity for _, each in entries), key=lambda each: each.rank),
+        max((each.severity for _, each in sure), key=lambda each: each.rank),
         finding.evidence,
         by_step=bool(rank.steps),
         where=_where([each for each, _ in entries], rank, ranks) if ranks > 1 else None,
@@ -117,9 +121,12 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
     cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     if cut:
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
+    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
+    if lost:
+        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
     judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
     if not judged:
-        mark = ("Judged in part", "idle") if cut else ("Healthy", "ok")
+        mark = ("Judged in part", "idle") if cut or lost else ("Healthy", "ok")
         return mark, " ".join([*sentences, "No rule fired."])
     severest = max(each["severity"].rank for each in judged)
     if severest >= Severity.MEDIUM.rank:

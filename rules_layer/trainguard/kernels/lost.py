@@ -1,0 +1,102 @@
+"""Work of a GPU that was launched and is not in the trace: how much, and which idle time it may fill."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.kernels.columns import Bools, Ints, Rows, Trace
+from trainguard.kernels.intervals import Spans, merged
+
+MOST_LOST = 0.001
+"""A larger share of lost work makes every finding unsure, and the trace one that is not whole."""
+
+_STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
+"""Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
+
+_BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Lost work of a window.
+
+    at: When its launches start, rising.
+    unplaced: Rows without a time, and without a launch that says when they ran.
+    launches: Calls that start work, with those that lost it.
+    """
+
+    at: Ints
+    unplaced: int
+    launches: int
+
+    @property
+    def count(self) -> int:
+        return len(self.at) + self.unplaced
+
+    @property
+    def matters(self) -> bool:
+        return self.count > MOST_LOST * (self.launches + self.unplaced)
+
+    def stretches(self, launched: Ints, started: Ints, end: int) -> Spans:
+        """Return when lost work may run: from its launch to the next start of work that was launched later.
+
+        ``launched`` and ``started`` are of a GPU's rows with a launch; ``end`` is that of the window.
+        """
+        order = np.argsort(launched, kind="stable")
+        first = np.append(np.minimum.accumulate(started[order][::-1])[::-1], end)
+        until = first[np.searchsorted(launched[order], self.at, side="right")]
+        return merged(self.at, np.maximum(until, self.at))
+
+
+def find_lost(trace: Trace, start: int, end: int) -> Lost:
+    """Return the lost work of the window between two times."""
+    calls = trace.launches
+    wanted = starting_work(trace) & (calls.start >= start) & (calls.start < end)
+    without = wanted & ~worked(trace)
+    without[np.flatnonzero(without)[_is_nothing(trace, np.flatnonzero(without))]] = False
+    unplaced = trace.tally.get("unplaced_rows", 0)
+    rows = int(((trace.gpu.end > start) & (trace.gpu.start < end)).sum())
+    return Lost(np.sort(calls.start[without]), unplaced, max(int(wanted.sum()), rows))
+
+
+def starting_work(trace: Trace) -> Bools:
+    """Return which calls have a row of the GPU in a whole trace."""
+    calls = trace.launches
+    names = [place for place, name in enumerate(trace.names) if _STARTS_WORK.search(name)]
+    found: Bools = np.isin(calls.name, np.array(names, dtype=np.int64)) & (calls.correlation >= 0)
+    return found
+
+
+def worked(trace: Trace) -> Bools:
+    return np.isin(trace.launches.correlation, trace.gpu.correlation[trace.gpu.correlation >= 0])
+
+
+def _is_nothing(trace: Trace, mine: Ints) -> Bools:
+    """Return which of some calls lost nothing: they contain the call that did the work, or were captured in a graph."""
+    calls, found = trace.launches, np.zeros(len(mine), dtype=np.bool_)
+    if not len(mine):
+        return found
+    doing = np.flatnonzero(worked(trace))
+    for lane in np.unique(calls.lane[mine]).tolist():
+        on_lane = np.flatnonzero(calls.lane[mine] == lane)
+        start, end = calls.start[mine[on_lane]], calls.end[mine[on_lane]]
+        inside = np.sort(calls.start[doing[calls.lane[doing] == lane]])
+        found[on_lane] = np.searchsorted(inside, end, side="left") > np.searchsorted(inside, start, side="right")
+        captured = _captures(trace, lane)
+        found[on_lane] |= captured.within(start, start + 1) > 0
+    return found
+
+
+def _captures(trace: Trace, lane: int) -> Spans:
+    """Return when a thread records a graph of what it launches; one that does not end lasts to the last call."""
+    calls, names = trace.launches, trace.names
+    begins, ends = (_named(calls, names, lane, word) for word in (_BEGIN_CAPTURE, _END_CAPTURE))
+    last = int(calls.end.max())
+    until = np.append(ends, last)[np.searchsorted(ends, begins, side="left")]
+    return merged(begins, until)
+
+
+def _named(calls: Rows, names: list[str], lane: int, word: str) -> Ints:
+    mine = [place for place, name in enumerate(names) if name.endswith(word) or f"{word}_" in name]
+    return np.sort(calls.start[(calls.lane == lane) & np.isin(calls.name, np.array(mine, dtype=np.int64))])
