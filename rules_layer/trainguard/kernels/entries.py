@@ -254,6 +254,8 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: The operator that launched most of its time; empty where the trace does not say it.
     occupancy: Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
     blocks_per_sm: Thread blocks per multiprocessor, weighted with time.
+    family: What it computes, by its name: ``gemm``, ``attention``, ``convolution``, ``normalisation`` (with softmax),
+        ``reduction``, ``elementwise``, ``embedding``, ``optimizer``, ``communication``, ``copy`` or ``other``.
     """
 
     name: str
@@ -272,6 +274,7 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""
     occupancy: float | None = None
     blocks_per_sm: float | None = None
+    family: str = "other"
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
