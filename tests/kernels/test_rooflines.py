@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.kernel_traces import real_profile
 from trainguard.kernels.columns import Gpu
-from trainguard.kernels.costs import Cost, Inputs, cost, inputs_text, read_inputs
+from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
+from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.operators import peaks_of, roofline
 

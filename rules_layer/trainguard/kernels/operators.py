@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Gpu, Kind
-from trainguard.kernels.costs import Cost, cost, read_inputs, shapes_text
+from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
+from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine
@@ -68,6 +69,8 @@ def peaks_of(gpu: Gpu) -> PeaksEntry | None:
 
 
 MOST_SHAPES = 2_000
+_BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+"""Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type."""
 
 
 CACHED = 2
@@ -145,7 +148,7 @@ def roofline(
 def _entry(
     name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, less: bool, peaks: PeaksEntry | None
 ) -> OperatorEntry:
-    inputs = read_inputs(recorded) if recorded else None
+    inputs = read_inputs(recorded, _BYTES_OF.get(precision, UNKNOWN)) if recorded else None
     once = cost(name, inputs) if inputs is not None else None
     flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
     share, bound, unrated = _UNKNOWN

@@ -1,0 +1,33 @@
+"""The formula of an operator, by its name."""
+
+import msgspec
+
+from trainguard.kernels.costs import Cost, Inputs
+from trainguard.kernels.formulas.attention import ATTENTION
+from trainguard.kernels.formulas.common import Formula
+from trainguard.kernels.formulas.moved import MOVED, fused, fused_product
+from trainguard.kernels.formulas.products import PRODUCTS
+
+FORMULAS: dict[str, Formula] = PRODUCTS | ATTENTION | MOVED
+_FUSED: tuple[tuple[str, Formula], ...] = (
+    ("triton_poi_", fused),
+    ("triton_red_", fused),
+    ("triton_per_", fused),
+    ("triton_tem_fused_mm", fused_product),
+    ("triton_tem_fused_bmm", fused_product),
+)
+"""Kernels of Inductor by the beginning of their names; others hold tensors that the names do not describe."""
+
+
+def cost(operator: str, inputs: Inputs) -> Cost | None:
+    """Return the cost of one call; None for an operator without a formula, or where shapes or types lack."""
+    formula = FORMULAS.get(operator)
+    if formula is None:
+        formula = next((each for begins, each in _FUSED if operator.startswith(begins)), None)
+    if formula is None:
+        return None
+    try:
+        found = formula(inputs)
+    except (IndexError, ValueError, msgspec.MsgspecError):  # fewer inputs or dimensions than the operator has
+        return None
+    return found if found.bytes >= 0 <= found.flops else None
