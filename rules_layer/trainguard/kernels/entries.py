@@ -232,7 +232,8 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
 
     Of integers they are 10^12 operations a second. ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is
-    the last cache before memory, in 10^6 bytes.
+    the last cache before memory, in 10^6 bytes. ``link_gb_per_s`` is what the links to the GPUs of a node carry in one
+    direction, None where there are none or it is not known. ``source`` names the data sheet.
     """
 
     gpu: str
@@ -240,6 +241,8 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     memory_gb_per_s: float
     as_of: str
     cache_mb: float
+    link_gb_per_s: float | None = None
+    source: str = ""
 
 
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,8 @@ from trainguard.kernels.entries import (
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, merged
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.operators import operators_of, peaks_entry
+from trainguard.kernels.operators import operators_of
+from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
