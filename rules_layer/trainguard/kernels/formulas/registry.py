@@ -19,6 +19,15 @@ _FUSED: tuple[tuple[str, Formula], ...] = (
 """Kernels of Inductor by the beginning of their names; others hold tensors that the names do not describe."""
 
 
+MOST = 1 << 62
+"""More operations or bytes than that of one call are those of a broken shape."""
+
+
+def is_product(operator: str) -> bool:
+    """Return whether an operator's formula is that of a matrix product, a convolution or attention."""
+    return operator in PRODUCTS or operator in ATTENTION or operator.startswith("triton_tem_")
+
+
 def cost(operator: str, inputs: Inputs) -> Cost | None:
     """Return the cost of one call; None for an operator without a formula, or where shapes or types lack."""
     formula = FORMULAS.get(operator)
@@ -30,4 +39,4 @@ def cost(operator: str, inputs: Inputs) -> Cost | None:
         found = formula(inputs)
     except (IndexError, ValueError, msgspec.MsgspecError):  # fewer inputs or dimensions than the operator has
         return None
-    return found if found.bytes >= 0 <= found.flops else None
+    return found if 0 <= found.flops <= MOST and 0 <= found.bytes <= MOST else None
