@@ -6,9 +6,11 @@ import pytest
 
 from tests.support.kernel_traces import real_profile
 from trainguard.kernels.columns import Gpu
-from trainguard.kernels.costs import Cost, Inputs, cost, inputs_text, read_inputs
+from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
+from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.operators import peaks_of, roofline
+from trainguard.kernels.operators import roofline
+from trainguard.kernels.peaks import peaks_of
 
 WITH_SHAPES = ["mi300_resnet_ddp8_rank0_stack", "resnet50_workers0"]
 GEOMETRY = ["", "", "", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]
@@ -113,6 +115,15 @@ def test_what_shapes_do_not_say_has_no_cost(operator: str, inputs: Inputs) -> No
         ("NVIDIA B200", 178, "bf16", 2250, 8000, 126),
         ("NVIDIA GB200", 184, "bf16", 2500, 8000, 126),
         ("NVIDIA B300 SXM6 AC", 268, "fp8", 4500, 8000, 126),
+        ("NVIDIA GB300", 268, "fp4", 15000, 8000, 126),
+        ("NVIDIA GH200 480GB", 95, "bf16", 989.4, 4000, 60),
+        ("NVIDIA GH200 144G HBM3e", 134, "bf16", 989.4, 4900, 60),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 95, "bf16", 503.8, 1792, 128),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 95, "bf16", 438.9, 1792, 128),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 95, "fp8", 1000, 1597, 128),
+        ("AMD Instinct MI355X", 268, "fp8", 5033.2, 8000, 256),
+        ("AMD Instinct MI350X", 268, "fp4", 9227.5, 8000, 256),
+        ("Trainium2", 90, "bf16", 667, 2900, 224),
         ("NVIDIA L40", 44, "fp16", 181, 864, 96),
         ("NVIDIA A100-SXM4-40GB", 39, "bf16", 312, 1555, 40),
         ("NVIDIA A100-SXM4-80GB", 79, "tf32", 156, 2039, 40),
@@ -134,7 +145,7 @@ def test_peaks(name: str, gib: int, precision: str, tflops: float, memory: float
     assert (found.tflops[Precision(precision)], found.memory_gb_per_s, found.cache_mb) == (tflops, memory, cache)
 
 
-@pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA GB300", "NVIDIA GeForce RTX 4090", ""])
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090", "NVIDIA GB10", "AMD Instinct MI400", ""])
 def test_a_gpu_that_is_not_in_the_table_has_no_peaks(name: str) -> None:
     assert peaks_of(Gpu(name=name, memory=80 << 30, capability=(9, 0), sms=132)) is None
 

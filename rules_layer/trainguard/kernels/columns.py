@@ -154,6 +154,7 @@ class Trace:
     operators: ``correlation`` holds the number of the first input type.
     operator_inputs: int32, of each operator the index into ``names`` of its `inputs_text`; -1 without.
     overhead: The profiler's own work.
+    modules: Calls of PyTorch's modules, in their forward pass.
     operator_collectives: By external id of the calling operator: index into ``collectives``, and bytes; -1 where
         unknown.
     reserved, reserved_at: Most bytes that were reserved, by GPU, and when that was first so.
@@ -174,6 +175,7 @@ class Trace:
     operators: Rows
     operator_inputs: Numbers
     overhead: Rows
+    modules: Rows
     collectives: list[Collective]
     operator_collectives: dict[int, tuple[int, int]]
     reserved: dict[int, int]

@@ -6,6 +6,7 @@ import msgspec
 
 from trainguard.kernels.entries import (
     ActivityEntry,
+    ArithmeticEntry,
     Collective,
     CollectiveEntry,
     CollectiveStepsEntry,
@@ -13,12 +14,14 @@ from trainguard.kernels.entries import (
     CriticalPathEntry,
     DeviceEntry,
     Durations,
+    FamilyEntry,
     GpuIdleEntry,
     IdleEntry,
     KernelEntry,
     KernelFinding,
     LaunchEntry,
     MemoryEntry,
+    ModuleEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
@@ -156,6 +159,9 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         Systems.
     collective_steps: The eight collectives with most time, in the first 500 steps.
     gpu_idle: Why the GPU is idle; ``idle`` says it of each stream.
+    families: The GPU's time by family and phase, most first.
+    modules: The GPU's time by module, most first; ``modules_left_out`` counts the rest.
+    arithmetic: None where no product's operations are known, or not the GPU's peak.
     """
 
     trace: str
@@ -212,6 +218,10 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
     steps_left_out: int = 0
     gpu_idle: GpuIdleEntry | None = None
+    families: list[FamilyEntry] = []
+    modules: list[ModuleEntry] = []
+    modules_left_out: int = 0
+    arithmetic: ArithmeticEntry | None = None
 
     @property
     def step_count(self) -> int:

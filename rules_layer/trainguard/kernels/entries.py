@@ -204,6 +204,59 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     unrated: Literal["cache", "algorithm", "not_moved"] | None = None
 
 
+class FamilyEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU's rows of one family and phase; rows at once count each.
+
+    family: As of `KernelEntry`; ``copy`` has copies and settings of memory, too.
+    collective: The sort of a collective, such as ``all_reduce``; empty of what is none or is not known.
+    phase: What launched it: ``forward``, ``backward`` or ``optimizer``; ``unknown`` where the trace does not say it.
+    flops: Arithmetic of matrix products, convolutions and attention, as far as it is known; else None.
+    """
+
+    family: str
+    collective: str
+    phase: Literal["forward", "backward", "optimizer", "unknown"]
+    count: int
+    total_ns: int
+    flops: int | None
+
+
+class ModuleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU's rows that a module launched in its forward pass, those of modules within it left out.
+
+    path: Classes and numbers of the modules from the outermost one on, joined by ``/``. In a trace without modules,
+        the names of annotations.
+    """
+
+    path: str
+    count: int
+    total_ns: int
+
+
+class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the GPU's arithmetic a step uses; without steps, the window.
+
+    precision: In which most operations are; the peak is that of it.
+    gpus: GPUs that the trace's operations are on.
+    executed_flops: Operations of matrix products, convolutions and attention that ran, by their shapes.
+    model_flops: Those that the model needs: three times the forward pass, but not more than ran; ``model_source`` is
+        ``executed`` without a backward pass, and ``given`` where the user gave them.
+    covered_share: Time of these kernels whose operations are known; with less than 1 more has run.
+    hfu, mfu: Executed operations, and the model's, by what the peak allows in the step's time.
+    """
+
+    precision: str
+    peak_tflops: float
+    step_ns: int
+    gpus: int
+    executed_flops: int
+    model_flops: int
+    model_source: Literal["forward", "executed", "given"]
+    covered_share: float
+    hfu: float
+    mfu: float
+
+
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel or an operation on memory, and its time on a critical path."""
 
@@ -232,7 +285,8 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
 
     Of integers they are 10^12 operations a second. ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is
-    the last cache before memory, in 10^6 bytes.
+    the last cache before memory, in 10^6 bytes. ``link_gb_per_s`` is what the links to the GPUs of a node carry in one
+    direction, None where there are none or it is not known. ``source`` names the data sheet.
     """
 
     gpu: str
@@ -240,6 +294,8 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     memory_gb_per_s: float
     as_of: str
     cache_mb: float
+    link_gb_per_s: float | None = None
+    source: str = ""
 
 
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +310,8 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: The operator that launched most of its time; empty where the trace does not say it.
     occupancy: Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
     blocks_per_sm: Thread blocks per multiprocessor, weighted with time.
+    family: What it computes, by its name: ``gemm``, ``attention``, ``convolution``, ``normalisation`` (with softmax),
+        ``reduction``, ``elementwise``, ``embedding``, ``optimizer``, ``communication``, ``copy`` or ``other``.
     """
 
     name: str
@@ -272,6 +330,7 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""
     occupancy: float | None = None
     blocks_per_sm: float | None = None
+    family: str = "other"
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,9 @@ from trainguard.kernels.entries import (
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, merged
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.operators import operators_of, peaks_entry
+from trainguard.kernels.operators import operators_of
+from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.rollup import rollup_of
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
@@ -55,6 +57,8 @@ def rank_profile(trace: Trace) -> RankProfile:
     gpu_times = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
     annotations, collectives = annotations_of(trace, judged.window), collectives_of(judged)
     operators, operators_left_out = operators_of(judged, judged.kernels, MOST_OPERATORS)
+    peaks = peaks_entry(trace.gpus)
+    rollup = rollup_of(judged, judged.kernels, peaks)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -106,7 +110,11 @@ def rank_profile(trace: Trace) -> RankProfile:
         streams_left_out=max(len(judged.streams) - MOST_STREAMS, 0),
         operators=operators,
         operators_left_out=operators_left_out,
-        peaks=peaks_entry(trace.gpus),
+        peaks=peaks,
+        families=rollup.families,
+        modules=rollup.modules,
+        modules_left_out=rollup.modules_left_out,
+        arithmetic=rollup.arithmetic,
         critical_paths=critical_paths(judged),
         host_busy_ns=host_busy.total,
         host_utilization=_shares(host_busy, edges),

@@ -183,7 +183,7 @@ _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "oc
 _MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i"}}
 _DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
 
-SORTS = ("gpu", "launches", "waits", "annotations", "gpu_annotations", "operators", "overhead")
+SORTS = ("gpu", "launches", "waits", "annotations", "gpu_annotations", "operators", "overhead", "modules")
 
 
 class TraceBuilder:

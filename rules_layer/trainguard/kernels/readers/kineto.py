@@ -15,7 +15,7 @@ from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
-from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.families import communicates
 from trainguard.kernels.readers.builder import (
     DIRECTIONS,
     TraceBuilder,
@@ -55,9 +55,12 @@ _HOST = {
     "cpu_op": "operators",
     "Operator": "operators",
     "overhead": "overhead",
+    "python_function": "modules",
 }
 _CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
 _SORTS = sorted(set(_CATEGORIES.values()))
+_PYTHON = "python_function"
+_MODULE = "nn.Module: "
 _GPU_DEVICE_TYPE = 1
 _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
 """The process that PyTorch gives the counters of a GPU."""
@@ -122,7 +125,7 @@ class _Sorter:
         for event in events:
             if event.ph == "X":
                 category = event.cat
-                if type(category) is str and category in take:
+                if type(category) is str and category in take and (category != _PYTHON or _is_module(event.name)):
                     take[category](event)
             elif event.ph == "C":
                 self._add_sample(event)
@@ -216,6 +219,10 @@ class _Sorter:
         if gpu and event.args is not None:
             value = event.args.value if event.args.counted is None else event.args.counted
             self._builder.count(int(gpu[1]), str(event.name), floats([value]))
+
+
+def _is_module(name: Any) -> bool:
+    return type(name) is str and name.startswith(_MODULE)
 
 
 def _collective(args: Args) -> Collective:

@@ -26,6 +26,15 @@ _Compare = Annotated[
     str | None,
     compare_option("Other traces: what changed since them."),
 ]
+_ModelFlops = Annotated[
+    float | None,
+    typer.Option(
+        "--model-tflops",
+        metavar="TFLOP",
+        min=0.0,
+        help="10^12 operations that the model needs for a step of a rank, for its MFU; else 3 x the forward pass.",
+    ),
+]
 _Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
 _Name = Annotated[str, option("--name", "TEXT", "With --list: part of the name.")]
 _Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
@@ -40,6 +49,7 @@ def kernels(
     *,
     out: _Out = None,
     compare: _Compare = None,
+    model_tflops: _ModelFlops = None,
     listing: _Listing = False,
     name: _Name = "",
     since: _Since = None,
@@ -61,7 +71,7 @@ def kernels(
     `trainguard kernels s3://my-bucket/jobs --list --since 30d --finding LaunchBound`
     """
     if listing:
-        refuse("--list", {"--out": out, "--compare": compare})
+        refuse("--list", {"--out": out, "--compare": compare, "--model-tflops": model_tflops})
         _known("--status", status, STATUSES)
         _known("--made-with", framework, FRAMEWORKS)
         from trainguard.cli.commands.kernels.judged import listed
@@ -79,7 +89,7 @@ def kernels(
         raise typer.BadParameter("give --out, a folder for kernels.json and kernels.html", param_hint="--out")
     from trainguard.cli.commands.kernels.judged import judged
 
-    return judged(source, out, compare)
+    return judged(source, out, compare, model_tflops)
 
 
 def _known(option: str, word: str, words: Sequence[str]) -> None:

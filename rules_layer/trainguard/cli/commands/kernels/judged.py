@@ -22,10 +22,12 @@ from trainguard.kernels.document import (
     RankProfile,
     encode_profiles,
 )
-from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
+from trainguard.kernels.entries import ArithmeticEntry, CriticalPathEntry, FamilyEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted
+from trainguard.kernels.phases import PHASES
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.rollup import with_model_flops
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
 from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, list_kernels, open_traces
@@ -90,13 +92,18 @@ _NAMED = 5
 """Of more files that are left out, the others are counted."""
 
 
-def judged(source: str, out: Path, compare: str | None) -> CommandResult:
-    """Judge the traces of a place, beside those of another one; write ``kernels.json`` and ``kernels.html``."""
+def judged(source: str, out: Path, compare: str | None, model_tflops: float | None = None) -> CommandResult:
+    """Judge the traces of a place, beside those of another one; write ``kernels.json`` and ``kernels.html``.
+
+    ``model_tflops`` are the operations that the model needs for a step of a rank, in 10^12.
+    """
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
     prepare(out)
     drawn = DrawnRanks(len(place.names))
     document = _profiles_of(place, drawn.add)
+    if model_tflops is not None:
+        document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
     if other is not None:
         document = replace(document, comparison=compared(_profiles_of(other, lambda *_: None), document))
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
@@ -147,6 +154,11 @@ def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None])
     return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
 
 
+def _of_model(rank: RankProfile, flops: float) -> RankProfile:
+    used = rank.arithmetic
+    return rank if used is None else replace(rank, arithmetic=with_model_flops(used, flops))
+
+
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
@@ -169,6 +181,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
             ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
             ("precision", _precisions(rank)),
             ("launch delay", _delay(rank)),
+            *(("arithmetic", _arithmetic(used)) for used in [rank.arithmetic] if used is not None),
             *(("critical path", _path(path)) for path in rank.critical_paths[:1]),
         ]
     )
@@ -176,8 +189,49 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
         yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
+    if rank.families:
+        yield _families(rank)
     if rank.kernels:
         yield table(rank.kernels[:_SHOWN], _KERNELS)
+
+
+def _arithmetic(used: ArithmeticEntry) -> str:
+    least = "" if used.covered_share >= _ALL else "at least "
+    return f"MFU {least}{used.mfu:.1%}, HFU {least}{used.hfu:.1%} of {used.peak_tflops:,g} TFLOP/s in {used.precision}"
+
+
+_ALL = 0.995
+"""So much of the time of products is all of it, but for rounding."""
+
+
+def _families(rank: RankProfile) -> Grid:
+    """Return the GPU's time by family, and by phase where one is known."""
+    whole = sum(each.total_ns for each in rank.families)
+    names = dict.fromkeys(_family(each) for each in rank.families)
+    phases = [phase for phase in PHASES if any(each.phase == phase for each in rank.families)]
+    shown = phases if phases != ["unknown"] else []
+
+    def ns(name: str, *wanted: str) -> int:
+        return sum(each.total_ns for each in rank.families if _family(each) == name and each.phase in wanted)
+
+    rows = sorted(((name, ns(name, *phases)) for name in names), key=lambda row: -row[1])
+    columns = (
+        Column("family"),
+        *(Column("other" if phase == "unknown" else phase, right=True, drops=1) for phase in shown),
+        Column("total", right=True),
+        Column("share", right=True),
+    )
+    return Grid(
+        columns,
+        [
+            (name, *(_ms(ns(name, phase)) for phase in shown), _ms(total), f"{total / whole:.1%}" if whole else "-")
+            for name, total in rows
+        ],
+    )
+
+
+def _family(entry: FamilyEntry) -> str:
+    return entry.collective.replace("_", "-") or entry.family
 
 
 def shortened(name: str) -> str:

@@ -1,0 +1,1 @@
+"""What operators have to compute, and to move at least, by the shapes of their inputs."""

@@ -1,0 +1,42 @@
+"""The formula of an operator, by its name."""
+
+import msgspec
+
+from trainguard.kernels.costs import Cost, Inputs
+from trainguard.kernels.formulas.attention import ATTENTION
+from trainguard.kernels.formulas.common import Formula
+from trainguard.kernels.formulas.moved import MOVED, fused, fused_product
+from trainguard.kernels.formulas.products import PRODUCTS
+
+FORMULAS: dict[str, Formula] = PRODUCTS | ATTENTION | MOVED
+_FUSED: tuple[tuple[str, Formula], ...] = (
+    ("triton_poi_", fused),
+    ("triton_red_", fused),
+    ("triton_per_", fused),
+    ("triton_tem_fused_mm", fused_product),
+    ("triton_tem_fused_bmm", fused_product),
+)
+"""Kernels of Inductor by the beginning of their names; others hold tensors that the names do not describe."""
+
+
+MOST = 1 << 62
+"""More operations or bytes than that of one call are those of a broken shape."""
+
+
+def is_product(operator: str) -> bool:
+    """Return whether an operator's formula is that of a matrix product, a convolution or attention."""
+    return operator in PRODUCTS or operator in ATTENTION or operator.startswith("triton_tem_")
+
+
+def cost(operator: str, inputs: Inputs) -> Cost | None:
+    """Return the cost of one call; None for an operator without a formula, or where shapes or types lack."""
+    formula = FORMULAS.get(operator)
+    if formula is None:
+        formula = next((each for begins, each in _FUSED if operator.startswith(begins)), None)
+    if formula is None:
+        return None
+    try:
+        found = formula(inputs)
+    except (IndexError, ValueError, msgspec.MsgspecError):  # fewer inputs or dimensions than the operator has
+        return None
+    return found if 0 <= found.flops <= MOST and 0 <= found.bytes <= MOST else None

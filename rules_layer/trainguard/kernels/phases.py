@@ -1,0 +1,149 @@
+"""The part of training that launched a row of the GPU, and the module or range that did."""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from trainguard.kernels.columns import Bools, Ints, Rows, Trace
+from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.metrics import RankMetrics
+
+Phase = Literal["forward", "backward", "optimizer", "unknown"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "unknown")
+FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = range(len(PHASES))
+
+MODULE = "nn.Module: "
+"""What PyTorch's profiler writes before a module's class and number, with `with_stack` or `with_modules`."""
+
+MOST_RANGES = 1_000_000
+"""Modules or ranges that are searched for those around a launch."""
+
+_DEEPEST = 64
+_ENGINE = "autograd::engine::evaluate_function"
+_OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#|(?i:\W*optimi[sz]er(?:[-_. ]?step)?\W*$)")
+_BACKWARD = re.compile(r"(?i)\W*(?:backward|bwd)(?:[-_ ]?(?:pass|compute|step))?\W*$")
+_FORWARD = re.compile(r"(?i)\W*(?:forward|fwd)(?:[-_ ]?(?:pass|compute|step))?\W*$")
+_GRAPH = re.compile(r"GraphLaunch")
+_NO_RANGE = re.compile(r"ProfilerStep|Optimizer\.|enumerate\(DataLoader\)|nccl:|DistributedDataParallel\.")
+
+
+def phases_of(metrics: RankMetrics) -> Ints:
+    """Return for each GPU row the index into `PHASES` of what launched it.
+
+    PyTorch's engine runs the backward pass in operators of its own, and annotates the optimizer; other programs name
+    these ranges. Without a backward pass or a named range nothing is known, nor of a graph that one call launches.
+    """
+    trace, launch = metrics.trace, metrics.window.launch
+    found = np.full(len(trace.gpu), UNKNOWN, dtype=np.int64)
+    calls = trace.launches
+    if not len(calls):
+        return found
+    graphs = np.isin(calls.name, _named(trace, _GRAPH))
+    known = np.flatnonzero((launch >= 0) & ~graphs[np.maximum(launch, 0)])
+    at = calls.start[launch[known]]
+    backward = _inside(_ranges(trace, _BACKWARD), at) | _in_engine(trace, calls.lane[launch[known]], at)
+    forward = _inside(_ranges(trace, _FORWARD), at)
+    optimizer = _inside(_ranges(trace, _OPTIMIZER), at)
+    default = FORWARD if backward.any() else UNKNOWN
+    found[known] = np.select((optimizer, backward, forward), (OPTIMIZER, BACKWARD, FORWARD), default)
+    return found
+
+
+def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
+    return np.array([place for place, name in enumerate(trace.names) if pattern.match(name)], dtype=np.int64)
+
+
+def _ranges(trace: Trace, pattern: re.Pattern[str]) -> Spans:
+    mine = np.isin(trace.annotations.name, _named(trace, pattern))
+    return merged(trace.annotations.start[mine], trace.annotations.end[mine])
+
+
+def _inside(spans: Spans, times: Ints) -> Bools:
+    place = np.searchsorted(spans.start, times, side="right") - 1
+    if not len(spans.start):
+        return np.zeros(len(times), dtype=np.bool_)
+    inside: Bools = (place >= 0) & (times < spans.end[np.maximum(place, 0)])
+    return inside
+
+
+def _in_engine(trace: Trace, lanes: Ints, times: Ints) -> Bools:
+    """Return which launches a thread made while it ran the backward pass."""
+    operators = trace.operators
+    names = np.array([place for place, name in enumerate(trace.names) if name.startswith(_ENGINE)], dtype=np.int64)
+    mine = np.isin(operators.name, names)
+    found = np.zeros(len(times), dtype=np.bool_)
+    for lane in np.unique(operators.lane[mine]).tolist():
+        there = mine & (operators.lane == lane)
+        here = lanes == lane
+        found[here] = _inside(merged(operators.start[there], operators.end[there]), times[here])
+    return found
+
+
+def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
+    """Return paths of modules, ``GPT_0/Block_3/Linear_12``, and for each GPU row the index of its own; -1 without one.
+
+    A module is known where PyTorch records it, and then of its forward pass; without modules, named ranges count.
+    """
+    trace, launch = metrics.trace, metrics.window.launch
+    ranges = trace.modules if len(trace.modules) else _own_ranges(trace)
+    paths: dict[str, int] = {}
+    found = np.full(len(trace.gpu), -1, dtype=np.int64)
+    if not 0 < len(ranges) <= MOST_RANGES:
+        return [], found
+    known = np.flatnonzero((launch >= 0) & metrics.in_window)
+    called = launch[known]
+    for lane in np.unique(ranges.lane).tolist():
+        mine = np.flatnonzero(ranges.lane == lane)
+        mine = mine[np.lexsort((-ranges.end[mine], ranges.start[mine]))]
+        here = np.flatnonzero(trace.launches.lane[called] == lane)
+        innermost, parent = _innermost(ranges.start[mine], ranges.end[mine], trace.launches.start[called[here]])
+        for place in np.unique(innermost[innermost >= 0]).tolist():
+            path = "/".join(reversed([_shown(trace, ranges, int(mine[each])) for each in _up(place, parent)]))
+            found[known[here[innermost == place]]] = paths.setdefault(path, len(paths))
+    return list(paths), found
+
+
+def _own_ranges(trace: Trace) -> Rows:
+    marks = trace.annotations
+    left_out = [place for place, name in enumerate(trace.names) if _NO_RANGE.match(name)]
+    kept = ~np.isin(marks.name, np.array(left_out, dtype=np.int64))
+    return Rows(
+        start=marks.start[kept],
+        end=marks.end[kept],
+        name=marks.name[kept],
+        lane=marks.lane[kept],
+        correlation=marks.correlation[kept],
+        operator=marks.operator[kept],
+    )
+
+
+def _shown(trace: Trace, ranges: Rows, place: int) -> str:
+    return trace.names[int(ranges.name[place])].removeprefix(MODULE)
+
+
+def _up(place: int, parent: Ints) -> Iterator[int]:
+    for _ in range(_DEEPEST):
+        if place < 0:
+            return
+        yield place
+        place = int(parent[place])
+
+
+def _innermost(start: Ints, end: Ints, times: Ints) -> tuple[Ints, Ints]:
+    """Return for each time the innermost of nested ranges in order of their start, and each one's parent."""
+    parent = np.full(len(start), -1, dtype=np.int64)
+    open_ones: list[int] = []
+    ends = end.tolist()
+    for place, begins in enumerate(start.tolist()):
+        while open_ones and ends[open_ones[-1]] <= begins:
+            open_ones.pop()
+        parent[place] = open_ones[-1] if open_ones else -1
+        open_ones.append(place)
+    place = np.searchsorted(start, times, side="right") - 1
+    while True:
+        over = (place >= 0) & (end[np.maximum(place, 0)] <= times)
+        if not over.any():
+            return place, parent
+        place = np.where(over, parent[np.maximum(place, 0)], place)

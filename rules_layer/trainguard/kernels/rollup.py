@@ -1,0 +1,191 @@
+"""The GPU's time by family, phase and module, and how much of its arithmetic a rank uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from msgspec.structs import replace
+
+from trainguard.core.text import one_line
+from trainguard.kernels.columns import Bools, Floats, Ints, Kind
+from trainguard.kernels.costs import UNKNOWN, read_inputs
+from trainguard.kernels.entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry
+from trainguard.kernels.families import MATRIX, Family, collective_of
+from trainguard.kernels.formulas.registry import cost, is_product
+from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
+from trainguard.kernels.work import KernelLine, exact_sum
+
+MOST_MODULES = 200
+BACKWARD_FACTOR = 2
+"""The backward pass takes two products for each one forward: PaLM (arXiv 2204.02311), appendix B."""
+
+_FAMILIES = tuple(Family)
+_PRECISIONS = tuple(Precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    families: list[FamilyEntry]
+    modules: list[ModuleEntry]
+    modules_left_out: int
+    arithmetic: ArithmeticEntry | None
+
+
+def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksEntry | None) -> Rollup:
+    rows = np.flatnonzero(metrics.in_window)
+    lasted = metrics.trace.gpu.end[rows] - metrics.trace.gpu.start[rows]
+    family, precision = _by_name(metrics, kernels)
+    phase = phases_of(metrics)[rows]
+    flops = _flops(metrics, rows, lasted, family, precision)
+    paths, module = modules_of(metrics)
+    modules = _modules(paths, module[rows], lasted)
+    return Rollup(
+        families=_families(metrics, rows, lasted, family[rows], phase, flops),
+        modules=modules[:MOST_MODULES],
+        modules_left_out=max(len(modules) - MOST_MODULES, 0),
+        arithmetic=_used(metrics, lasted, np.isin(family[rows], _MATRIX), precision[rows], phase, flops, peaks),
+    )
+
+
+_MATRIX = np.array([place for place, family in enumerate(_FAMILIES) if family in MATRIX])
+
+
+def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints, Ints]:
+    """Return the family and the precision of each GPU row, as places in their enumerations."""
+    trace = metrics.trace
+    family = np.full(len(trace.gpu), _FAMILIES.index(Family.COPY), dtype=np.int64)
+    precision = np.full(len(trace.gpu), _PRECISIONS.index(Precision.UNKNOWN), dtype=np.int64)
+    for line in kernels:
+        family[line.rows] = _FAMILIES.index(Family(line.family))
+        precision[line.rows] = _PRECISIONS.index(Precision(line.precision))
+    return family, precision
+
+
+_BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF16: 2, Precision.FP16: 2}
+
+
+@lru_cache(maxsize=16_384)
+def _operations(operator: str, recorded: str, precision: Precision) -> float:
+    """Return the operations of a call of a product; -1 where they are not known."""
+    inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
+    once = None if inputs is None else cost(operator, inputs)
+    return UNKNOWN if once is None else float(once.flops)
+
+
+def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precision: Ints) -> Floats:
+    """Return the operations of each row: those of its operator at its longest product's row; NaN where unknown."""
+    trace, operator = metrics.trace, metrics.operator[rows]
+    found = np.where(np.isin(family[rows], _MATRIX), np.nan, 0.0)
+    known = np.flatnonzero((operator >= 0) & (trace.gpu.kind[rows] == Kind.COMPUTE))
+    matrix = np.isin(family[rows[known]], _MATRIX)
+    order = known[np.lexsort((-lasted[known], ~matrix, operator[known]))]
+    callers, first = np.unique(operator[order], return_index=True)
+    lead = order[first]
+    shapes = trace.operator_inputs[callers]
+    for caller, place, inputs in zip(callers.tolist(), lead.tolist(), shapes.tolist(), strict=True):
+        name = trace.names[int(trace.operators.name[caller])]
+        recorded = trace.names[inputs] if inputs >= 0 else ""
+        found[place] = _operations(name, recorded, _PRECISIONS[int(precision[rows[place]])])
+    # Rows beside the longest one of a known operator are part of it.
+    costed = callers[found[lead] >= 0]
+    beside = np.isin(operator, costed)
+    beside[lead] = False
+    found[beside] = 0.0
+    found[found < 0] = np.nan
+    return found
+
+
+def _families(
+    metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, phase: Ints, flops: Floats
+) -> list[FamilyEntry]:
+    trace = metrics.trace
+    collectives = [""]
+    sort = np.zeros(len(rows), dtype=np.int64)
+    communicating = np.flatnonzero(trace.gpu.kind[rows] == Kind.COMMUNICATION)
+    for name in np.unique(trace.gpu.name[rows[communicating]]).tolist():
+        mine = communicating[trace.gpu.name[rows[communicating]] == name]
+        for number in np.unique(trace.gpu.collective[rows[mine]]).tolist():
+            called = collective_of(trace.collectives[number].name) if number >= 0 else ""
+            said = called or collective_of(trace.names[name])
+            if said not in collectives:
+                collectives.append(said)
+            sort[mine[trace.gpu.collective[rows[mine]] == number]] = collectives.index(said)
+    key = (family * len(collectives) + sort) * len(PHASES) + phase
+    found = []
+    for each in np.unique(key).tolist():
+        mine = key == each
+        rest, at = divmod(each, len(PHASES))
+        place, which = divmod(rest, len(collectives))
+        sized = _FAMILIES[place] in MATRIX and not np.isnan(flops[mine]).all()
+        found.append(
+            FamilyEntry(
+                family=_FAMILIES[place].value,
+                collective=collectives[which],
+                phase=PHASES[at],
+                count=int(mine.sum()),
+                total_ns=exact_sum(lasted[mine]),
+                flops=round(float(np.nansum(flops[mine]))) if sized else None,
+            )
+        )
+    return sorted(found, key=lambda entry: (-entry.total_ns, entry.family, entry.phase))
+
+
+def _modules(paths: list[str], module: Ints, lasted: Ints) -> list[ModuleEntry]:
+    found = []
+    for place, path in enumerate(paths):
+        mine = module == place
+        if mine.any():
+            found.append(ModuleEntry(path=one_line(path), count=int(mine.sum()), total_ns=exact_sum(lasted[mine])))
+    return sorted(found, key=lambda entry: (-entry.total_ns, entry.path))
+
+
+def _used(
+    metrics: RankMetrics,
+    lasted: Ints,
+    matrix: Bools,
+    precision: Ints,
+    phase: Ints,
+    flops: Floats,
+    peaks: PeaksEntry | None,
+) -> ArithmeticEntry | None:
+    """Return how much of the peak a rank's products use; None without one, or where the GPU's peak is unknown."""
+    known = ~np.isnan(flops)
+    computed = np.bincount(precision[known], weights=flops[known], minlength=len(_PRECISIONS))
+    executed = float(computed.sum())
+    if peaks is None or not executed or not metrics.window.length:
+        return None
+    most = _PRECISIONS[int(computed.argmax())]
+    peak = peaks.tflops.get(most.value)
+    if peak is None:
+        return None
+    steps = max(len(metrics.window.steps), 1)
+    trained = bool((phase == BACKWARD).any())
+    forward = float(flops[known & (phase == FORWARD)].sum())
+    model = min((1 + BACKWARD_FACTOR) * forward, executed) if trained else executed
+    whole = exact_sum(lasted[matrix])
+    made = ArithmeticEntry(
+        precision=most.value,
+        peak_tflops=peak,
+        step_ns=round(metrics.window.length / steps),
+        gpus=metrics.counted,
+        executed_flops=round(executed / steps),
+        model_flops=round(model / steps),
+        model_source="forward" if trained else "executed",
+        covered_share=round(exact_sum(lasted[matrix & known]) / whole, 4) if whole else 0.0,
+        hfu=0.0,
+        mfu=0.0,
+    )
+    return _rated(made)
+
+
+def with_model_flops(found: ArithmeticEntry, flops: float) -> ArithmeticEntry:
+    """Return the use of arithmetic by the operations of a step of the model on this rank, as its user gives them."""
+    return _rated(replace(found, model_flops=round(flops), model_source="given"))
+
+
+def _rated(found: ArithmeticEntry) -> ArithmeticEntry:
+    possible = found.peak_tflops * 1e12 * found.gpus * found.step_ns / 1e9
+    return replace(found, hfu=round(found.executed_flops / possible, 4), mfu=round(found.model_flops / possible, 4))
