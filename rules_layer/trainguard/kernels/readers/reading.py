@@ -56,6 +56,17 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         return read_trace(name, stream)
 
 
+_EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
+
+
+def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
+    """Return whether the front of a file, plain or gzip, is that of a trace of any format."""
+    with open_stream() as stream:
+        first = next(text_chunks(name, stream, Counter()), b"")
+    is_text = first.lstrip().startswith((b"{", b"["))
+    return first.startswith(MAGIC) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
+
+
 def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
     with NamedTemporaryFile(suffix=".sqlite") as copy:
         written = 0

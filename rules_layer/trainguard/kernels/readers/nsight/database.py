@@ -18,7 +18,11 @@ FAULTS = (sqlite3.Error, UnicodeError, OverflowError)
 BATCH_ROWS = 4_000
 _LARGEST_ROW = 16 * 1024 * 1024
 _TEXTS = {("NVTX_EVENTS", "text"), ("StringIds", "value"), ("TARGET_INFO_GPU", "name")}
-_TEXTS |= {("TARGET_INFO_GPU_METRICS", "metricName")}
+_TEXTS |= {
+    ("TARGET_INFO_GPU_METRICS", "metricName"),
+    ("TARGET_INFO_SYSTEM_ENV", "value"),
+    ("META_DATA_EXPORT", "value"),
+}
 """Columns of texts: only the front of each is read."""
 
 _STEPS_BETWEEN_LOOKS = 1_000_000
