@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,7 +13,6 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
@@ -21,9 +21,11 @@ from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.timeline.build import DrawnRanks
 from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, open_traces
 from trainguard.render.names import shown_name
+
+if TYPE_CHECKING:
+    from trainguard.kernels.timeline.build import DrawnRanks
 
 _SHOWN = 15
 
@@ -58,9 +60,11 @@ def judged(source: str, out: Path | None, compare: str | None) -> CommandResult:
     other = None if compare is None else open_traces(compare)
     if out is not None:
         prepare(out)
-    drawn = None if out is None else DrawnRanks(len(place.names))
+    drawn = None if out is None else _drawn(len(place.names))
     document = _profiles_of(place, _unwatched if drawn is None else drawn.add)
     if other is not None:
+        from trainguard.kernels.comparison.compare import compared
+
         document = replace(document, comparison=compared(_profiles_of(other, _unwatched), document))
     blocks = [*_overview(document), *_all_ranks(document)]
     if out is not None and drawn is not None:
@@ -79,7 +83,13 @@ def judged(source: str, out: Path | None, compare: str | None) -> CommandResult:
     )
 
 
-def _written(document: KernelProfiles, drawn: DrawnRanks, out: Path) -> list[Block]:
+def _drawn(ranks: int) -> "DrawnRanks":
+    from trainguard.kernels.timeline.build import DrawnRanks
+
+    return DrawnRanks(ranks)
+
+
+def _written(document: KernelProfiles, drawn: "DrawnRanks", out: Path) -> list[Block]:
     # The page's templates are slow to import.
     from trainguard.report.html.kernels.page import render_kernels
 

@@ -11,7 +11,6 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import LONGEST_NAME, MOST_NAME_BYTES, MOST_ROWS
 from trainguard.kernels.readers.builder import text_of
 
-MAGIC = b"SQLite format 3\x00"
 FAULTS = (sqlite3.Error, UnicodeError, OverflowError)
 """What reading a broken database raises: its message may be no text."""
 

@@ -24,8 +24,8 @@ from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
 from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
+from trainguard.report.html.packed import in_script
 from trainguard.report.html.page import joined_script, read_asset, render_page
-from trainguard.report.html.timelines import in_script
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
