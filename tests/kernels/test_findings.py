@@ -24,7 +24,8 @@ from tests.support.kernel_faults import (
     unlaunched,
 )
 from tests.support.kernel_traces import A100, NCCL, TraceWriter, ids, judged, real_profile
-from trainguard.kernels.kernel_names import Precision, classify, communicates
+from trainguard.kernels.families import communicates
+from trainguard.kernels.kernel_names import Precision, classify
 
 REAL = {
     "a100_ddp2_rank0_nccl_ns": (
@@ -153,7 +154,7 @@ def test_few_steps_lower_the_confidence() -> None:
         ("volta_h884gemm_256x64_ldg8_nn", Precision.FP16, True),
         ("volta_sgemm_128x64_nn", Precision.FP32, False),
         ("Cijk_Ailk_Bjlk_BBS_BH_MT32x32x64_MI16x16x16x1", Precision.BF16, True),
-        ("nvjet_tst_128x64_64x8_TNN", Precision.UNKNOWN, True),
+        ("nvjet_tst_128x64_64x8_TNN", Precision.BF16, True),
         ("triton_poi_fused_add_0", Precision.UNKNOWN, False),
         ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc", Precision.TF32, True),
         ("sm86_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", Precision.FP16, True),

@@ -281,6 +281,8 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     blocks_per_sm: Thread blocks per multiprocessor, weighted with time.
     median_ns: Of a run.
     per_step: None without steps.
+    family: What it computes, by its name: ``gemm``, ``attention``, ``convolution``, ``normalisation`` (with softmax),
+        ``reduction``, ``elementwise``, ``embedding``, ``optimizer``, ``communication``, ``copy`` or ``other``.
     """
 
     name: str
@@ -301,6 +303,7 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     blocks_per_sm: float | None = None
     median_ns: int = 0
     per_step: PerStep | None = None
+    family: str = "other"
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):

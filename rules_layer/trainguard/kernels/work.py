@@ -18,6 +18,7 @@ from trainguard.kernels.entries import (
     KernelEntry,
     MemoryEntry,
 )
+from trainguard.kernels.families import Family
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.typical import StepTable
@@ -71,7 +72,7 @@ def _bins(values: Ints, spread: int) -> int:
     return min(max(math.ceil(wanted), 1), MOST_BINS)
 
 
-_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
+_MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=Family.COMMUNICATION)
 """A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy."""
 
 
@@ -133,6 +134,7 @@ def _line(metrics: RankMetrics, name: str, rows: Ints, steps: StepTable) -> Kern
         occupancy=None if occupied is None else round(occupied / 100, 4),
         blocks_per_sm=None if blocks is None else round(blocks, 4),
         underfilled_ns=exact_sum(lasted[gpu.blocks_per_sm[rows] < 1]),
+        family=says.family.value,
         rows=rows,
     )
 

@@ -19,7 +19,7 @@ from trainguard.kernels.columns import (
     Kind,
     Trace,
 )
-from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.families import communicates
 from trainguard.kernels.readers.builder import (
     DIRECTIONS,
     TraceBuilder,
