@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from tests.browser.pages import Opened, open_page
 from tests.support.kernel_pages import hostile_trace, page_of, real_page, small_trace
 from tests.support.kernel_ranks import job
-from trainguard.kernels.compare import compared
+from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.join import across_ranks
 from trainguard.report.html.kernels.island import NO_BREAK

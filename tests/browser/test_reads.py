@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import trainguard.report.html.timelines as section
-from trainguard.report.html.timelines import pack_floats, pack_percents
+from trainguard.report.html.packed import pack_floats, pack_percents
 
 SCRIPT = Path(section.__file__).parent.parent / "assets" / "timelines" / "data.js"
 READ = """([script, packed]) => {

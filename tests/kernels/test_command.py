@@ -45,12 +45,35 @@ def test_a_folder_gives_a_profile_a_rank(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--out", tmp_path / "out")
     assert code == 0, said
     assert "kernels/ExposedCommunication" in said
-    assert "1 file not read: settings.json. Other files are named as traces" in said
+    assert "1 file not read: settings.json. They do not begin as a trace" in said
     document = json.loads((tmp_path / "out" / "kernels.json").read_bytes())
     assert [rank["rank"] for rank in document["ranks"]] == [0, 1]
     assert list(document["unread"]) == ["broken.pt.trace.json"]
     assert document["ranks"][0]["exposed_communication_ns"] == 336_983_000
     assert run(tmp_path, "--out", tmp_path / "out", "--fail-on-fire")[0] == 1
+
+
+def test_without_a_folder_the_verdict_is_printed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "0.pt.trace.json").write_bytes(real_text("pair_rank-0"))
+    code, said = run("0.pt.trace.json")
+    assert code == 0, said
+    assert said.startswith("Could be faster. The GPU is busy")
+    assert "kernels/ExposedCommunication" in said
+    assert [each.name for each in tmp_path.iterdir()] == ["0.pt.trace.json"]
+
+
+def test_a_folder_of_several_forms_takes_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "rank0.pt.trace.json").write_bytes(real_text("pair_rank-0"))
+    (tmp_path / "rank1.json").write_bytes(real_text("pair_rank-1"))
+    (tmp_path / "rank2.pt.trace.json").write_bytes(b"{broken")
+    (tmp_path / "settings.json").write_text('{"batch": 32}')
+    (tmp_path / "report.nsys-rep").write_bytes(b"report")
+    code, said = run(tmp_path)
+    assert code == 0, said
+    assert "The GPUs of 2 ranks" in said
+    for name in ("rank2.pt.trace.json was not read", "report.nsys-rep was not read", "1 file not read: settings.json"):
+        assert name in said
 
 
 def test_traces_beyond_the_shown_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_names, real_profile
 from trainguard.cli.main import app
-from trainguard.kernels.compare import MOST_ENTRIES, compared
+from trainguard.kernels.changes import Comparison
+from trainguard.kernels.comparison.compare import MOST_ENTRIES, compared
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import Comparison, KernelProfiles, RankProfile
+from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import OperatorEntry
 
 
@@ -53,8 +54,9 @@ def test_without_steps_the_windows_are_compared() -> None:
     made = TraceWriter()
     made.kernel(BF16_GEMM, 100, 1_000, launch=10)
     (rank,) = beside(job([6_000.0]), [judged(made.text())]).ranks
-    assert (rank.per, rank.step) == ("window", None)
+    assert (rank.per, rank.step) == ("window", None), "of one run it is not known how much work that is"
     assert rank.kernels[0].before_runs == 5.0
+    assert rank.kernels[0].before_ns is None
 
 
 def test_ranks_are_paired_by_number_and_the_others_are_named() -> None:
@@ -115,7 +117,8 @@ def test_the_command_compares_and_shows_ranks(tmp_path: Path) -> None:
     words = [str(tmp_path / "new.pt.trace.json"), "--compare", str(tmp_path / "old.pt.trace.json")]
     result = CliRunner().invoke(app, ["kernels", *words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "+1.000 ms" in result.output
+    assert "A step takes 10 ms, 10 ms before: no difference above the noise of 2 %." in result.output
+    assert "Slower a run" in result.output
     document = json.loads((tmp_path / "out" / "kernels.json").read_bytes())
     assert document["comparison"]["ranks"][0]["step"]["parts"]["compute"] == 1_000_000
     assert document["across"] is None

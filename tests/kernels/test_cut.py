@@ -11,7 +11,7 @@ from trainguard.kernels.document import KernelProfiles, RankProfile, encode_prof
 from trainguard.kernels.listing import listed, read_document
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.verdict import CaptureVerdict
-from trainguard.report.html.kernels.verdict import shown_findings, verdict_of
+from trainguard.report.html.kernels.verdict import shown_findings, shown_verdict
 
 
 def part(name: str, share: float) -> RankProfile:
@@ -55,7 +55,7 @@ def test_a_real_trace_that_is_cut_is_judged_in_part(name: str, share: float, ste
     document = KernelProfiles(source="here", ranks=[rank], unread={})
     line = listed(read_document(encode_profiles(document)), place="x", document="x", page=None, changed_s=1.8e9)
     assert (line.status, line.why) == ("judged in part", "1 trace is cut off")
-    said = verdict_of(document, shown_findings([rank], [rank], None))[1]
+    said = shown_verdict(document, shown_findings([rank], [rank], None))[1]
     assert "1 trace is cut off, so this is judged in part." in said
 
 

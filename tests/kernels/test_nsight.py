@@ -17,6 +17,7 @@ from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.nsight import database
 from trainguard.kernels.readers.nsight.reader import read_nsight
+from trainguard.kernels.readers.reading import MAGIC
 from trainguard.kernels.window import find_window
 
 NEW = SCHEMAS["2026"]
@@ -233,6 +234,6 @@ def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject, f
 
 
 def test_random_bytes_behind_the_magic_are_refused(file: Path) -> None:
-    file.write_bytes(database.MAGIC + random.Random(1).randbytes(8_192))
+    file.write_bytes(MAGIC + random.Random(1).randbytes(8_192))
     with pytest.raises(KernelTraceError):
         read_nsight("report.sqlite", file)

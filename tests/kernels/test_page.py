@@ -23,7 +23,7 @@ from trainguard.render.numbers import nanos
 from trainguard.report.html.kernels.figures import duration_bins, joined
 from trainguard.report.html.kernels.island import OMITTED, PageNames
 from trainguard.report.html.kernels.page import MOST_BYTES, kernels_script, kernels_style, render_kernels
-from trainguard.report.html.timelines import LARGEST, pack_counts, pack_signed, pack_steps
+from trainguard.report.html.packed import LARGEST, pack_counts, pack_signed, pack_steps
 
 
 class Tags(HTMLParser):

@@ -10,12 +10,13 @@ from tests.kernels.test_page import text_of
 from tests.support.kernel_pages import MARKUP
 from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import FOLDER, FP32_GEMM, read, real_profile, real_trace
-from trainguard.kernels.compare import compared
+from trainguard.kernels.comparison.compare import compared
+from trainguard.kernels.comparison.text import signed
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.timeline.build import timeline_of
-from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels, signed
+from trainguard.report.html.kernels.page import MOST_BYTES, render_kernels
 from trainguard.report.html.kernels.tables import kernel_totals
 from trainguard.report.html.kernels.verdict import shown_findings
 
@@ -81,7 +82,7 @@ def test_two_profiles_explain_the_step_with_escaped_names() -> None:
     whole = page(job([6_000.0, 6_000.0], steps=8), job([5_000.0, 6_000.0], steps=4))
     made = section(whole, "comparison")
     assert "<script>window.__hacked" not in whole
-    assert "rank 0: a step took" in made
+    assert "rank 0: A step takes" in made
     assert "computation +1 ms" in made
     assert "exposed communication -1 ms" in made
     assert "slower +1 ms" in made
@@ -91,7 +92,8 @@ def test_two_profiles_explain_the_step_with_escaped_names() -> None:
 def test_profile_compared_with_itself_has_no_change() -> None:
     ranks = job([6_000.0, 6_000.0])
     made = section(page(ranks, ranks), "comparison")
-    assert "Kernels: none changed by 1 % of a step or more" in made
+    assert "Kernels: none changed beyond the noise" in made
+    assert "no difference above the noise" in made
     assert "+" not in made.partition("Why the step changed")[2]
 
 

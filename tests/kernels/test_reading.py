@@ -19,8 +19,7 @@ from trainguard.cli.commands.kernels import judged
 from trainguard.cli.main import app
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.readers import reading
-from trainguard.kernels.readers.nsight.database import MAGIC
-from trainguard.kernels.readers.reading import read_any
+from trainguard.kernels.readers.reading import MAGIC, read_any
 from trainguard.local.traces import open_traces
 
 

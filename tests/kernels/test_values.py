@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, NCCL, PAGEABLE, PINNED, TraceWriter, judged
-from trainguard.kernels.compare import compared
+from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
 
 

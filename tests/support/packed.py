@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 
-from trainguard.report.html.timelines import MISSING, STEPS_A_PERCENT
+from trainguard.report.html.packed import MISSING, STEPS_A_PERCENT
 
 
 def unpack_percents(text: str) -> list[float | None]:

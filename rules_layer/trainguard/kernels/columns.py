@@ -159,6 +159,7 @@ class Trace:
         unknown.
     reserved, reserved_at: Most bytes that were reserved, by GPU, and when that was first so.
     tally: What could not be read, and what was repaired.
+    software: Versions, and options of the profiler, by name.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Trace:
     reserved_at: dict[int, int] = field(default_factory=dict)
     framework: Framework = Framework.UNKNOWN
     backend: str = ""
+    software: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_cut(self) -> bool:

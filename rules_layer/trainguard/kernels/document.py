@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from trainguard.kernels.changes import Comparison
 from trainguard.kernels.entries import (
     ActivityEntry,
     ArithmeticEntry,
@@ -25,6 +26,7 @@ from trainguard.kernels.entries import (
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
+    TypicalStep,
 )
 
 SCHEMA_VERSION: Literal["1"] = "1"
@@ -162,6 +164,8 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     families: The GPU's time by family and phase, most first.
     modules: The GPU's time by module, most first; ``modules_left_out`` counts the rest.
     arithmetic: None where no product's operations are known, or not the GPU's peak.
+    typical_step: None without steps or work of a GPU.
+    software: Versions, and options of the profiler, as the trace says them.
     """
 
     trace: str
@@ -222,6 +226,8 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     modules: list[ModuleEntry] = []
     modules_left_out: int = 0
     arithmetic: ArithmeticEntry | None = None
+    typical_step: TypicalStep | None = None
+    software: dict[str, str] = {}
 
     @property
     def step_count(self) -> int:
@@ -301,66 +307,6 @@ class AcrossRanks(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     steps: list[int] = []
     transfers: list[TransferEntry] = []
-
-
-Change = Literal["came", "gone", "slower", "faster", "same"]
-
-
-class ChangedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel or an operator in both profiles; times are means of a step, in nanoseconds.
-
-    ``shapes`` are the inputs of an operator; empty of a kernel.
-    """
-
-    name: str
-    change: Change
-    before_ns: int
-    after_ns: int
-    before_runs: float
-    after_runs: float
-    shapes: str = ""
-
-    @property
-    def delta_ns(self) -> int:
-        return self.after_ns - self.before_ns
-
-
-class StepChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A step in both profiles; ``parts`` are the changes by what goes on, and add up to the change of the step."""
-
-    before_ns: int
-    after_ns: int
-    parts: dict[str, int]
-
-
-class RankComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank in both profiles.
-
-    per: What times are of: the mean step, or the window where a profile has no steps.
-    step: None without steps in both.
-    kernels, operators: Largest change first; what changes by less than 1 % of a step is ``same``.
-    kernels_left_out, operators_left_out: Entries that the lists do not hold; ``kernels_left_out_ns`` is the change of
-        those kernels together.
-    """
-
-    before_trace: str
-    after_trace: str
-    rank: int | None
-    per: Literal["step", "window"]
-    step: StepChange | None
-    kernels: list[ChangedEntry]
-    operators: list[ChangedEntry]
-    kernels_left_out: int
-    kernels_left_out_ns: int
-    operators_left_out: int
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two profiles: ``before`` is the place of the other one. ``notes`` say what could not be compared."""
-
-    before: str
-    ranks: list[RankComparison]
-    notes: list[str]
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -298,6 +298,31 @@ class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
+class PerStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel's part of the typical step: runs, their time, and how its time differs between all steps, as a sigma."""
+
+    runs: float
+    time_ns: int
+    spread_ns: int
+
+
+class TypicalStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean of the middle half of the steps by length: of three the middle one, of fewer all.
+
+    steps, of: How many steps that is, and of how many.
+    duration_ns: As ``gpu_duration_ns`` of its steps.
+    spread_ns: How the length differs between all steps, as a standard deviation, from the quartiles.
+    parts: ``compute``, ``exposed_communication``, ``memcpy``, ``memset`` as of `StepEntry`; ``idle_loader``,
+        ``idle_host``, ``idle_other``: an idle GPU, by cause as of `GpuIdleEntry`. They add up.
+    """
+
+    steps: int
+    of: int
+    duration_ns: int
+    spread_ns: int
+    parts: dict[str, int]
+
+
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """All runs of a kernel; overlapping runs count each, so totals may exceed the window.
 
@@ -310,6 +335,8 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: The operator that launched most of its time; empty where the trace does not say it.
     occupancy: Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
     blocks_per_sm: Thread blocks per multiprocessor, weighted with time.
+    median_ns: Of a run.
+    per_step: None without steps.
     family: What it computes, by its name: ``gemm``, ``attention``, ``convolution``, ``normalisation`` (with softmax),
         ``reduction``, ``elementwise``, ``embedding``, ``optimizer``, ``communication``, ``copy`` or ``other``.
     """
@@ -330,6 +357,8 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""
     occupancy: float | None = None
     blocks_per_sm: float | None = None
+    median_ns: int = 0
+    per_step: PerStep | None = None
     family: str = "other"
 
 

@@ -95,6 +95,12 @@ def mean_ns(gpus: Sequence[GpuTime], part: Callable[[GpuTime], int]) -> int:
     return sum(values) // len(values) if values else 0
 
 
+def mean_within(gpus: Sequence[GpuTime], part: GpuPart, start: Ints, end: Ints) -> Floats:
+    """Return the mean time of a part in each stretch, over the GPUs that count."""
+    found = [getattr(gpu, part).within(start, end) for gpu in gpus if gpu.counted]
+    return np.mean(found, axis=0) if found else np.zeros(len(start))
+
+
 def busy_shares(gpus: Sequence[GpuTime], edges: Ints) -> Floats:
     """Return the mean busy share of the GPUs that count, in each part between edges."""
     lasted = np.diff(edges)

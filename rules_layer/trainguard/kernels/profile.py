@@ -24,6 +24,7 @@ from trainguard.kernels.rollup import rollup_of
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
+from trainguard.kernels.typical import StepTable
 from trainguard.kernels.window import Window
 from trainguard.kernels.work import (
     annotations_of,
@@ -129,6 +130,8 @@ def rank_profile(trace: Trace) -> RankProfile:
         ),
         counters=trace.counters,
         framework=trace.framework.value,
+        typical_step=StepTable.of(judged).entry(judged),
+        software=trace.software,
     )
 
 

@@ -21,6 +21,7 @@ from trainguard.kernels.entries import (
 from trainguard.kernels.families import Family
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.typical import StepTable
 from trainguard.kernels.window import Window
 
 MOST_BINS = 50
@@ -95,14 +96,15 @@ def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
     chosen = chosen[np.argsort(trace.gpu.name[chosen], kind="stable")]
     names, first = np.unique(trace.gpu.name[chosen], return_index=True)
+    steps = StepTable.of(metrics)
     lines = [
-        _line(metrics, trace.names[int(name)], rows)
+        _line(metrics, trace.names[int(name)], rows, steps)
         for name, rows in zip(names, np.split(chosen, first[1:])[: len(names)], strict=True)
     ]
     return sorted(lines, key=lambda line: (-line.total_ns, line.name))
 
 
-def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
+def _line(metrics: RankMetrics, name: str, rows: Ints, steps: StepTable) -> KernelLine:
     gpu = metrics.trace.gpu
     lasted = gpu.end[rows] - gpu.start[rows]
     total = exact_sum(lasted)
@@ -110,6 +112,7 @@ def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
     occupied = weighted(gpu.occupancy[rows], lasted)
     blocks = weighted(gpu.blocks_per_sm[rows], lasted)
     says = _MOVES_BYTES if communication else _says(metrics, name, rows)
+    median, p99 = np.percentile(lasted, (50, 99))
     return KernelLine(
         name=name,
         precision=says.precision.value,
@@ -121,8 +124,10 @@ def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
         mean_ns=round(total / len(rows)),
         min_ns=int(lasted.min()),
         max_ns=int(lasted.max()),
-        p99_ns=round(float(np.percentile(lasted, 99))),
+        p99_ns=round(float(p99)),
         std_ns=round(float(lasted.std())),
+        median_ns=round(float(median)),
+        per_step=steps.share_of(gpu.start[rows], lasted),
         launch_calls=len(np.unique(_known(metrics.window.launch[rows]))),
         short_count=_short(metrics, rows, lasted),
         operator=_operator(metrics, rows, lasted),

@@ -25,7 +25,7 @@ from trainguard.kernels.listing import (
     read_document,
     traces_of,
 )
-from trainguard.kernels.readers.reading import REPORT_ENDINGS, read_any
+from trainguard.kernels.readers.reading import REPORT_ENDINGS, begins_as_trace, read_any
 from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
@@ -39,7 +39,12 @@ NAMED_TRACES = (
     ".sqlite",
     ".sqlite.gz",
 )
+_XLA_TRACES = (".xplane.pb", ".xplane.pb.gz")
 _PERHAPS_TRACES = (".json", ".json.gz")
+_OTHER_TRACES = (*_PERHAPS_TRACES, ".pb", ".pb.gz", ".db", ".sqlite3", *REPORT_ENDINGS)
+"""Beside files that are named as traces, those of these names are traces that begin as one."""
+
+MOST_LOOKED_AT = 200
 DOCUMENT = "kernels.json"
 _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER, "profiler-output", "debug-output"}}
 
@@ -48,7 +53,7 @@ _NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER,
 class FilesBelow:
     """Files at or below a place with their times in epoch seconds; ``folder`` is where they lie on a disk, if they do.
 
-    ``names`` are those of traces, in order; ``left_out`` might be traces too, beside those whose names say so.
+    ``names`` are those of traces, in order; ``left_out`` have a name that a trace may have, and do not begin as one.
     """
 
     place: str
@@ -62,6 +67,12 @@ class FilesBelow:
         """Read a trace of any format; raises as `read_any` and the opening do."""
         return read_any(name, lambda: self._opened(name), self.folder / name if self.folder else None)
 
+    def begins_as_trace(self, name: str) -> bool:
+        try:
+            return begins_as_trace(name, lambda: self._opened(name))
+        except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError):
+            return False
+
     def _opened(self, name: str) -> ByteStream:
         try:
             return self.open(name)
@@ -73,14 +84,32 @@ def open_traces(place: str, clients: "Clients | None" = None) -> FilesBelow:
     """Find the traces at a file, a folder, or ``s3://bucket/key-or-prefix``.
 
     Files of PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and Nsight Systems (``.sqlite``) count, with or without
-    ``.gz``; where there is none, all ``.json`` and ``.json.gz``. Results, profiles and tensors are left out. Raises
-    KernelTraceError when the place cannot be read, or holds no file that may be a trace.
+    ``.gz``, and beside them others that begin as a trace does; where there is none, all ``.json`` and ``.json.gz``.
+    Results, profiles and tensors are left out. Raises KernelTraceError when the place cannot be read, or holds no file
+    that may be a trace.
     """
     found = files_below(place, clients, alone=True)
     if found.names:
         return found
-    names, left_out = _traces(place, list(found.changed))
-    return replace(found, names=names, left_out=left_out)
+    names = _traces(place, list(found.changed))
+    others = [] if names[0].endswith(_PERHAPS_TRACES) and not names[0].endswith(NAMED_TRACES) else _beside(found, names)
+    begun = [name for name in others[:MOST_LOOKED_AT] if name.endswith(REPORT_ENDINGS) or found.begins_as_trace(name)]
+    left_out = [name for name in others if name not in begun]
+    return replace(found, names=sorted([*names, *begun]), left_out=left_out)
+
+
+def _beside(found: FilesBelow, names: Sequence[str]) -> list[str]:
+    """Return other files that may be traces, without copies: XLA and Nsight Systems write one trace in two forms."""
+    others = _ending(list(found.changed), _OTHER_TRACES, _NOT_TRACES[_PERHAPS_TRACES])
+    of_xla = {_folder(name) for name in names if name.endswith(_XLA_TRACES)}
+    exported = {name.removesuffix(".gz").removesuffix(".sqlite") for name in names}
+
+    def is_copy(name: str) -> bool:
+        if name.endswith(REPORT_ENDINGS):
+            return name.rpartition(".")[0] in exported
+        return _folder(name) in of_xla and name.endswith(_PERHAPS_TRACES)
+
+    return [name for name in others if name not in names and not is_copy(name)]
 
 
 def files_below(
@@ -137,11 +166,11 @@ def _in_bucket(place: str, clients: "Clients | None", wanted: Callable[[str], bo
     )
 
 
-def _traces(place: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the traces, and the files that are left out beside them."""
+def _traces(place: str, names: Sequence[str]) -> list[str]:
+    """Return the files that are named as traces; without one, those that might be."""
     named, perhaps = (_ending(names, endings, others) for endings, others in _NOT_TRACES.items())
     if named or perhaps:
-        return (named, [name for name in perhaps if name not in named]) if named else (perhaps, [])
+        return named or perhaps
     reports = any(name.endswith(REPORT_ENDINGS) for name in names)
     expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))
     hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if reports else ""

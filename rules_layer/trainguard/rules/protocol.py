@@ -8,15 +8,17 @@ import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 import msgspec
 
 from trainguard.core.errors import RuleLoadError
-from trainguard.formats.profile.columns import FrameworkEvents
-from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult, Text
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
+
+if TYPE_CHECKING:
+    from trainguard.formats.profile.columns import FrameworkEvents
+    from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
 
 MIN_WINDOW_POINTS = 20
 MAX_WINDOW_POINTS = 2_500
@@ -135,11 +137,11 @@ class SystemRule(Rule[P], Generic[P, S]):
         return 0
 
     @abstractmethod
-    def observe(self, state: S, minute: NodeMinute, parameters: P) -> None:
+    def observe(self, state: S, minute: "NodeMinute", parameters: P) -> None:
         """Fold one applied minute into ``state``; called in order of time, once a minute."""
 
     @abstractmethod
-    def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
+    def judge(self, state: S, view: "NodeView", parameters: P) -> RuleResult:
         """Say what ``state`` means now; pure."""
 
 
@@ -149,11 +151,11 @@ class FrameworkRule(Rule[P], Generic[P, S]):
     state_type: type[S]
 
     @abstractmethod
-    def observe(self, state: S, events: FrameworkEvents, parameters: P) -> None:
+    def observe(self, state: S, events: "FrameworkEvents", parameters: P) -> None:
         """Fold the events of one object into ``state``; called in order of time for each process."""
 
     @abstractmethod
-    def judge(self, state: S, view: FrameworkView, parameters: P) -> RuleResult:
+    def judge(self, state: S, view: "FrameworkView", parameters: P) -> RuleResult:
         """Say what ``state`` means now; pure."""
 
 
@@ -164,7 +166,7 @@ class JobRule(Rule[P], Generic[P]):
     """
 
     @abstractmethod
-    def judge(self, view: JobView, parameters: P) -> RuleResult:
+    def judge(self, view: "JobView", parameters: P) -> RuleResult:
         """Say what the job's nodes mean now; pure."""
 
 
@@ -177,7 +179,7 @@ class JoinedRule(JobRule[P], Generic[P, S]):
     state_type: type[S]
 
     @abstractmethod
-    def observe(self, state: S, events: FrameworkEvents, parameters: P) -> None:
+    def observe(self, state: S, events: "FrameworkEvents", parameters: P) -> None:
         """Fold the events of one object into ``state``; called in order of time for each process."""
 
 

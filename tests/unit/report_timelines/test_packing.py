@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.packed import unpack_floats, unpack_percents
-from trainguard.report.html.timelines import pack_floats, pack_percents
+from trainguard.report.html.packed import pack_floats, pack_percents
 
 PERCENTS = st.lists(st.none() | st.floats(0.0, 100.0))
 FLOATS = st.lists(st.none() | st.floats(-1e30, 1e30))

@@ -175,6 +175,9 @@ def unknown(count: int) -> Ints:
 
 
 MOST_COUNTERS = 1_000
+MOST_SOFTWARE = 60
+"""Characters of a version."""
+
 _LARGEST = float(1 << 63)
 
 _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
@@ -263,6 +266,7 @@ class TraceBuilder:
         gpus: Sequence[Gpu] = (),
         framework: Framework = Framework.UNKNOWN,
         backend: str = "",
+        software: Mapping[str, Any] | None = None,
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
         columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
@@ -281,6 +285,7 @@ class TraceBuilder:
             framework=framework,
             backend=backend,
             gpu=GpuRows(**gpu),
+            software=_said(software or {}),
             reserved=self._reserved,
             reserved_at=self._reserved_at,
             tally={what: count for what, count in sorted(self._tally.items()) if count},
@@ -293,6 +298,12 @@ class TraceBuilder:
             operator_inputs=inputs,
             **{sort: Rows(**held) for sort, held in columns.items()},
         )
+
+
+def _said(software: Mapping[str, Any]) -> dict[str, str]:
+    """Return as texts what is known of the software: a trace may hold anything there."""
+    kept = {name: value for name, value in software.items() if isinstance(value, str | int | float)}
+    return {name: one_line(str(value), MOST_SOFTWARE) for name, value in kept.items() if value != ""}
 
 
 def _array(values: "array[Any]") -> Any:

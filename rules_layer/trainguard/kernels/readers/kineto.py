@@ -90,6 +90,34 @@ def read_trace(name: str, stream: ByteStream) -> Trace:
         gpus=_gpus(metadata.deviceProperties),
         framework=Framework.PYTORCH,
         backend=backend[:MOST_GROUP] if isinstance(backend, str) else "",
+        software=_software(metadata) | {"nccl": distributed.get("nccl_version")},
+    )
+
+
+_VERSIONS = {
+    "CUDA runtime": "cuda_runtime_version",
+    "CUDA driver": "cuda_driver_version",
+    "HIP runtime": "hip_runtime_version",
+    "HIP driver": "hip_driver_version",
+}
+OPTIONS = ("record_shapes", "with_stack", "profile_memory")
+"""Of the profiler, which slow the host down. Kineto writes 1 and true, and the default not at all."""
+
+
+def _software(metadata: Metadata) -> dict[str, Any]:
+    """Return the versions as CUDA and HIP count them, 12040 for 12.4, and the options as on and off."""
+    versions = {name: _version(getattr(metadata, field)) for name, field in _VERSIONS.items()}
+    options = {each: "off" if getattr(metadata, each) in (0, None, "0", "false") else "on" for each in OPTIONS}
+    return versions | options
+
+
+def _version(value: Any) -> str:
+    found = whole(value)
+    if found <= 0:
+        return ""
+    # HIP counts 60032830 for 6.0.32830.
+    return (
+        f"{found // 1_000}.{found % 1_000 // 10}" if found < 1_000_000 else f"{found // 10**7}.{found // 10**5 % 100}"
     )
 
 

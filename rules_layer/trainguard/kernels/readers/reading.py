@@ -14,9 +14,8 @@ from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
-from trainguard.kernels.readers.nsight.database import MAGIC
-from trainguard.kernels.readers.nsight.reader import read_nsight
-from trainguard.kernels.readers.xplane.reader import read_xplane
+
+MAGIC = b"SQLite format 3\x00"
 
 MOST_DATABASE_BYTES = 8 * 1024**3
 """A larger SQLite export is not copied: it is read where it lies on a disk, or not at all."""
@@ -39,7 +38,7 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         reason = "it is a report of Nsight Systems, expected its export: nsys export --type sqlite"
         raise KernelTraceError(name, reason)
     if name.endswith(_XLA_ENDINGS):
-        return read_xplane(name, open_stream)
+        return _xplane(name, open_stream)
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
     if is_pointer(first):
@@ -48,12 +47,36 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         # A file that is packed begins otherwise.
         with file.open("rb") if file else BytesIO() as opened:
             is_plain = opened.read(len(MAGIC)) == MAGIC
-        return read_nsight(name, file) if file and is_plain else _copied(name, open_stream)
+        return _nsight(name, file) if file and is_plain else _copied(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
     if not is_text and _SPACE.match(first):
-        return read_xplane(name, open_stream)
+        return _xplane(name, open_stream)
     with open_stream() as stream:
         return read_trace(name, stream)
+
+
+def _xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+    # Protocol buffers are slow to import.
+    from trainguard.kernels.readers.xplane.reader import read_xplane
+
+    return read_xplane(name, open_stream)
+
+
+def _nsight(name: str, file: Path) -> Trace:
+    from trainguard.kernels.readers.nsight.reader import read_nsight
+
+    return read_nsight(name, file)
+
+
+_EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
+
+
+def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
+    """Return whether the front of a file, plain or gzip, is that of a trace of any format."""
+    with open_stream() as stream:
+        first = next(text_chunks(name, stream, Counter()), b"")
+    is_text = first.lstrip().startswith((b"{", b"["))
+    return first.startswith(MAGIC) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
 
 
 def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
@@ -67,4 +90,4 @@ def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
                     raise KernelTraceError(name, reason)
                 copy.write(chunk)
         copy.flush()
-        return read_nsight(name, Path(copy.name))
+        return _nsight(name, Path(copy.name))

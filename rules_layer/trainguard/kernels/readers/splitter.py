@@ -149,6 +149,13 @@ class Metadata(msgspec.Struct):
     deviceProperties: Any = None  # noqa: N815
     distributedInfo: Any = None  # noqa: N815
     baseTimeNanoseconds: Any = None  # noqa: N815
+    cuda_runtime_version: Any = None
+    cuda_driver_version: Any = None
+    hip_runtime_version: Any = None
+    hip_driver_version: Any = None
+    record_shapes: Any = None
+    with_stack: Any = None
+    profile_memory: Any = None
 
 
 class _Tail(Metadata):

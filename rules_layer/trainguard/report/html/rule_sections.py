@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from trainguard.core.finding import Severity
 from trainguard.core.records import Status
 from trainguard.core.units import counted, listed
 from trainguard.render.blocks import Block, Cell, Facts, Note
@@ -15,6 +14,7 @@ from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, number
 from trainguard.render.rule_entry import Parameter, RuleEntry
 from trainguard.report.document import FindingEntry, Report
+from trainguard.report.html.badges import Badge, severity_badge
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
@@ -32,17 +32,7 @@ STATUSES: Mapping[str, tuple[str, str]] = {
     Status.DISABLED: ("disabled", "idle"),
 }
 NOT_JUDGING = frozenset({Status.NOT_APPLICABLE, Status.DISABLED})
-SEVERITIES: Mapping[str, str] = {
-    Severity.CRITICAL: "bad",
-    Severity.HIGH: "high",
-    Severity.MEDIUM: "warn",
-    Severity.LOW: "low",
-}
 SHORT_UNIT = 6
-
-
-Badge = tuple[str, str]
-"""A word in a tone, whose icon says the same as its colour."""
 
 
 ShownRule = Mapping[str, Any]
@@ -52,10 +42,6 @@ ShownRule = Mapping[str, Any]
 has fired, be it over by now; ``has_section`` whether there is more of it than a line, ``is_open`` whether that is shown
 without a click, and ``applies`` whether the rule could find something in this job.
 """
-
-
-def severity_badge(severity: str) -> Badge:
-    return severity, SEVERITIES.get(severity, "idle")
 
 
 def shown_rules(report: Report) -> list[ShownRule]:

@@ -21,7 +21,7 @@ _Source = Annotated[
         "a folder of them, or s3://bucket/key-or-prefix.",
     ),
 ]
-_Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; not with --list.")]
+_Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; without, nothing is written.")]
 _Compare = Annotated[
     str | None,
     compare_option("Other traces: what changed since them."),
@@ -64,7 +64,7 @@ def kernels(
     Exit code 0: the traces were judged, whatever was found. 1: a rule fired and --fail-on-fire was given. 2: they could
     not be read. 3: no trace has any work of a GPU.
 
-    Examples: `trainguard kernels worker0.pt.trace.json.gz --out kernels`,
+    Examples: `trainguard kernels worker0.pt.trace.json.gz`,
     `trainguard kernels logs/plugins/profile --out kernels`, `trainguard kernels report.sqlite --out kernels`,
     `trainguard kernels ./traces --out kernels --json`, `trainguard kernels s3://my-bucket/my-job/traces --out kernels`,
     `trainguard kernels ./today --compare ./yesterday --out kernels`,
@@ -74,7 +74,7 @@ def kernels(
         refuse("--list", {"--out": out, "--compare": compare, "--model-tflops": model_tflops})
         _known("--status", status, STATUSES)
         _known("--made-with", framework, FRAMEWORKS)
-        from trainguard.cli.commands.kernels.judged import listed
+        from trainguard.cli.commands.kernels.listed import listed
         from trainguard.cli.services.names import rule_named
         from trainguard.kernels.listing import Wanted
         from trainguard.rules.family_rules import bare
@@ -85,8 +85,6 @@ def kernels(
         return listed(source, Wanted(name=name, since=after, status=status, framework=framework, finding=finding))
     chosen = {"--name": name, "--since": since, "--status": status, "--made-with": framework, "--finding": finding}
     refuse("a trace that is judged: they go with --list", chosen)
-    if out is None:
-        raise typer.BadParameter("give --out, a folder for kernels.json and kernels.html", param_hint="--out")
     from trainguard.cli.commands.kernels.judged import judged
 
     return judged(source, out, compare, model_tflops)

@@ -1,37 +1,33 @@
-"""From traces to ``kernels.json`` and ``kernels.html``, and their summary on the terminal."""
+"""From traces to a verdict on the terminal, and to ``kernels.json`` and ``kernels.html``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from trainguard.cli.commands.kernels.compared import LONGEST_NAME, comparison_blocks
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Trace
-from trainguard.kernels.compare import compared
-from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import (
-    AcrossRanks,
-    ChangedEntry,
-    KernelProfiles,
-    RankComparison,
-    RankLine,
-    RankProfile,
-    encode_profiles,
-)
+from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
 from trainguard.kernels.entries import ArithmeticEntry, CriticalPathEntry, FamilyEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
-from trainguard.kernels.listing import ListedProfile, Wanted
+from trainguard.kernels.overview import verdict_of
 from trainguard.kernels.phases import PHASES
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.rollup import with_model_flops
+from trainguard.kernels.rules.finding import FAMILY
+from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.timeline.build import DrawnRanks
-from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, list_kernels, open_traces
-from trainguard.report.html.kernels.page import render_kernels
+from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, open_traces
+from trainguard.render.names import shown_name
+
+if TYPE_CHECKING:
+    from trainguard.kernels.timeline.build import DrawnRanks
 
 _SHOWN = 15
 
@@ -53,81 +49,85 @@ def _across(across: AcrossRanks) -> Iterator[Block]:
     yield from (Line(note) for note in across.notes)
 
 
-def _compared(rank: RankComparison) -> Iterator[Block]:
-    yield Heading(f"{rank.after_trace} compared with {rank.before_trace}")
-    if rank.step is not None:
-        parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
-        yield Facts(
-            [
-                ("step", f"{_ms(rank.step.before_ns)} before, {_ms(rank.step.after_ns)} now"),
-                *((name.replace("_", " "), _signed(part)) for name, part in parts if part),
-            ]
-        )
-    for title, entries in (("kernel", rank.kernels), ("operator", rank.operators)):
-        changed = [each for each in entries if each.change != "same"][:_SHOWN]
-        if changed:
-            columns = (
-                Column(title, folds=True),
-                Column("change"),
-                Column(f"of a {rank.per}", right=True),
-                Column("runs"),
-            )
-            yield Grid(columns, [_row(each) for each in changed])
-
-
-def _row(entry: ChangedEntry) -> tuple[str, str, str, str]:
-    name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
-    return shortened(name), entry.change, _signed(entry.delta_ns), f"{entry.before_runs:g} to {entry.after_runs:g}"
-
-
-def _signed(ns: int) -> str:
-    return f"{ns / 1e6:+,.3f} ms"
-
-
 _SHOWN_RANKS = 8
 _SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
-_LONGEST_NAME = 100
 _NAMED = 5
 """Of more files that are left out, the others are counted."""
 
 
-def judged(source: str, out: Path, compare: str | None, model_tflops: float | None = None) -> CommandResult:
-    """Judge the traces of a place, beside those of another one; write ``kernels.json`` and ``kernels.html``.
+def judged(source: str, out: Path | None, compare: str | None, model_tflops: float | None = None) -> CommandResult:
+    """Judge the traces of a place, beside those of another one; with ``out`` write the document and its page there.
 
     ``model_tflops`` are the operations that the model needs for a step of a rank, in 10^12.
     """
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
-    prepare(out)
-    drawn = DrawnRanks(len(place.names))
-    document = _profiles_of(place, drawn.add)
+    if out is not None:
+        prepare(out)
+    drawn = None if out is None else _drawn(len(place.names))
+    document = _profiles_of(place, _unwatched if drawn is None else drawn.add)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
     if other is not None:
-        document = replace(document, comparison=compared(_profiles_of(other, lambda *_: None), document))
-    files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
-    write_files(out, files)
-    blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
-    if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
-        blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
-    if document.across is not None:
-        blocks += _across(document.across)
-    if document.comparison is not None:
-        blocks += [Line(note) for note in document.comparison.notes]
-        blocks += [block for rank in document.comparison.ranks for block in _compared(rank)]
+        from trainguard.kernels.comparison.compare import compared
+
+        document = replace(document, comparison=compared(_profiles_of(other, _unwatched), document))
+    blocks = [*_overview(document), *_all_ranks(document)]
+    if out is not None and drawn is not None:
+        blocks += _written(document, drawn, out)
     notes = [f"{name} was not read: {why}" for name, why in document.unread.items()]
     if place.left_out:
         files_left = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
-        how = "Other files are named as traces; give one of these by its own path to read it."
+        how = "They do not begin as a trace; give one by its own path to read it all the same."
         notes.insert(0, f"{files_left}. {how}")
     return CommandResult(
         document=document,
-        blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
+        blocks=blocks,
         notes=notes,
         fired=_fired(document),
         evaluated=any(rank.busy_ns for rank in document.ranks),
     )
+
+
+def _drawn(ranks: int) -> "DrawnRanks":
+    from trainguard.kernels.timeline.build import DrawnRanks
+
+    return DrawnRanks(ranks)
+
+
+def _written(document: KernelProfiles, drawn: "DrawnRanks", out: Path) -> list[Block]:
+    # The page's templates are slow to import.
+    from trainguard.report.html.kernels.page import render_kernels
+
+    files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
+    write_files(out, files)
+    return [Line(f"Written: {out / name}", whole=True) for name in files]
+
+
+def _overview(document: KernelProfiles) -> Iterator[Block]:
+    fired = [
+        (rule.removeprefix(FAMILY), max((each.severity for _, each in entries), key=lambda each: each.rank))
+        for rule, entries in by_rule(document.ranks, document.across).items()
+        if rule != TraceQuality.name
+    ]
+    verdict = verdict_of(document, fired)
+    yield Line(f"{verdict.word}. {' '.join(verdict.sentences)}")
+    if document.comparison is not None:
+        yield from comparison_blocks(document.comparison)
+
+
+def _all_ranks(document: KernelProfiles) -> Iterator[Block]:
+    for rank in document.ranks[:_SHOWN_RANKS]:
+        yield from _blocks(rank)
+    if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
+        yield Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}.")
+    if document.across is not None:
+        yield from _across(document.across)
+
+
+def _unwatched(profile: RankProfile, trace: Trace) -> None:
+    """Keep nothing of a trace."""
 
 
 def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
@@ -234,13 +234,8 @@ def _family(entry: FamilyEntry) -> str:
     return entry.collective.replace("_", "-") or entry.family
 
 
-def shortened(name: str) -> str:
-    """Return a kernel's name as it fits on a line; ``kernels.json`` has it whole."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
 _KERNELS: Mapping[Column, Callable[[KernelEntry], Shown]] = {
-    Column("kernel", folds=True): lambda each: shortened(each.name),
+    Column("kernel", folds=True): lambda each: shown_name(each.name, LONGEST_NAME),
     Column("runs", right=True): lambda each: f"{each.count:,}",
     Column("total", right=True): lambda each: _ms(each.total_ns),
     Column("mean", right=True, drops=2): lambda each: _us(each.mean_ns),
@@ -283,40 +278,3 @@ def _ms(ns: int) -> str:
 
 def _us(ns: int) -> str:
     return f"{ns / 1e3:,.1f} us"
-
-
-_SHOWN_PROFILES = 50
-_MINUTE = len("2026-11-23T15:04")
-
-
-def listed(source: str, wanted: Wanted) -> CommandResult:
-    found = list_kernels(source, wanted)
-    chosen = len(found.profiles) + found.left_out
-    of = "" if chosen == found.found else f" of {found.found:,}"
-    blocks: list[Block] = [Heading(f"{chosen:,}{of} kernel profiles below {found.source}")]
-    if found.profiles:
-        blocks.append(table(found.profiles[:_SHOWN_PROFILES], _PROFILES))
-        left = len(found.profiles) - _SHOWN_PROFILES + found.left_out
-        if left > 0:
-            blocks.append(Line(f"{left:,} older ones are not shown; --json has more."))
-    notes = [f"{each.place}: {each.why}." for each in found.profiles if each.status == "unreadable"]
-    fired = any(each.findings for each in found.profiles)
-    return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
-
-
-def _where(profile: ListedProfile) -> str:
-    return profile.name if profile.place in (".", profile.name) else f"{profile.place}: {profile.name}"
-
-
-_PROFILES: Mapping[Column, Callable[[ListedProfile], Shown]] = {
-    Column("profile", folds=True): _where,
-    Column("time"): lambda each: (each.recorded_at or each.changed_at or "-")[:_MINUTE].replace("T", " "),
-    Column("status"): lambda each: each.status,
-    Column("framework", drops=2): lambda each: each.framework,
-    Column("traces", right=True, drops=1): lambda each: f"{each.traces:,}",
-    Column("busy", right=True, drops=3): lambda each: (
-        "-" if each.busy_share is None else f"{100 * each.busy_share:.0f} %"
-    ),
-    Column("severity"): lambda each: "-" if each.severity is None else severity_cell(each.severity),
-    Column("findings", folds=True): lambda each: ", ".join(each.findings) or "-",
-}

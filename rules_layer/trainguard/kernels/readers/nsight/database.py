@@ -11,14 +11,17 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import LONGEST_NAME, MOST_NAME_BYTES, MOST_ROWS
 from trainguard.kernels.readers.builder import text_of
 
-MAGIC = b"SQLite format 3\x00"
 FAULTS = (sqlite3.Error, UnicodeError, OverflowError)
 """What reading a broken database raises: its message may be no text."""
 
 BATCH_ROWS = 4_000
 _LARGEST_ROW = 16 * 1024 * 1024
 _TEXTS = {("NVTX_EVENTS", "text"), ("StringIds", "value"), ("TARGET_INFO_GPU", "name")}
-_TEXTS |= {("TARGET_INFO_GPU_METRICS", "metricName")}
+_TEXTS |= {
+    ("TARGET_INFO_GPU_METRICS", "metricName"),
+    ("TARGET_INFO_SYSTEM_ENV", "value"),
+    ("META_DATA_EXPORT", "value"),
+}
 """Columns of texts: only the front of each is read."""
 
 _STEPS_BETWEEN_LOOKS = 1_000_000

@@ -129,7 +129,7 @@ class _ExportReader:
         self._read_counters()
         if len(self._processes) > 1:
             self._tally["processes"] = len(self._processes)
-        return self._builder.build(base_ns=_base_ns(self._export), gpus=self._gpus)
+        return self._builder.build(base_ns=_base_ns(self._export), gpus=self._gpus, software=_software(self._export))
 
     def _read_kernels(self) -> None:
         more = ("demangledName", "shortName", "gridX", "gridY", "gridZ")
@@ -286,6 +286,21 @@ def _base_ns(export: Export) -> int:
     for (found,) in export.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)):
         return int(max(ints(found)[0], 0))
     return 0
+
+
+_VERSIONS = {
+    ("TARGET_INFO_SYSTEM_ENV", "NvDriverVersion"): "driver",
+    ("META_DATA_EXPORT", "EXPORT_PRODUCT_VERSION"): "Nsight Systems",
+}
+
+
+def _software(export: Export) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for table, wanted in _VERSIONS:
+        for names, values in export.rows(table, ("name", "value")):
+            pairs = zip(map(text_of, names), map(text_of, values), strict=True)
+            found |= {_VERSIONS[table, name]: value for name, value in pairs if name == wanted}
+    return found
 
 
 def _gpus(export: Export) -> list[Gpu]:

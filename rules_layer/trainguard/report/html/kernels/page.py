@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from markupsafe import Markup
 from msgspec.structs import replace
 
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
+from trainguard.kernels.changes import RankComparison, StepChange
+from trainguard.kernels.comparison import text
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.document import KernelProfiles, RankComparison, RankProfile, StepChange
+from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
 from trainguard.render.blocks import plot_column
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import count, moment, nanos
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.report.html.kernels import figures
-from trainguard.report.html.kernels.island import PageNames, rank_name, timelines_document
+from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
-from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, verdict_of
+from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
+from trainguard.report.html.packed import in_script
 from trainguard.report.html.page import joined_script, read_asset, render_page
-from trainguard.report.html.timelines import in_script
 
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
@@ -97,7 +100,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         gpus=_gpus(ranks),
         about=_about(document),
         window=nanos(max(rank.window_ns for rank in ranks)),
-        verdict=verdict_of(document, findings),
+        verdict=shown_verdict(document, findings),
         figures=key_figures(ranks),
         findings=findings,
         missing=missing_lines(document),
@@ -129,14 +132,21 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     )
 
 
-def _change(rank: RankComparison) -> int:
-    return 0 if rank.step is None else -abs(rank.step.after_ns - rank.step.before_ns)
+def _change(rank: RankComparison) -> float:
+    return -abs(rank.worsened)
 
 
 def _changed_parts(step: StepChange) -> list[tuple[str, int]]:
-    labels = {field: label for field, label, _ in figures.STEP_PARTS}
     parts = sorted(step.parts.items(), key=lambda part: -abs(part[1]))
-    return [(labels.get(name, name), change) for name, change in parts if change]
+    return [(text.PARTS[name], change) for name, change in parts if change]
+
+
+def _whole_name(name: str, longest: int) -> Markup:
+    """Write a name with its middle cut out where it is long; the pointer shows it whole."""
+    short = shown_name(name, longest)
+    if len(name) <= longest:
+        return Markup("<code>{}</code>").format(short)
+    return Markup('<code title="{}">{}</code>').format(shown_name(name, LONGEST_NAME), short)
 
 
 def _shapes(text: str) -> str:
@@ -147,10 +157,6 @@ def _shapes(text: str) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes if shape)
 
 
-def signed(ns: float) -> str:
-    return f"+{nanos(ns)}" if ns > 0 else nanos(ns)
-
-
 _HELPERS: dict[str, Any] = {
     "changed_parts": _changed_parts,
     "each_of": lambda ranks, entries: [(rank, entry) for rank in ranks for entry in getattr(rank, entries)],
@@ -159,7 +165,8 @@ _HELPERS: dict[str, Any] = {
     "rank_name": rank_name,
     "shapes_of": _shapes,
     "short_shapes": short_shapes,
-    "signed": signed,
+    "whole_name": _whole_name,
+    "words": text,
     "charts": figures,
     "up_from_zero": up_from_zero,
 }

@@ -7,18 +7,17 @@ import numpy as np
 
 from trainguard.core.finding import Severity
 from trainguard.core.units import counted
-from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.overview import verdict_of
 from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.kernels.words import are
 from trainguard.render.numbers import nanos, share
+from trainguard.report.html.badges import Badge, severity_badge
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.page import KeyFigure
-from trainguard.report.html.rule_sections import Badge, severity_badge
 
 NAMED_RANKS = 8
 
@@ -107,34 +106,14 @@ def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:
 
 
 CAUSES = 2
-_TONES = ((Severity.HIGH.rank, "bad", "Needs attention"), (Severity.MEDIUM.rank, "warn", "Could be faster"))
 
 
-def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tuple[Badge, str]:
+def shown_verdict(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tuple[Badge, str]:
     """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
-    ranks = document.ranks
-    if not any(rank.busy_ns for rank in ranks):
-        return ("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
-    window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
-    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
-    sentences = [f"{where} busy {share(busy / window)} of the time."]
-    cut = sum(is_cut(rank.quality.counts) for rank in ranks)
-    if cut:
-        sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
-    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
-    if lost:
-        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
     judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
-    if not judged:
-        mark = ("Judged in part", "idle") if cut or lost else ("Healthy", "ok")
-        return mark, " ".join([*sentences, "No rule fired."])
-    severest = max(each["severity"].rank for each in judged)
-    if severest >= Severity.MEDIUM.rank:
-        having = [each for each in judged if each["severity"].rank == severest]
-        sentences.append(f"Of {having[0]['severity']} severity: {', '.join(each['rule'] for each in having)}.")
-    sentences += [f"{each['rule']}: {each['gain']}." for each in judged[:CAUSES] if each["gain"] is not None]
-    tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
-    return (word, tone), " ".join(sentences)
+    verdict = verdict_of(document, [(each["rule"], each["severity"]) for each in judged])
+    gains = [f"{each['rule']}: {each['gain']}." for each in judged[:CAUSES] if each["gain"] is not None]
+    return (verdict.word, verdict.tone), " ".join([*verdict.sentences, *gains])
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:

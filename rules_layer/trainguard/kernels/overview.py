@@ -1,0 +1,66 @@
+"""The verdict on a profile as a whole: the same on the page and on the command line."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from trainguard.core.finding import Severity
+from trainguard.core.units import counted
+from trainguard.kernels.columns import is_cut
+from trainguard.kernels.comparison.text import headline
+from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.words import are
+from trainguard.render.numbers import share
+
+
+class Verdict(NamedTuple):
+    """A word, its tone on a page, and the sentences that it stands for."""
+
+    word: str
+    tone: Literal["ok", "warn", "bad", "idle"]
+    sentences: list[str]
+
+
+def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) -> Verdict:
+    """Return the verdict; ``fired`` are rules without their family, each with its highest severity, and no more."""
+    ranks = document.ranks
+    if not any(rank.busy_ns for rank in ranks):
+        return Verdict("Not judged", "idle", ["No work of a GPU is in the trace, so no rule on GPUs could be judged."])
+    window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
+    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
+    sentences = [f"{where} busy {share(busy / window)} of the time."]
+    if cut := sum(is_cut(rank.quality.counts) for rank in ranks):
+        sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
+    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
+    if lost:
+        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
+    severest = max((severity.rank for _, severity in fired), default=-1)
+    if severest >= Severity.MEDIUM.rank:
+        having = [(rule, severity) for rule, severity in fired if severity.rank == severest]
+        sentences.append(f"Of {having[0][1]} severity: {', '.join(rule for rule, _ in having)}.")
+    if not fired:
+        sentences.append("No rule fired.")
+    return _worse(document, _marked(severest, sentences, in_part=bool(cut or lost)))
+
+
+def _marked(severest: int, sentences: list[str], *, in_part: bool) -> Verdict:
+    if severest >= Severity.HIGH.rank:
+        return Verdict("Needs attention", "bad", sentences)
+    if severest >= Severity.MEDIUM.rank:
+        return Verdict("Could be faster", "warn", sentences)
+    if severest < 0 and in_part:
+        return Verdict("Judged in part", "idle", sentences)
+    return Verdict("Healthy", "ok", sentences)
+
+
+def _worse(document: KernelProfiles, found: Verdict) -> Verdict:
+    """Return the verdict, with the rank that differs most from the older profile: what got slower is not healthy."""
+    ranks = [] if document.comparison is None else document.comparison.ranks
+    slower = [rank for rank in ranks if rank.change == "slower"]
+    if not slower:
+        return found
+    worst = max(slower, key=lambda rank: rank.worsened)
+    name = "" if worst.rank is None or len(ranks) == 1 else f"Rank {worst.rank}: "
+    sentences = [f"{name}{headline(worst)}", *found.sentences]
+    if found.tone in ("ok", "idle"):
+        return Verdict("Slower than before", "warn", sentences)
+    return found._replace(sentences=sentences)

@@ -1,0 +1,79 @@
+"""The typical step of a rank: the middle half of its steps by length, so that an odd one moves no comparison."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.entries import PerStep, TypicalStep
+from trainguard.kernels.gpu_times import GpuPart, mean_within
+from trainguard.kernels.metrics import GPU_PARTS, RankMetrics
+
+_IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": "waits_for_host"}
+_QUARTILES_OF_A_SIGMA = 1.349
+"""The distance of the quartiles of a normal distribution, in its standard deviations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTable:
+    """Steps with their work on the GPU: start and end, int64[N], and the places of those in the middle."""
+
+    start: Ints
+    end: Ints
+    middle: Ints
+
+    @classmethod
+    def of(cls, metrics: RankMetrics) -> "StepTable":
+        if not len(metrics.window.steps):
+            nothing = np.empty(0, dtype=np.int64)
+            return cls(start=nothing, end=nothing, middle=nothing)
+        start, end = metrics.steps_on_gpu()
+        return cls(start=start, end=end, middle=middle_places(end - start))
+
+    def entry(self, metrics: RankMetrics) -> TypicalStep | None:
+        """Return the typical step; None without steps, or without work of a GPU."""
+        if not len(self.middle) or not len(metrics.busy.start):
+            return None
+        start, end = self.start[self.middle], self.end[self.middle]
+        found = metrics.step_parts(start, end)
+        parts = {name: round(float(found[name].mean())) for name in GPU_PARTS}
+        for name, wait in _IDLE.items():
+            parts[name] = round(float(mean_within(metrics.gpus, wait, start, end).mean()))
+        duration_ns = round(float((end - start).mean()))
+        parts["idle_other"] = duration_ns - sum(parts.values())
+        return TypicalStep(
+            steps=len(self.middle),
+            of=len(self.start),
+            duration_ns=duration_ns,
+            spread_ns=spread(self.end - self.start),
+            parts=parts,
+        )
+
+    def share_of(self, start: Ints, lasted: Ints) -> PerStep | None:
+        """Return the part of the typical step in runs of a kernel; a run is of the step in which it starts."""
+        if not len(self.middle):
+            return None
+        place = np.searchsorted(self.start, start, side="right") - 1
+        inside = (place >= 0) & (start < self.end[np.maximum(place, 0)])
+        count = len(self.start)
+        runs = np.bincount(place[inside], minlength=count)
+        time = np.bincount(place[inside], weights=lasted[inside], minlength=count)
+        return PerStep(
+            runs=round(float(runs[self.middle].mean()), 3),
+            time_ns=round(float(time[self.middle].mean())),
+            spread_ns=spread(time),
+        )
+
+
+def middle_places(lengths: Ints) -> Ints:
+    """Return the places of the middle half of some lengths, in order: of three the middle one, of fewer all."""
+    left = (len(lengths) + 1) // 4
+    order = np.argsort(lengths, kind="stable")
+    return np.sort(order[left : len(order) - left])
+
+
+def spread(values: Sequence[float] | Ints) -> int:
+    """Return the standard deviation of values as their quartiles say it, which a few odd ones do not move."""
+    low, high = np.percentile(np.asarray(values, dtype=np.float64), (25, 75))
+    return round(float(high - low) / _QUARTILES_OF_A_SIGMA)
