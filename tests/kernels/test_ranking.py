@@ -10,7 +10,7 @@ from trainguard.kernels.document import KernelProfiles, encode_profiles
 from trainguard.kernels.listing import listed, read_document
 from trainguard.kernels.ranking import INFORMING, SYMPTOMS, place_of
 from trainguard.kernels.rules.registry import KERNEL_RULES
-from trainguard.report.html.kernels.verdict import shown_findings, verdict_of
+from trainguard.report.html.kernels.verdict import shown_findings, shown_verdict
 from trainguard.rules.spec import LOW_GPUS
 
 
@@ -58,5 +58,5 @@ def test_the_order_is_the_same_everywhere(tmp_path: Path) -> None:
     shown = shown_findings([rank], [rank])
     assert [each["rule"] for each in shown] == names
     assert line.findings == [name for name in names if name != "TraceQuality"]
-    assert "LoaderBound: " in verdict_of(document, shown)[1].split(". ")[2]
+    assert "LoaderBound: " in shown_verdict(document, shown)[1].split(". ")[2]
     assert sum(finding.gain.share for finding in rank.findings) <= 1.0

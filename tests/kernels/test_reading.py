@@ -18,6 +18,8 @@ from tests.support.nsight_exports import SCHEMAS, steps
 from trainguard.cli.commands.kernels import judged
 from trainguard.cli.main import app
 from trainguard.core.errors import KernelTraceError
+from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers import reading
 from trainguard.kernels.readers.reading import MAGIC, read_any
 from trainguard.local.traces import open_traces
@@ -163,8 +165,9 @@ def test_a_deep_nest_in_a_trace_costs_the_event_that_it_is_in() -> None:
 def test_a_fault_of_a_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(chrome())
-    judge = judged.rank_profile
-    monkeypatch.setattr(judged, "rank_profile", lambda trace: 1 // 0 if "rank1" in trace.name else judge(trace))
+    faulty = "trainguard.cli.commands.kernels.judged.rank_profile"
+    monkeypatch.setattr(faulty, lambda trace: 1 // 0 if "rank1" in trace.name else rank_profile(trace))
     result = judged.judged(str(tmp_path), tmp_path / "out", None)
+    assert isinstance(result.document, KernelProfiles)
     assert result.document.unread == {"rank1.json": "ZeroDivisionError: integer division or modulo by zero"}
     assert len(result.document.ranks) == 1
