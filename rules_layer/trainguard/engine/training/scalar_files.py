@@ -11,11 +11,12 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
+from trainguard.engine.training.doubts import Doubt, said
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.engine.training.stream import StepsState
 from trainguard.formats.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.formats.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows
-from trainguard.formats.tensors.scalars.segments import Cut
+from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.step_words import FoundScalars
 
@@ -41,7 +42,8 @@ class FileState(msgspec.Struct, array_like=True):
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
     is of an older run; None for the newest. ``seen`` counts the scalars of an event file, ``bad`` lines or events,
     ``why`` is of the first of those or of ``bad_cells``, ``counted`` the largest ``taken``, whose faults count once. Of
-    an event file, ``newest_s`` is when its last scalar was recorded, epoch seconds, and ``furthest`` its highest step.
+    an event file, ``newest_s`` is when its last scalar was recorded, epoch seconds, ``furthest`` its highest step, and
+    ``apart`` what another file of its folder records at the same steps with other values.
     """
 
     source: str
@@ -57,6 +59,7 @@ class FileState(msgspec.Struct, array_like=True):
     counted: int = 0
     newest_s: float = 0.0
     furthest: int = -1
+    apart: list[Doubt] = msgspec.field(default_factory=list)
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -64,7 +67,8 @@ class ScalarState(StepsState, kw_only=True):
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source.
     ``mode_place`` is the place of the newest step's mode among those of its number. What fires before step ``repeated``
-    has fired before. ``names`` has one name more than people are shown.
+    has fired before. ``names`` has one name more than people are shown. ``late`` counts values of
+    steps that rules had passed, by name.
     """
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
@@ -75,6 +79,8 @@ class ScalarState(StepsState, kw_only=True):
     repeated: int = 0
     names: list[str] = msgspec.field(default_factory=list)
     losses: list[str] = msgspec.field(default_factory=list)
+    late: dict[str, int] = msgspec.field(default_factory=dict)
+    doubts: list[Doubt] = msgspec.field(default_factory=list)
 
     @property
     def scalars(self) -> FoundScalars:
@@ -85,6 +91,8 @@ class ScalarState(StepsState, kw_only=True):
         return [
             *(_note(name.partition("/")[2], until) for name, until in self.other_runs.items()),
             *self._begun_segments(),
+            *self._other_counters(),
+            *map(said, self.doubts[:_MOST_NOTES]),
             *self._unread(),
         ]
 
@@ -95,6 +103,15 @@ class ScalarState(StepsState, kw_only=True):
             "on is of the past, and not judged."
             for cut in found[:_MOST_NOTES]
         ]
+
+    def _other_counters(self) -> list[str]:
+        known = self.rows.segments.items()
+        slow = [(source.partition("/")[2], name) for source, each in known for name in each.slow]
+        laps = [source.partition("/")[2] for source, each in known if each.laps is not None]
+        return [
+            *(f"{file}: the steps of {name} count otherwise: it counts where it was recorded." for file, name in slow),
+            *(f"{file}: steps begin again with each epoch: each follows the one before." for file in laps),
+        ][:_MOST_NOTES]
 
     def _unread(self) -> list[str]:
         """Say which files have parts that could not be used, and why."""
@@ -113,9 +130,9 @@ class ScalarState(StepsState, kw_only=True):
         return SHORTENED if self.history.shorten(_SHORT) else None
 
     @property
-    def cuts(self) -> Mapping[str, list[Cut]]:
-        """By source, where its segments begin."""
-        return {source: each.cuts for source, each in self.rows.segments.items() if each.cuts}
+    def segments(self) -> Mapping[str, Segments]:
+        """By source, what is known of its steps before it is read."""
+        return {source: each.again() for source, each in self.rows.segments.items() if each.has_learned}
 
     @property
     def other_runs(self) -> Mapping[str, int]:
@@ -127,7 +144,7 @@ class ScalarState(StepsState, kw_only=True):
         for known in self.files.values():
             known.taken, known.seen, known.size, known.modified_s = 0, 0, 0, 0.0
         self.rows = self.rows.again()
-        self.held, self.history, self.mode_place = [], ScalarHistory(), -1
+        self.held, self.history, self.mode_place, self.late = [], ScalarHistory(), -1, {}
 
     def is_behind(self, row: ScalarRow) -> bool:
         return self.step is not None and (row.step, MODE_PLACES[row.mode]) <= (self.step, self.mode_place)

@@ -16,11 +16,13 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training import scalar_files
+from trainguard.engine.training.doubts import MOST_DOUBTS, Doubt, doubts_of
 from trainguard.engine.training.event_runs import EventRuns
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
+from trainguard.formats.tensors.scalars.segments import MOST_NAMES
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
 MOST_FILES = 256
@@ -56,11 +58,18 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
+        state.doubts = self._doubts()
+        self.counters["doubtful_series"] = len(state.doubts)
         self.counters["overwritten_scalars"] = state.rows.overwritten
         self.counters["scalars_out_of_order"] = state.rows.disordered
         self.counters["too_many_scalars"] = state.rows.refused
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
         return self._steps_record(state.step, newest, closed=closed)
+
+    def _doubts(self) -> list[Doubt]:
+        state = self.stream.state
+        writers = [doubt for known in state.files.values() if known.until is None for doubt in known.apart]
+        return doubts_of(state.rows.segments.values(), state.late, writers, self._names)[:MOST_DOUBTS]
 
     @property
     def _waiting(self) -> dict[str, int]:
@@ -101,6 +110,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 for name in older.names & read.keys():
                     for known in (state.files[name], read[name]):
                         known.until = older.until if known.until is None else min(known.until, older.until)
+            self._event_runs.compare(file, self._listed, state.files)
         self.counters["files_of_other_runs"] = len(state.other_runs)
 
     def _followed(self, rows: ScalarRows, files: dict[str, scalar_files.FileState]) -> ScalarRows:
@@ -192,6 +202,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
             yield self._settle(file.listed.key, Counter(), [], found.why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
+        self._event_runs.compare(file, self._listed, state.files)
         return again
 
     def _read_again(self, until: int, file: scalar_files.ListedFile) -> None:
@@ -274,6 +285,9 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         for row in rows:
             if state.is_behind(row):
                 self.counters["late"] += len(row.values)
+                for name in row.values:
+                    if name in state.late or len(state.late) < MOST_NAMES:
+                        state.late[name] = state.late.get(name, 0) + 1
                 continue
             if new := row.values.keys() - self._met:
                 self._met |= new
