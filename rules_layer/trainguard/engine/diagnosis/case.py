@@ -141,6 +141,9 @@ NOT_JUDGED_DEVICES = "devices_not_judged"
 DOUBTFUL_SERIES = "doubtful_series"
 """The counter of losses and scores whose curve may mix several writers, or lacks much."""
 
+RUNS_NOT_JUDGED = "runs_not_judged"
+"""The counter of runs that a job writes beside the one that is judged."""
+
 LEARNING = "training/NotLearning"
 """Must judge the losses of a job without a profile before the job is called healthy."""
 
@@ -151,7 +154,7 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 class Judged:
     """Rules by whether they judged; ``devices`` are accelerators of which no metric is read.
 
-    ``doubtful`` counts losses and scores whose curve may mix several writers.
+    ``doubtful`` counts losses and scores whose curve may mix several writers, ``runs`` those beside the one judged.
     """
 
     judged: tuple[str, ...]
@@ -167,10 +170,11 @@ class Judged:
     profiled: bool
     devices: int = 0
     doubtful: int = 0
+    runs: int = 0
 
     @property
     def complete(self) -> bool:
-        unread = self.unread or self.unread_parts or self.devices or self.doubtful
+        unread = self.unread or self.unread_parts or self.devices or self.doubtful or self.runs
         if self.failed or self.vetoes or self.gaps or unread or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged
@@ -200,6 +204,7 @@ def judged_of(case: Case) -> Judged:
         profiled=_profiled(case, decided),
         devices=_counted(case, NOT_JUDGED_DEVICES),
         doubtful=_counted(case, DOUBTFUL_SERIES),
+        runs=_counted(case, RUNS_NOT_JUDGED),
     )
 
 

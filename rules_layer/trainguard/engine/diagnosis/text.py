@@ -160,6 +160,10 @@ def _gaps(judged: Judged) -> list[str]:
         )
     if judged.doubtful:
         parts.append(f"{judged.doubtful:,} of the losses and scores may mix several writers, or lack many values")
+    if judged.runs:
+        parts.append(
+            f"of the job's runs the newest alone is judged, and {counted(judged.runs, 'other')} went on beside it"
+        )
     return parts
 
 
