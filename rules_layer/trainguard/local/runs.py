@@ -16,13 +16,14 @@ from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
 from trainguard.local.kernels import find_traces
-from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of
+from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
 from trainguard.local.sources import (
     PLACES,
     PROFILER_OUTPUT,
     RESULTS,
     S3,
+    SERVICES,
     FolderFiles,
     RecordedRun,
     files_below,
@@ -119,7 +120,10 @@ def _at_file(place: str) -> Iterator[FoundRun]:
     """Yield the runs of a file, of a store, or the one that is named by ``#RUN`` or a service's address."""
     path = Path(place)
     try:
-        found = list(recordings_of(path)) if path.is_file() else [recording_at(place)]
+        if place.startswith(SERVICES):
+            found = service_recordings(place)
+        else:
+            found = list(recordings_of(path)) if path.is_file() else [recording_at(place)]
         if not found and scalar_kind(path, path.name) is not None:
             yield FoundRun(
                 place,
