@@ -13,6 +13,8 @@ from trainguard.core.errors import UnusableError
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.wandb.run_file import read_run_file
+from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
+from trainguard.formats.tensors.frames import payload_length
 from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.kernels.readers.reading import read_any
@@ -26,6 +28,9 @@ READERS: dict[str, Callable[[], object]] = {
     "log": lambda: read_history("train.log", POINTER),
     "W&B": lambda: read_run_file("run.wandb", BytesIO(POINTER)),
     "trace": lambda: read_any("trace.json", lambda: BytesIO(POINTER)),
+    "index of tensors": lambda: decode_index(0, "worker_0", POINTER),
+    "collections of tensors": lambda: decode_collections("worker_0", POINTER),
+    "tensors": lambda: payload_length("e", POINTER[:12]),
     "system metrics": lambda: read_system_object("k", POINTER, node="algo-1", minute=0),
 }
 

@@ -24,7 +24,8 @@ from trainguard.formats.runs.mlflow.stores import (
 )
 from trainguard.formats.runs.run import Outcome, SeriesName, SourceRun
 from trainguard.local.places import recording_at
-from trainguard.local.services import service_run
+from trainguard.local.runs import find_runs
+from trainguard.local.services import service_run, service_runs
 
 DATA = Path(__file__).parents[1] / "data" / "mlflow"
 AT = 1_800_000_000.0
@@ -250,3 +251,38 @@ def test_page_that_links_to_itself_ends() -> None:
 def test_foreign_response_error_names_the_server(answer: Any) -> None:
     with json_service(lambda _path, _query: (200, answer)) as (url, _), pytest.raises(ProfileSourceError, match=url):
         service_run(f"mlflow+{url}#a", {}).read()
+
+
+def searched(path: str, _: Mapping[str, str]) -> tuple[int, Any]:
+    if path.endswith("experiments/search"):
+        return 200, {"experiments": [{"experiment_id": "0"}, {"experiment_id": "7"}, 5]}
+    infos = [{"run_id": f"r{number}", "run_name": f"run {number}", "start_time": number} for number in range(3)]
+    return 200, {"runs": [{"info": info} for info in infos] + ["none", {}]}
+
+
+@pytest.mark.parametrize(("named", "experiments"), [("", ["0", "7"]), ("#/experiments/7", ["7"])])
+def test_server_without_a_run_is_its_newest_runs(named: str, experiments: list[str]) -> None:
+    with json_service(searched) as (url, asked):
+        found = find_runs(f"mlflow+{url}{named}").runs
+        assert [each.place for each in found] == [f"mlflow+{url}#r{number}" for number in range(3)]
+    assert json.loads(asked[-1].body)["experiment_ids"] == experiments
+    assert [each.method for each in asked] == ["POST"] * len(asked)
+
+
+@pytest.mark.parametrize("answer", [{}, {"runs": []}])
+def test_server_without_runs_says_where_it_looked(answer: Mapping[str, Any]) -> None:
+    with (
+        json_service(lambda *_: (200, answer)) as (url, _),
+        pytest.raises(ProfileSourceError, match="has no run in 0 experiments"),
+    ):
+        service_runs(f"mlflow+{url}", {})
+
+
+def test_answer_of_another_service_is_named() -> None:
+    with json_service(lambda *_: (200, [])) as (url, _), pytest.raises(ProfileSourceError, match="no list of"):
+        service_runs(f"mlflow+{url}", {})
+
+
+def test_one_run_of_several_has_to_be_named() -> None:
+    with json_service(searched) as (url, _), pytest.raises(ProfileSourceError, match=r"holds 3 runs .*#r2"):
+        recording_at(f"mlflow+{url}")

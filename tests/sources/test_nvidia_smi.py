@@ -150,3 +150,37 @@ def test_no_text_ends_the_reading(damage: str, at: int, form: str) -> None:
     if is_nvidia_smi(text):
         with suppress(TelemetryFormatError):
             read_nvidia_smi("smi.csv", text.splitlines(keepends=True), "smi")
+
+
+def test_uuid_goes_before_an_index_that_changes() -> None:
+    header = HEADER.replace("index,", "index, uuid,")
+    rows = "".join(
+        f"2026/01/15 08:00:{5 * number:02d}.100, {device if number < 3 else 1 - device}, {UUIDS[device]}, "
+        f"{10 * device + number} %, 3 %, 1024 MiB, 250 W\n"
+        for number in range(6)
+        for device in range(GPUS)
+    )
+    assert values(read(header + rows)) == EXPECTED
+
+
+def test_same_index_on_two_hosts_is_two_gpus() -> None:
+    header = HEADER.replace("index,", "index, uuid,")
+    rows = "".join(
+        f"2026/01/15 08:00:{5 * number:02d}.100, 0, {UUIDS[device]}, {10 * device + number} %, 3 %, 1024 MiB, 250 W\n"
+        for number in range(6)
+        for device in range(GPUS)
+    )
+    assert values(read(header + rows)) == EXPECTED
+
+
+@pytest.mark.parametrize("line", ["{time}, {index}, {use}, 3, {used}, 250.10", "{time}, NVIDIA A100, {uuid}, {use}"])
+def test_query_without_header_and_units_is_named(line: str) -> None:
+    text = "".join(lines(line))
+    assert is_nvidia_smi(text)
+    with pytest.raises(TelemetryFormatError, match=r"which of its \d columns .* expected nvidia-smi --query-gpu="):
+        read_nvidia_smi("smi.csv", text.splitlines(keepends=True), "smi")
+
+
+def test_table_of_other_numbers_is_none() -> None:
+    assert not is_nvidia_smi("2026/01/15 08:00:00.100, epoch one, 0.5\n")
+    assert not is_nvidia_smi("2026-01-15 08:00:00, 1, 0.5\n")

@@ -23,7 +23,7 @@ from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
-from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, run_name, runs_of
+from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
@@ -39,7 +39,7 @@ from trainguard.local.sources import (
     safe_name,
     source_in_memory,
 )
-from trainguard.local.training_files import main_tag, scalar_key
+from trainguard.local.training_files import scalar_key
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:

@@ -122,9 +122,11 @@ def recording_at(place: str) -> RecordedRun:
     NoProfileError when no tool is known that wrote the file.
     """
     if place.startswith(SERVICES):
-        from trainguard.local.services import service_run
-
-        return service_run(place)
+        found = service_recordings(place)
+        if len(found) > 1:
+            how = f"expected one: for example {found[0].place}"
+            raise ProfileSourceError(place, f"holds {len(found)} runs ({_listed(found)}), {how}")
+        return found[0]
     path, _, run = (place, "", "") if Path(place).exists() else place.rpartition(MARK)
     try:
         found = list(recordings_of(Path(path)))
@@ -141,6 +143,13 @@ def recording_at(place: str) -> RecordedRun:
     if not found:
         raise NoProfileError(place)
     return found[0]
+
+
+def service_recordings(place: str) -> list[RecordedRun]:
+    """Return the runs that a service keeps, at least one; raises ProfileSourceError, PortUnavailableError."""
+    from trainguard.local.services import service_runs
+
+    return service_runs(place)
 
 
 def is_recording(place: str) -> bool:

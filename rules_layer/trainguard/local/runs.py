@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 
 from trainguard.core.errors import NoProfileError, ProfileSourceError, SeveralRunsError
 from trainguard.core.text import one_line
+from trainguard.engine.training.keys import TENSORBOARD
 from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
-from trainguard.formats.tensors.scalars.run_folders import run_name, runs_of
+from trainguard.formats.tensors.scalars.names import match_scalar_file
+from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
 from trainguard.local.kernels import find_traces
-from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of
+from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
 from trainguard.local.sources import (
     PLACES,
     PROFILER_OUTPUT,
     RESULTS,
     S3,
+    SERVICES,
     FolderFiles,
     RecordedRun,
+    files_below,
     holds_streams,
     is_report,
     missing,
@@ -34,7 +38,6 @@ from trainguard.local.training_files import (
     MOST_TEXTS,
     is_debug_output,
     is_text,
-    main_tag,
     scalar_kind,
     scalar_run,
     training_of_job,
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 MOST_RUNS = 1_000
 """Of more runs the newest are judged."""
 
-_JOB_FOLDERS = frozenset({"tensorboard-output", "trainer-output"})
+_JOB_FOLDERS = frozenset({TENSORBOARD, "trainer-output"})
 _OF_WANDB = frozenset({"files", "logs", "tmp"})
 _LEFT_OUT = frozenset({RESULTS, ".git", ".venv", "__pycache__", "node_modules"})
 _NAMED = 3
@@ -117,7 +120,10 @@ def _at_file(place: str) -> Iterator[FoundRun]:
     """Yield the runs of a file, of a store, or the one that is named by ``#RUN`` or a service's address."""
     path = Path(place)
     try:
-        found = list(recordings_of(path)) if path.is_file() else [recording_at(place)]
+        if place.startswith(SERVICES):
+            found = service_recordings(place)
+        else:
+            found = list(recordings_of(path)) if path.is_file() else [recording_at(place)]
         if not found and scalar_kind(path, path.name) is not None:
             yield FoundRun(
                 place,
@@ -221,7 +227,7 @@ class _Walk:
 
         for parent, folders, files in os.walk(self.top, onerror=self._note_closed, followlinks=True):
             folder = Path(parent)
-            if _is_job(folder, folders):
+            if _is_job(folder, folders) and not _holds_runs(folder, folders):
                 self._jobs.append(folder)
                 folders.clear()
                 continue
@@ -291,6 +297,17 @@ def _is_job(folder: Path, folders: Sequence[str]) -> bool:
     if DEBUG_OUTPUT in folders and is_debug_output(folder / DEBUG_OUTPUT):
         return True
     return not _JOB_FOLDERS.isdisjoint(folders)
+
+
+def _holds_runs(folder: Path, folders: Sequence[str]) -> bool:
+    """Whether a folder with nothing but scalars has several runs below its TensorBoard folder."""
+    if TENSORBOARD not in folders or {PROFILER_OUTPUT, DEBUG_OUTPUT} & set(folders):
+        return False
+    top = folder / TENSORBOARD
+    found = {file.relative_to(top).as_posix(): file for file in files_below(top, _LEFT_OUT, lambda _: None)}
+    kinds = {name: match_scalar_file(name) for name in found}
+    events = {name: found[name] for name, kind in kinds.items() if kind is not None and kind.kind == "events"}
+    return len(runs_of(events, lambda name: main_tag(FolderFiles(str(top), events), name))) > 1
 
 
 def _is_at_or_below(path: str, folder: str) -> bool:

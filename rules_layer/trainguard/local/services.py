@@ -4,6 +4,7 @@ Credentials come from the environment, by the names that the tools' own clients 
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from botocore.session import Session
 
 from trainguard.aws.source_services import SERVER_ARN, HttpJson, basic, bearer, host_of, mlflow_api, prometheus_api
 from trainguard.core.errors import ProfileSourceError
-from trainguard.formats.runs.mlflow.server import read_server_run
+from trainguard.formats.runs.mlflow.server import read_server_run, search_runs
 from trainguard.formats.runs.named import NODE_LABEL
 from trainguard.formats.runs.prometheus.job import read_job
 from trainguard.formats.runs.prometheus.nothing import nothing_found
@@ -27,10 +28,31 @@ _STEP_S, _SHORTEST_STEP_S, _LONGEST_S = 15.0, 1.0, 92 * 24 * 3_600.0
 _HOW = 'expected for example prometheus+https://host:9090?start=2026-01-31T08:00:00Z&end=2026-01-31T12:00:00Z#pod=~"bert-.*"'
 
 
+_EXPERIMENT = re.compile(r"/?experiments/(?P<experiment>\w+)(?:/runs)?/?")
+
+
+def service_runs(
+    place: str, environment: Mapping[str, str] | None = None, session: Session | None = None
+) -> list[RecordedRun]:
+    """Return the runs of a place: of a server of MLflow without ``#RUN`` its newest, of its or one experiment's.
+
+    Raises ProfileSourceError when the place cannot be used, or has no run; PortUnavailableError.
+    """
+    address, _, named = place.partition("#")
+    experiment = _EXPERIMENT.fullmatch(named)
+    if not place.startswith(_MLFLOW) or (named and experiment is None):
+        return [service_run(place, environment, session)]
+    api, page, _ = mlflow_service(address, environment, session)
+    return [
+        RecordedRun(f"{address}#{run}", partial(read_server_run, api, page, run), run=run, title=title)
+        for run, title in search_runs(api, page or address, "" if experiment is None else experiment["experiment"])
+    ]
+
+
 def service_run(
     place: str, environment: Mapping[str, str] | None = None, session: Session | None = None
 ) -> RecordedRun:
-    """Return the run of a place; it is asked for when it is read.
+    """Return the one run of a place; it is asked for when it is read.
 
     A managed server of MLflow is ``mlflow+arn:aws:sagemaker:…:mlflow-tracking-server/name#RUN``; ``session`` signs
     requests to AWS. Raises ProfileSourceError when the place cannot be used.
@@ -39,8 +61,7 @@ def service_run(
     if place.startswith(_MLFLOW):
         api, page, run = mlflow_service(place, known, session)
         if not run:
-            expected = place.partition("#")[0].removeprefix(_MLFLOW)
-            raise ProfileSourceError(place, f"names no run, expected {expected}#RUN")
+            raise ProfileSourceError(place, f"names no run, expected {place.partition('#')[0]}#RUN")
         return RecordedRun(place, partial(read_server_run, api, page, run), run=run)
     return _prometheus(place, known, session)
 

@@ -173,8 +173,8 @@ def digest_training(
         source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
         states = [state_of(record, ScalarState) for record in records if record.key.stream == SCALARS]
         until = {name: step for state in states for name, step in state.other_runs.items()}
-        cuts = {place: found for state in states for place, found in state.cuts.items()}
-        scalars = read_scalars_on(source, ScalarPart(), names, until=until, cuts=cuts).digest
+        segments = {place: found for state in states for place, found in state.segments.items()}
+        scalars = read_scalars_on(source, ScalarPart(), names, until=until, segments=segments).digest
     if not training.tensors:
         return scalars
     files = run_files(training.objects, training.bucket, training.root)

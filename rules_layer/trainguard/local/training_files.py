@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainguard.core.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError, TelemetryFormatError
+from trainguard.core.errors import ForeignKeyError, ProfileSourceError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import Files, ListedObject
+from trainguard.core.ports import ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
@@ -170,17 +170,3 @@ def scalar_kind(file: Path, name: str) -> str | None:
     if is_history(beginning, ScalarNames()):
         return _AS_NAMED
     return _AS_LOG if is_training_log(beginning) else None
-
-
-_BEGINNING = 64 * 1024
-
-
-def main_tag(files: Files, name: str) -> str | None:
-    """Return the one tag at the beginning of an event file; None of one that has several or cannot be read."""
-    from trainguard.formats.tensors.scalars.event_file import read_scalars
-
-    try:
-        found = read_scalars(files, name, 0, _BEGINNING)
-    except (TelemetryFormatError, ProfileSourceError, ObjectMissingError):
-        return None
-    return found.tags[0] if found is not None and len(found.tags) == 1 else None

@@ -43,6 +43,11 @@ def found(place: str) -> list[str]:
     ("files", "expected"),
     [
         ({f"a/{E}": GOOD, f"z/{E}": BAD}, ["a", "z"]),
+        (
+            {f"tensorboard-output/a/{E}": GOOD, f"tensorboard-output/b/train/{E}": BAD},
+            ["tensorboard-output/a", "tensorboard-output/b/train"],
+        ),
+        ({f"j/tensorboard-output/train/{E}": GOOD, f"j/tensorboard-output/validation/{E}": GOOD}, ["j"]),
         ({f"r1/train/{E}": GOOD, f"r1/validation/{E}": GOOD, f"r2/train/{E}": BAD}, ["r1", "r2/train"]),
         ({f"r/{E}": events({}), f"r/loss_train/{E}": GOOD, f"r/loss_val/{E}": GOOD, f"q/{E}": GOOD}, ["q", "r"]),
         ({"l/version_0/metrics.csv": table(FALLING), f"l/version_1/{E}": GOOD}, ["l/version_0", "l/version_1"]),
@@ -71,7 +76,19 @@ def found(place: str) -> list[str]:
         ({"smi.csv": SMI, "metrics.csv": table(FALLING)}, ["."]),
         ({f"job/tensorboard-output/a/{E}": GOOD, f"job/trainer-output/b/{E}": BAD, f"o/{E}": GOOD}, ["job", "o"]),
     ],
-    ids=["tensorboard", "keras", "add_scalars", "lightning", "trainer", "wandb", "mlflow", "samples", "job"],
+    ids=[
+        "tensorboard",
+        "one job",
+        "keras job",
+        "keras",
+        "add_scalars",
+        "lightning",
+        "trainer",
+        "wandb",
+        "mlflow",
+        "samples",
+        "job",
+    ],
 )
 def test_each_run_of_a_tool_is_found(tmp_path: Path, files: Files, expected: list[str]) -> None:
     assert found(write(tmp_path, files)) == expected

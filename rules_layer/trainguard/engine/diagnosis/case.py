@@ -138,6 +138,12 @@ UNREAD_PARTS = ("unread_parts", "bad_rows", "bad_cells")
 NOT_JUDGED_DEVICES = "devices_not_judged"
 """The counter of accelerators whose metrics are recorded and not read."""
 
+DOUBTFUL_SERIES = "doubtful_series"
+"""The counter of losses and scores whose curve may mix several writers, or lacks much."""
+
+RUNS_NOT_JUDGED = "runs_not_judged"
+"""The counter of runs that a job writes beside the one that is judged."""
+
 LEARNING = "training/NotLearning"
 """Must judge the losses of a job without a profile before the job is called healthy."""
 
@@ -146,7 +152,10 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Rules by whether they judged; ``devices`` are accelerators of which no metric is read."""
+    """Rules by whether they judged; ``devices`` are accelerators of which no metric is read.
+
+    ``doubtful`` counts losses and scores whose curve may mix several writers, ``runs`` those beside the one judged.
+    """
 
     judged: tuple[str, ...]
     failed: tuple[str, ...]
@@ -160,10 +169,12 @@ class Judged:
     unread_parts: int
     profiled: bool
     devices: int = 0
+    doubtful: int = 0
+    runs: int = 0
 
     @property
     def complete(self) -> bool:
-        unread = self.unread or self.unread_parts or self.devices
+        unread = self.unread or self.unread_parts or self.devices or self.doubtful or self.runs
         if self.failed or self.vetoes or self.gaps or unread or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged
@@ -191,7 +202,9 @@ def judged_of(case: Case) -> Judged:
         unread=_counted(case, UNREAD_OBJECTS),
         unread_parts=sum(_counted(case, name) for name in UNREAD_PARTS),
         profiled=_profiled(case, decided),
-        devices=sum(record.counters.get(NOT_JUDGED_DEVICES, 0) for record in case.streams.records.values()),
+        devices=_counted(case, NOT_JUDGED_DEVICES),
+        doubtful=_counted(case, DOUBTFUL_SERIES),
+        runs=_counted(case, RUNS_NOT_JUDGED),
     )
 
 

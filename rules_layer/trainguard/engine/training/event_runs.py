@@ -6,11 +6,16 @@ a new run where its losses and metrics begin as early as the other's, and resume
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
 
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles
+from trainguard.engine.training.doubts import compared
 from trainguard.engine.training.scalar_files import PIECE_BYTES, FileState, ListedFile, OlderRun, ScalarFiles, is_unread
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
+from trainguard.formats.tensors.scalars.rows import RunValues, Series
 from trainguard.formats.tensors.step_view import Mode
 
 
@@ -18,12 +23,13 @@ from trainguard.formats.tensors.step_view import Mode
 class Beginning:
     """When an event file's first scalar was recorded, epoch seconds, and of each loss and metric the first two steps.
 
-    ``training`` are those of training. A scalar that was recorded once is left out.
+    ``training`` are those of training. A scalar that was recorded once is left out. ``values`` are their first ones.
     """
 
     at: float
     steps: Mapping[str, tuple[int, int]]
     training: frozenset[str]
+    values: RunValues
 
 
 @dataclass(slots=True)
@@ -54,6 +60,21 @@ class EventRuns:
                     )
                     why = f"object {older.listed.key}: {newer.listed.key} {how}: the older run {used}"
                     yield OlderRun(before | {older.key.name}, begins, why, newer.listed.key)
+
+    def compare(self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]) -> None:
+        """Note in ``known`` what a file and others of its folder record at the same steps with other values."""
+        state = known.get(file.key.name)
+        if not file.is_events or state is None or state.until is not None or state.apart:
+            return
+        for name, other in known.items():
+            is_beside = name != file.key.name and other.source == state.source and other.until is None
+            if not is_beside or name not in listed or not listed[name].is_events:
+                continue
+            ours, theirs = self._beginning(file), self._beginning(listed[name])
+            if ours is not None and theirs is not None:
+                state.apart = compared(ours.values, theirs.values, name.rpartition("/")[2])
+            if state.apart:
+                return
 
     def _begins(self, newer: ListedFile, older: ListedFile, known: Mapping[str, FileState]) -> int | None:
         """Return from which step on a file replaces an older one, 0 of a new run; None of one that does not."""
@@ -97,19 +118,25 @@ class EventRuns:
             return None
         folder = file.key.file.folder
         at: float | None = None
-        steps: dict[str, list[int]] = {}
+        found: dict[str, dict[int, float]] = {}
         for each in recordings(columns, folder, file.listed.last_modified):
             at = each.at if at is None else at
-            for name in each.values:
-                found = steps.setdefault(name, [])
-                if len(found) < 2 and each.step not in found:
-                    found.append(each.step)
-        used = {name for name, found in steps.items() if len(found) > 1 and self.names.mode(name, folder) is not None}
+            for name, value in each.values.items():
+                found.setdefault(name, {})[each.step] = value
+        steps = {name: list(islice(values, 2)) for name, values in found.items()}
+        used = {name for name, first in steps.items() if len(first) > 1 and self.names.mode(name, folder) is not None}
         meant = self.names.members(LOSSES, used) | self.names.members(METRICS, used) or used
         training = frozenset(name for name in meant if self.names.mode(name, folder) is Mode.TRAIN)
         if at is None:
             return None
-        return Beginning(at, {name: (steps[name][0], steps[name][1]) for name in meant}, training)
+        values = {name: _series(found[name]) for name in meant}
+        return Beginning(at, {name: (steps[name][0], steps[name][1]) for name in meant}, training, values)
+
+
+def _series(values: Mapping[int, float]) -> Series:
+    steps = np.fromiter(values, np.int64, len(values))
+    order = np.argsort(steps)
+    return steps[order], np.fromiter(values.values(), np.float64, len(values))[order]
 
 
 def _first_step(older: Beginning, newer: Beginning) -> int | None:

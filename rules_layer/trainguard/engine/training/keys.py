@@ -20,7 +20,8 @@ SCALARS = f"{TRAINING}/scalars"
 SCALAR_FILES = "scalar-files"
 """The one unit of the scalar stream; not that of debug-output, since each has rows of its own for a rule."""
 
-SCALAR_FOLDERS = ("tensorboard-output", "trainer-output", "checkpoints")
+TENSORBOARD = "tensorboard-output"
+SCALAR_FOLDERS = (TENSORBOARD, "trainer-output", "checkpoints")
 _MARK = "|".join(SCALAR_FOLDERS)
 _SCALAR = re.compile(
     rf"(?P<prefix>(?:(?!(?:{_MARK})/)[^/]+/)*)(?!(?:{_MARK})/){JOB_NAME}/(?P<mark>{_MARK})/(?P<name>(?:[^/]+/){{0,12}}[^/]+)"

@@ -1,7 +1,6 @@
 """The files of scalars of a job, read in pieces small enough for what they leave to be stored; and what is stored."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,16 +10,16 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
+from trainguard.engine.training.doubts import Doubt, said
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.engine.training.stream import StepsState
 from trainguard.formats.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.formats.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows
-from trainguard.formats.tensors.scalars.segments import Cut
+from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.step_words import FoundScalars
 
 if TYPE_CHECKING:
-    from trainguard.formats.tensors.scalars.rows import RunValues
     from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 
 
@@ -41,7 +40,8 @@ class FileState(msgspec.Struct, array_like=True):
     the version that was read last; ``broken`` says that nothing behind ``taken`` can be read. From step ``until`` on it
     is of an older run; None for the newest. ``seen`` counts the scalars of an event file, ``bad`` lines or events,
     ``why`` is of the first of those or of ``bad_cells``, ``counted`` the largest ``taken``, whose faults count once. Of
-    an event file, ``newest_s`` is when its last scalar was recorded, epoch seconds, and ``furthest`` its highest step.
+    an event file, ``newest_s`` is when its last scalar was recorded, epoch seconds, ``furthest`` its highest step, and
+    ``apart`` what another file of its folder records at the same steps with other values.
     """
 
     source: str
@@ -57,6 +57,7 @@ class FileState(msgspec.Struct, array_like=True):
     counted: int = 0
     newest_s: float = 0.0
     furthest: int = -1
+    apart: list[Doubt] = msgspec.field(default_factory=list)
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -64,7 +65,9 @@ class ScalarState(StepsState, kw_only=True):
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source.
     ``mode_place`` is the place of the newest step's mode among those of its number. What fires before step ``repeated``
-    has fired before. ``names`` has one name more than people are shown.
+    has fired before. ``names`` has one name more than people are shown. ``late`` counts values of
+    steps that rules had passed, by name. ``run_of`` gives the folder of an event file's run, ``runs_left`` the runs
+    that are not judged, and whether one was still written when the newest began.
     """
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
@@ -75,6 +78,10 @@ class ScalarState(StepsState, kw_only=True):
     repeated: int = 0
     names: list[str] = msgspec.field(default_factory=list)
     losses: list[str] = msgspec.field(default_factory=list)
+    run_of: dict[str, str] = msgspec.field(default_factory=dict)
+    runs_left: dict[str, bool] = msgspec.field(default_factory=dict)
+    late: dict[str, int] = msgspec.field(default_factory=dict)
+    doubts: list[Doubt] = msgspec.field(default_factory=list)
 
     @property
     def scalars(self) -> FoundScalars:
@@ -83,8 +90,15 @@ class ScalarState(StepsState, kw_only=True):
     @property
     def notes(self) -> Sequence[str]:
         return [
-            *(_note(name.partition("/")[2], until) for name, until in self.other_runs.items()),
+            *(
+                _note(name.partition("/")[2], until)
+                for name, until in self.other_runs.items()
+                if self.run_of.get(name) not in self.runs_left
+            ),
+            *(_left(run, beside=beside) for run, beside in list(self.runs_left.items())[:_MOST_NOTES]),
             *self._begun_segments(),
+            *self._other_counters(),
+            *map(said, self.doubts[:_MOST_NOTES]),
             *self._unread(),
         ]
 
@@ -95,6 +109,15 @@ class ScalarState(StepsState, kw_only=True):
             "on is of the past, and not judged."
             for cut in found[:_MOST_NOTES]
         ]
+
+    def _other_counters(self) -> list[str]:
+        known = self.rows.segments.items()
+        slow = [(source.partition("/")[2], name) for source, each in known for name in each.slow]
+        laps = [source.partition("/")[2] for source, each in known if each.laps is not None]
+        return [
+            *(f"{file}: the steps of {name} count otherwise: it counts where it was recorded." for file, name in slow),
+            *(f"{file}: steps begin again with each epoch: each follows the one before." for file in laps),
+        ][:_MOST_NOTES]
 
     def _unread(self) -> list[str]:
         """Say which files have parts that could not be used, and why."""
@@ -113,9 +136,9 @@ class ScalarState(StepsState, kw_only=True):
         return SHORTENED if self.history.shorten(_SHORT) else None
 
     @property
-    def cuts(self) -> Mapping[str, list[Cut]]:
-        """By source, where its segments begin."""
-        return {source: each.cuts for source, each in self.rows.segments.items() if each.cuts}
+    def segments(self) -> Mapping[str, Segments]:
+        """By source, what is known of its steps before it is read."""
+        return {source: each.again() for source, each in self.rows.segments.items() if each.has_learned}
 
     @property
     def other_runs(self) -> Mapping[str, int]:
@@ -127,7 +150,7 @@ class ScalarState(StepsState, kw_only=True):
         for known in self.files.values():
             known.taken, known.seen, known.size, known.modified_s = 0, 0, 0, 0.0
         self.rows = self.rows.again()
-        self.held, self.history, self.mode_place = [], ScalarHistory(), -1
+        self.held, self.history, self.mode_place, self.late = [], ScalarHistory(), -1, {}
 
     def is_behind(self, row: ScalarRow) -> bool:
         return self.step is not None and (row.step, MODE_PLACES[row.mode]) <= (self.step, self.mode_place)
@@ -141,6 +164,12 @@ class ScalarState(StepsState, kw_only=True):
 def _further(known: FileState) -> str:
     more = known.bad + known.bad_cells - 1
     return "" if known.broken or more < 1 else f", and {more:,} more of its parts could not be used"
+
+
+def _left(run: str, *, beside: bool) -> str:
+    when = "beside" if beside else "before"
+    folder = run or "the folder itself"
+    return f"{folder} is of another run, {when} the newest, which alone is judged: analyze this folder to judge it."
 
 
 def _note(name: str, until: int) -> str:
@@ -278,15 +307,6 @@ def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:
     return min(files, default=(0, None))[1]
 
 
-TOGETHER_S = 60.0
-"""Files saved within a minute were copied or uploaded together: their names say which is newer."""
-
-MOST_NUMBERS = 8_000_000
-"""Numbers that are held to be compared, 16 bytes each; of others, those read longest ago are read again."""
-
-_NUMBER = re.compile(r"(\d+)")
-
-
 class OlderRun(NamedTuple):
     """Files of an older run by name, from which step on they are not used, why, and the key of the newer file."""
 
@@ -294,82 +314,3 @@ class OlderRun(NamedTuple):
     until: int
     why: str
     newer: str
-
-
-@dataclass(slots=True)
-class RunFinder:
-    """Compares the trainers' files of one job; holds what each version records."""
-
-    files: ScalarFiles
-    names: ScalarNames
-    _compared: set[tuple[str, float]] = field(default_factory=set)
-    _values: "dict[tuple[str, float], RunValues]" = field(default_factory=dict)
-
-    def older(
-        self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
-    ) -> Iterator[OlderRun]:
-        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
-        version = (file.key.name, file.listed.last_modified)
-        if file.is_events or version in self._compared:
-            return
-        self._compared.add(version)
-        for name, state in known.items():
-            other = listed.get(name)
-            if name == file.key.name or other is None or other.is_events or state.broken or state.until == 0:
-                continue
-            older, newer = _in_age(file, other)
-            why = self._apart(newer, older, known)
-            if why is not None:
-                yield OlderRun(_of_run(older, newer, listed), *why, newer.listed.key)
-            if known[file.key.name].until == 0:
-                return
-
-    def _apart(self, newer: ListedFile, older: ListedFile, known: Mapping[str, FileState]) -> tuple[int, str] | None:
-        from trainguard.formats.tensors.scalars.rows import recorded_apart, resumed_at, rows_before
-
-        try:
-            ours, others = (rows_before(self._recorded(file), known[file.key.name].until) for file in (newer, older))
-        except (TelemetryFormatError, ObjectMissingError, ProfileSourceError):
-            return None
-        name = recorded_apart(ours, others)
-        if name is None:
-            return None
-        begins = resumed_at(self._recorded(newer))
-        used = f"is used until step {begins}" if begins else "is not used"
-        why = f"object {older.listed.key}: {newer.listed.key} records {name} over the same steps with other values"
-        return begins, f"{why}: the older run {used}"
-
-    def _recorded(self, file: ListedFile) -> "RunValues":
-        from trainguard.formats.tensors.scalars.rows import values_of
-
-        version = (file.key.name, file.listed.last_modified)
-        if version not in self._values:
-            recorded = values_of(self.files.whole(file).rows, self.names)
-            while self._values and _numbers([recorded, *self._values.values()]) > MOST_NUMBERS:
-                del self._values[next(iter(self._values))]
-            self._values[version] = recorded
-        return self._values[version]
-
-
-def _numbers(runs: "Iterable[RunValues]") -> int:
-    return sum(steps.size for run in runs for steps, _ in run.values())
-
-
-def _in_age(one: ListedFile, other: ListedFile) -> tuple[ListedFile, ListedFile]:
-    apart_s = one.listed.last_modified - other.listed.last_modified
-    later = apart_s > 0.0 if abs(apart_s) > TOGETHER_S else _spelled(one) > _spelled(other)
-    return (other, one) if later else (one, other)
-
-
-def _spelled(file: ListedFile) -> list[tuple[int, str]]:
-    """Order names by the numbers in them: version_9, version_10."""
-    parts = _NUMBER.split(file.key.name)
-    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
-
-
-def _of_run(older: ListedFile, newer: ListedFile, listed: Mapping[str, ListedFile]) -> frozenset[str]:
-    """Return the names of the files of an older run: all of its folder, unless the newer run writes there too."""
-    folder = older.key.mark, older.key.file.folder
-    if folder == (newer.key.mark, newer.key.file.folder):
-        return frozenset({older.key.name})
-    return frozenset(name for name, each in listed.items() if (each.key.mark, each.key.file.folder) == folder)

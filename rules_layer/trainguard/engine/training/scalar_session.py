@@ -16,11 +16,15 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training import scalar_files
+from trainguard.engine.training.doubts import MOST_DOUBTS, Doubt, doubts_of
 from trainguard.engine.training.event_runs import EventRuns
+from trainguard.engine.training.job_runs import JobRuns
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
+from trainguard.engine.training.table_runs import RunFinder
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
+from trainguard.formats.tensors.scalars.segments import MOST_NAMES
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
 MOST_FILES = 256
@@ -35,8 +39,9 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         super().__init__(record, source, state_of(record, scalar_files.ScalarState), plan)
         self._files = scalar_files.ScalarFiles(source)
         self._names = scalar_names(plan)
-        self._runs = scalar_files.RunFinder(self._files, self._names)
+        self._runs = RunFinder(self._files, self._names)
         self._event_runs = EventRuns(self._files, self._names)
+        self._job_runs = JobRuns(self._files, self._names)
         self._met: set[str] = set()
         self._listed: dict[str, scalar_files.ListedFile] = {}
         self._silent: set[str] = set()
@@ -56,11 +61,19 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
+        state.doubts = self._doubts()
+        self.counters["doubtful_series"] = len(state.doubts)
+        self.counters["runs_not_judged"] = sum(state.runs_left.values())
         self.counters["overwritten_scalars"] = state.rows.overwritten
         self.counters["scalars_out_of_order"] = state.rows.disordered
         self.counters["too_many_scalars"] = state.rows.refused
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
         return self._steps_record(state.step, newest, closed=closed)
+
+    def _doubts(self) -> list[Doubt]:
+        state = self.stream.state
+        writers = [doubt for known in state.files.values() if known.until is None for doubt in known.apart]
+        return doubts_of(state.rows.segments.values(), state.late, writers, self._names)[:MOST_DOUBTS]
 
     @property
     def _waiting(self) -> dict[str, int]:
@@ -89,6 +102,9 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
                 why = f"object {file.listed.key}: {sizes}: it is read again"
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
+        for found in self._job_runs.older(self._listed, state):
+            self._leave(found)
+            yield self._settle(f"{self._files.source.root.folder}{found.newer}", Counter(), [], found.why)
 
     def _find_segments(self) -> None:
         """Find where segments and runs begin before rules are shown a row: of a job that has ended all is there."""
@@ -96,17 +112,18 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         while (found := self._followed(state.rows.again(), read)).begun is not None:
             state.rows = found
             state.restart(found.begun)
-        for file in self._listed.values():
+        for file in (self._listed[name] for name in read):
             for older in self._event_runs.older(file, self._listed, read):
                 for name in older.names & read.keys():
                     for known in (state.files[name], read[name]):
                         known.until = older.until if known.until is None else min(known.until, older.until)
+            self._event_runs.compare(file, self._listed, state.files)
         self.counters["files_of_other_runs"] = len(state.other_runs)
 
     def _followed(self, rows: ScalarRows, files: dict[str, scalar_files.FileState]) -> ScalarRows:
         """Return rows that have followed the files from their beginning, up to the first segment that is new."""
         for name, file in sorted(self._listed.items()):
-            if name not in self.stream.state.files:
+            if name not in self.stream.state.files or self.stream.state.files[name].until == 0:
                 continue
             read = files[name] = scalar_files.FileState(file.key.source)
             while (piece := self._piece(file, read)) is not None:
@@ -183,16 +200,23 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         state, again = self.stream.state, False
         finders = (self._runs, self._event_runs)
         for found in chain.from_iterable(each.older(file, self._listed, state.files) for each in finders):
-            for name in found.names & state.files.keys():
-                known = state.files[name]
-                known.until = found.until if known.until is None else min(known.until, found.until)
-            if any(known.taken for known in state.files.values()):
-                again = True
-                state.restart(found.until)
-                self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
+            again = self._leave(found) or again
             yield self._settle(file.listed.key, Counter(), [], found.why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
+        self._event_runs.compare(file, self._listed, state.files)
         return again
+
+    def _leave(self, found: scalar_files.OlderRun) -> bool:
+        """Leave out files of an older run; return whether what was read before is to be read again."""
+        state = self.stream.state
+        for name in found.names & state.files.keys():
+            known = state.files[name]
+            known.until = found.until if known.until is None else min(known.until, found.until)
+        if not any(known.taken for known in state.files.values()):
+            return False
+        state.restart(found.until)
+        self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
+        return True
 
     def _read_again(self, until: int, file: scalar_files.ListedFile) -> None:
         self.stream.state.restart(until)
@@ -274,6 +298,9 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         for row in rows:
             if state.is_behind(row):
                 self.counters["late"] += len(row.values)
+                for name in row.values:
+                    if name in state.late or len(state.late) < MOST_NAMES:
+                        state.late[name] = state.late.get(name, 0) + 1
                 continue
             if new := row.values.keys() - self._met:
                 self._met |= new

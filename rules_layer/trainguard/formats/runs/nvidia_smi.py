@@ -47,10 +47,13 @@ _OF_DMON = {
     "pclk": "clocks.sm",
     "gpu": "index",
 }
-_DEVICES = ("index", "gpu_uuid", "uuid", "gpu_bus_id", "pci.bus_id", "gpu_serial", "serial")
+_DEVICES = ("gpu_uuid", "uuid", "gpu_serial", "serial", "gpu_bus_id", "pci.bus_id", "index")
+"""From what names a GPU wherever it is to what a reboot, another order or another host may change."""
 _SHARES = frozenset({"GPUUtilization", "GPUMemoryUtilization"})
 _UNITS = {"%": ("utilization.gpu", "utilization.memory"), "MiB": ("memory.used",), "W": ("power.draw",)}
 _STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_OF_GPU = re.compile(r"GPU-|NVIDIA |Tesla |GeForce |Quadro |P\d+$|[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:")
 _CELL = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?)\s*(?P<unit>%|MiB|W|MHz|C)?")
 _LOST = re.compile(r"GPU is lost|Lost|requires reset", re.IGNORECASE)
 _ABSENT = re.compile(r"\[?(?:|-|n/?a|not (?:supported|available|found)|insufficient permissions|not active|active|"
@@ -68,7 +71,16 @@ def is_nvidia_smi(beginning: str) -> bool:
     columns = _names(lines[0])
     if columns and "utilization.gpu" in columns:
         return True
-    return _is_dmon(lines[0]) or (_STAMP.match(lines[0]) is not None and _inferred(_cells(lines)) is not None)
+    return _is_dmon(lines[0]) or (_STAMP.match(lines[0]) is not None and _is_query(list(_cells(lines))))
+
+
+def _is_query(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether lines are of a query whose columns are known, or of one without header and units, which are not."""
+    return _inferred(rows) is not None or all(len(cells) > 1 and _is_bare(cells) for cells in rows)
+
+
+def _is_bare(cells: Sequence[str]) -> bool:
+    return all(_NUMBER.fullmatch(cell) or _ABSENT.fullmatch(cell) or _OF_GPU.match(cell) for cell in cells[1:])
 
 
 def read_nvidia_smi(name: str, lines: Iterable[str], title: str) -> SourceRun:
@@ -84,7 +96,9 @@ def read_nvidia_smi(name: str, lines: Iterable[str], title: str) -> SourceRun:
         found = list(_cells(ahead))
         columns = _names(first) or _inferred(found)
         if columns is None:
-            raise TelemetryFormatError(name, f"no header, and no units by which columns are known, expected {_HOW}")
+            several = f"{max(map(len, found), default=0)} columns"
+            why = f"no header, and no units: which of its {several} are utilization.gpu and memory.used is not known"
+            raise TelemetryFormatError(name, f"{why}, expected {_HOW}")
         reading.use(columns)
         reading.order(found)
         rows = csv.reader(chain(ahead, text), skipinitialspace=True)
@@ -272,7 +286,17 @@ class _Reading:
             return int(text) if text.isdecimal() and int(text) < MOST_DEVICES else None
         if not text or (text not in self._devices and len(self._devices) >= MOST_DEVICES):
             return None
-        return self._devices.setdefault(text, len(self._devices))
+        if text not in self._devices:
+            self._devices[text] = self._free_number(cells)
+        return self._devices[text]
+
+    def _free_number(self, cells: Sequence[str]) -> int:
+        """Return the number that a GPU's line gives, unless another GPU has it, else the first that is free."""
+        place, taken = self.places.get("index", len(cells)), set(self._devices.values())
+        text = cells[place] if place < len(cells) else ""
+        if text.isdecimal() and int(text) < MOST_DEVICES and int(text) not in taken:
+            return int(text)
+        return next(number for number in range(MOST_DEVICES) if number not in taken)
 
 
 def _whole(rows: Iterator[list[str]], run: SourceRun) -> Iterator[list[str]]:

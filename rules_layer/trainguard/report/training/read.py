@@ -13,7 +13,7 @@ from trainguard.engine.training.scalar_files import FileState, ListedFile, Scala
 from trainguard.formats.tensors.debug.ledger import RunHistory, StepLedger
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.rows import ScalarRow, ScalarRows, in_order
-from trainguard.formats.tensors.scalars.segments import Cut, Segments
+from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.report.training.digest import FORMAT, Digester, TrainingDigest
 
@@ -117,16 +117,16 @@ def read_scalars_on(
     names: ScalarNames,
     *,
     until: Mapping[str, int] | None = None,
-    cuts: Mapping[str, list[Cut]] | None = None,
+    segments: Mapping[str, Segments] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> ScalarPart:
     """Fold the steps after those of a part into its digest, from one piece of a file at least.
 
-    From a file's step in ``until`` on, rows are of another run and left out, and before a source's ``cuts`` those of
-    the past. ``has_time`` is asked after each piece.
+    From a file's step in ``until`` on, rows are of another run and left out, and so are those of the past by a source's
+    ``segments``. ``has_time`` is asked after each piece.
     """
-    for cut_source, found_cuts in (cuts or {}).items():
-        part.rows.segments.setdefault(cut_source, Segments(cuts=list(found_cuts)))
+    for cut_source, known in (segments or {}).items():
+        part.rows.segments.setdefault(cut_source, known.again())
     reader = ScalarFiles(source)
     listed = reader.listed()
     for found, file in sorted(listed.items())[:MOST_FILES]:

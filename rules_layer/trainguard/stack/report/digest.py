@@ -130,5 +130,7 @@ def _read_tensors(objects: ProfileObjects, item: DigestItem, part: RunPart, has_
 def _read_scalars(objects: ProfileObjects, item: DigestItem, part: RunPart, has_time: Callable[[], bool]) -> None:
     source = ObjectSource(objects, item.bucket, item.root, TRAINING_HEALTH.object_cap_bytes)
     before, names = training.decode_scalars(part.scalars, item.place.training), ScalarNames(item.scalar_names)
-    read = training.read_scalars_on(source, before, names, until=item.other_runs, cuts=item.cuts, has_time=has_time)
+    read = training.read_scalars_on(
+        source, before, names, until=item.other_runs, segments=item.segments, has_time=has_time
+    )
     part.scalars = training.encode_scalars(read)

@@ -14,7 +14,7 @@ import msgspec
 from trainguard.core.errors import ReportPartError, ReportRunError
 from trainguard.core.layout import ProfileRoot
 from trainguard.formats.profile.system import DECODE_ERRORS
-from trainguard.formats.tensors.scalars.segments import Cut
+from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 
 DAY_S = 86_400
@@ -36,7 +36,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``day`` is its first second, ``until`` when reading ends so that the report is built in time; epoch seconds.
     ``after`` is the last key that was read, ``part`` the number of the next part. ``lists`` counts those that the plan
     has left. ``tensors`` stands for all debug-output and scalars instead of a day. ``other_runs`` is the first step of
-    another run by file, ``cuts`` begin segments of sources of scalars, ``scalar_names`` are replaced patterns by
+    another run by file, ``segments`` are of sources of scalars, ``scalar_names`` are replaced patterns by
     meaning.
     """
 
@@ -58,7 +58,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scalars: bool = False
     confusion: dict[str, str] = msgspec.field(default_factory=dict)
     other_runs: dict[str, int] = msgspec.field(default_factory=dict)
-    cuts: dict[str, list[Cut]] = msgspec.field(default_factory=dict)
+    segments: dict[str, Segments] = msgspec.field(default_factory=dict)
     scalar_names: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -84,8 +84,8 @@ class ReportPlanner:
             item = training_item(job, rules, run, until=until)
             states = scalar_states(opened)
             runs = {name: step for state in states for name, step in state.other_runs.items()}
-            cuts = {source: found for state in states for source, found in state.cuts.items()}
-            item = msgspec.structs.replace(item, other_runs=runs, cuts=cuts)
+            segments = {source: found for state in states for source, found in state.segments.items()}
+            item = msgspec.structs.replace(item, other_runs=runs, segments=segments)
             items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars))
         self.objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()

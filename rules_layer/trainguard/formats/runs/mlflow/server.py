@@ -36,6 +36,45 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
     return run_of(described, _values(api, server, identity, keys[:_MOST_KEYS]))
 
 
+MOST_RUNS = 1_000
+_MOST_EXPERIMENTS = 1_000
+_EXPERIMENTS_AT_ONCE = 100
+
+
+def search_runs(api: WritableJsonApi, server: str, experiment: str = "") -> list[tuple[str, str]]:
+    """Return identities and names of the newest runs, of all experiments or of one; 1,000 of them at most.
+
+    Raises ProfileSourceError where there is none, or an answer is none of MLflow; PortUnavailableError.
+    """
+    experiments = [experiment] if experiment else _experiments(api, server)
+    found: list[tuple[int, str, str]] = []
+    for first in range(0, len(experiments), _EXPERIMENTS_AT_ONCE):
+        asked = {"experiment_ids": experiments[first : first + _EXPERIMENTS_AT_ONCE], "max_results": MOST_RUNS}
+        answer = api.post("runs/search", {**asked, "order_by": ["attributes.start_time DESC"]})
+        for each in _entries(answer, "runs", server):
+            info = each.get("info")
+            if isinstance(info, dict) and isinstance(identity := info.get("run_id"), str):
+                found.append((whole(info.get("start_time")) or 0, identity, str(info.get("run_name") or "")))
+    if not found:
+        where = f"experiment {experiment}" if experiment else f"{len(experiments):,} experiments"
+        raise ProfileSourceError(server, f"has no run in {where}, expected runs that are not deleted")
+    return [(identity, name) for _, identity, name in sorted(found, reverse=True)[:MOST_RUNS]]
+
+
+def _experiments(api: WritableJsonApi, server: str) -> list[str]:
+    answer = api.post("experiments/search", {"max_results": _MOST_EXPERIMENTS})
+    found = [each.get("experiment_id") for each in _entries(answer, "experiments", server)]
+    return [each for each in found if isinstance(each, str)]
+
+
+def _entries(answer: Any, name: str, server: str) -> list[Mapping[str, Any]]:
+    """Return the objects of a list, which an answer without any lacks."""
+    found = answer.get(name, []) if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise ProfileSourceError(server, f"an answer has no list of {name}, expected one of MLflow")
+    return [each for each in found if isinstance(each, dict)]
+
+
 def _user(info: Mapping[str, Any], data: Any) -> str:
     """Return the user of the tag, in older versions that of the run itself."""
     tags = data.get("tags") if isinstance(data, dict) else None

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from trainguard.core.errors import ForeignKeyError, IndexNotReadyError, TelemetryFormatError
+from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.tensors.debug.keys import bare_name, collections_name, index_name, match_name
 from trainguard.formats.tensors.name_patterns import NamePattern, NamePatternError, name_pattern
 from trainguard.formats.tensors.step_view import Mode
@@ -79,6 +80,7 @@ def decode_index(step: int, worker: str, body: bytes) -> IndexFile:
     name = index_name(step, worker)
     if len(body) > MAX_INDEX_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_INDEX_BYTES:,} bytes, expected the index of one step")
+    refuse_pointer(name, body)
     read = _decoded(name, body)
     if read.tensor_payload is None and read.shape_payload is None:
         raise IndexNotReadyError(name, "neither tensor_payload nor shape_payload, expected at least one of them")
@@ -172,6 +174,7 @@ def decode_collections(worker: str, body: bytes) -> Collections:
     name = collections_name(worker)
     if len(body) > MAX_COLLECTIONS_BYTES:
         raise TelemetryFormatError(name, f"larger than {MAX_COLLECTIONS_BYTES:,} bytes, expected collections of names")
+    refuse_pointer(name, body)
     try:
         read = _DECODER.decode(body)
     except DECODE_ERRORS as fault:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trainguard.formats.tensors.bounded import MOST_OF_A_SET, forget
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames, scalar_name
-from trainguard.formats.tensors.scalars.segments import Segments
+from trainguard.formats.tensors.scalars.segments import SAME, Segments
 from trainguard.formats.tensors.step_view import Mode
 
 Series = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -166,7 +166,7 @@ class ScalarRows(msgspec.Struct):
 
     def again(self) -> "ScalarRows":
         """Return the rows before the sources are read once more."""
-        known = {source: each.again() for source, each in self.segments.items() if each.cuts}
+        known = {source: each.again() for source, each in self.segments.items() if each.has_learned}
         return ScalarRows(refused=self.refused, segments=known)
 
     @property
@@ -208,7 +208,8 @@ class ScalarRows(msgspec.Struct):
         """Return the values of a recording that count, by their step; notes in ``begun`` where a segment begins."""
         segments = self.segments.setdefault(file or source, Segments())
         used = {name: value for name, value in recording.values.items() if names.mode(name, folder) is not None}
-        placed, self.begun = segments.place(file, recording.place, recording.step, used)
+        is_events = file != source
+        placed, self.begun = segments.place(file, recording.place, recording.step, used, one_writer=is_events)
         return placed
 
     def finish(self, source: str | None = None) -> list[ScalarRow]:
@@ -312,9 +313,6 @@ def _without_repeats(tags: Sequence[int], first: int, last: int) -> list[tuple[i
         met.add(tags[place])
     return [*parts, (start, last)]
 
-
-SAME = 1e-3
-"""Share of a value: loggers of one run round it in different ways."""
 
 FEWEST = 2
 """Fewer steps of a scalar have no range that says something."""

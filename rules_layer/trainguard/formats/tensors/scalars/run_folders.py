@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
+from trainguard.core.ports import Files
 from trainguard.formats.tensors.scalars.names import SourceKind, match_scalar_file
 
 _TRAIN = frozenset({"train", "training", "learn"})
@@ -72,6 +74,26 @@ def run_name(folder: str) -> str:
     parts = [part for part in folder.split("/") if part]
     said = [part for part in parts if part.lower() not in _MODES and not _OF_A_RUN.fullmatch(part)]
     return (said or parts or [""])[-1]
+
+
+_BEGINNING = 64 * 1024
+
+
+def first_tags(files: Files, name: str) -> Sequence[str]:
+    """Return the tags at the beginning of an event file; none of one that cannot be read."""
+    from trainguard.formats.tensors.scalars.event_file import read_scalars  # noqa: PLC0415 -- it imports protobuf
+
+    try:
+        found = read_scalars(files, name, 0, _BEGINNING)
+    except (TelemetryFormatError, ProfileSourceError, ObjectMissingError):
+        return ()
+    return () if found is None else found.tags
+
+
+def main_tag(files: Files, name: str) -> str | None:
+    """Return the one tag at the beginning of an event file; None of one that has several or cannot be read."""
+    tags = first_tags(files, name)
+    return tags[0] if len(tags) == 1 else None
 
 
 class _Tree:
