@@ -23,6 +23,7 @@ from trainguard.kernels.entries import (
     PeaksEntry,
     TemporalEntry,
 )
+from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -153,6 +154,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         Systems.
     collective_steps: The eight collectives with most time, in the first 500 steps.
     gpu_idle: Why the GPU is idle; ``idle`` says it of each stream.
+    memory: Of each GPU whose allocations the trace holds (``profile_memory=True``).
     """
 
     trace: str
@@ -209,6 +211,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
     steps_left_out: int = 0
     gpu_idle: GpuIdleEntry | None = None
+    memory: list[GpuMemory] = []
 
     @property
     def step_count(self) -> int:
@@ -371,7 +374,8 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel profiles of a place, a trace each.
 
-    ranks: By rank; traces without a rank come last.
+    ranks: By rank; traces without a rank come last. Empty where there are only snapshots.
+    snapshots: Snapshots of the allocator, in the same order.
     unread: Files that could not be read, and why.
     across: The ranks beside each other; None of one trace.
     comparison: Another profile beside this one, where it was asked for.
@@ -389,6 +393,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     ranks_left_out: int = 0
     job: str | None = None
     job_facts: JobEntry | None = None
+    snapshots: list[SnapshotProfile] = []
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

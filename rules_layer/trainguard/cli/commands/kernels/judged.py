@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from trainguard.cli.commands.kernels.memory import memory_blocks, snapshot_blocks
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
@@ -25,7 +26,8 @@ from trainguard.kernels.document import (
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.listing import ListedProfile, Wanted
-from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.timeline.build import DrawnRanks
 from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, list_kernels, open_traces
@@ -102,7 +104,8 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
     write_files(out, files)
     blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
-    if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
+    blocks += [block for each in document.snapshots[:_SHOWN_RANKS] for block in snapshot_blocks(each)]
+    if others := [each.trace for found in (document.ranks, document.snapshots) for each in found[_SHOWN_RANKS:]]:
         blocks.append(Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}."))
     if document.across is not None:
         blocks += _across(document.across)
@@ -119,29 +122,35 @@ def judged(source: str, out: Path, compare: str | None) -> CommandResult:
         blocks=[*blocks, *(Line(f"Written: {out / name}", whole=True) for name in files)],
         notes=notes,
         fired=_fired(document),
-        evaluated=any(rank.busy_ns for rank in document.ranks),
+        evaluated=any(rank.busy_ns for rank in document.ranks) or bool(document.snapshots),
     )
 
 
 def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
+    snapshots = []
     unread: dict[str, str] = {}
     for name in place.names:
         try:
             trace = place.read(name)
+            if isinstance(trace, Snapshot):
+                snapshots.append(snapshot_profile(trace))
+                continue
             ranks.append(rank_profile(trace))
             watch(ranks[-1], trace)
         except KernelTraceError as fault:
             unread[name] = fault.reason
         except (ObjectMissingError, PortUnavailableError, OSError) as fault:
             unread[name] = str(fault)
-    if not ranks:
+    if not ranks and not snapshots:
         name, reason = next(iter(unread.items()))
         raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)
-    ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.trace))
+    for found in (ranks, snapshots):
+        found.sort(key=lambda each: (each.rank is None, each.rank or 0, each.trace))
     source = place.place.encode("utf-8", "replace").decode()
-    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
+    across = across_ranks(ranks)
+    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across, snapshots=snapshots)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -151,7 +160,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _fired(document: KernelProfiles) -> bool:
     across = [] if document.across is None else document.across.findings
-    return bool(across) or any(finding.id != TraceQuality.name for rank in document.ranks for finding in rank.findings)
+    found = [*(each.findings for each in document.ranks), *(each.findings for each in document.snapshots)]
+    return bool(across) or any(finding.id != TraceQuality.name for findings in found for finding in findings)
 
 
 def _blocks(rank: RankProfile) -> Iterator[Block]:
@@ -175,6 +185,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
         yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
     if rank.kernels:
         yield table(rank.kernels[:_SHOWN], _KERNELS)
+    yield from memory_blocks(rank.memory)
 
 
 def shortened(name: str) -> str:

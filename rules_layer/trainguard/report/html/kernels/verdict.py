@@ -10,11 +10,12 @@ from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.words import are
-from trainguard.render.numbers import nanos, share
+from trainguard.render.numbers import nanos, share, size
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.page import KeyFigure
 from trainguard.report.html.rule_sections import Badge, severity_badge
@@ -54,11 +55,12 @@ def _shown(
 
 
 def shown_findings(
-    ranks: Sequence[RankProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
+    ranks: Sequence[RankProfile | SnapshotProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
 ) -> list[ShownFinding]:
     """Return a finding a rule: by what it explains, then by severity; the trace's quality comes last.
 
-    ``drawn`` are the ranks that the timeline shows, in its order; ``across`` is what fires across the ranks.
+    ``ranks`` are traces and snapshots, ``drawn`` the ranks that the timeline shows, in its order; ``across`` is what
+    fires across the ranks.
     """
     places = {rank.trace: place for place, rank in enumerate(drawn)}
     shown = []
@@ -76,13 +78,15 @@ def shown_findings(
     return sorted(shown, key=place)
 
 
-def _of_ranks(entries: list[tuple[RankProfile, KernelFinding]], ranks: int, places: dict[str, int]) -> ShownFinding:
+def _of_ranks(
+    entries: list[tuple[RankProfile | SnapshotProfile, KernelFinding]], ranks: int, places: dict[str, int]
+) -> ShownFinding:
     rank, finding = max(entries, key=lambda each: (each[1].gain.share, each[1].severity.rank))
     return _shown(
         finding,
         max((each.severity for _, each in entries), key=lambda each: each.rank),
         finding.evidence,
-        by_step=bool(rank.steps),
+        by_step=isinstance(rank, RankProfile) and bool(rank.steps),
         where=_where([each for each, _ in entries], rank, ranks) if ranks > 1 else None,
         process=places.get(rank.trace),
     )
@@ -96,7 +100,7 @@ def _between_ranks(entries: Sequence[KernelFinding]) -> ShownFinding:
     return _shown(first, first.severity, evidence, by_step=True, where=where)
 
 
-def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:
+def _where(having: list[RankProfile | SnapshotProfile], worst: RankProfile | SnapshotProfile, ranks: int) -> str:
     named = ", ".join(rank_name(each).removeprefix("rank ") for each in having[:NAMED_RANKS])
     more = f" and {len(having) - NAMED_RANKS:,} more" if len(having) > NAMED_RANKS else ""
     return f"{len(having):,} of {counted(ranks, 'rank')} ({named}{more}); the numbers are those of {rank_name(worst)}"
@@ -109,6 +113,8 @@ _TONES = ((Severity.HIGH.rank, "bad", "Needs attention"), (Severity.MEDIUM.rank,
 def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tuple[Badge, str]:
     """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
     ranks = document.ranks
+    if not ranks and document.snapshots:
+        return _of_memory(document.snapshots, findings)
     if not any(rank.busy_ns for rank in ranks):
         return ("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
@@ -128,6 +134,17 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
     sentences += [f"{each['rule']}: {each['gain']}." for each in judged[:CAUSES] if each["gain"] is not None]
     tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
     return (word, tone), " ".join(sentences)
+
+
+def _of_memory(snapshots: Sequence[SnapshotProfile], findings: Sequence[ShownFinding]) -> tuple[Badge, str]:
+    """Return the verdict on snapshots alone, which say nothing about the GPU's time."""
+    most = max((memory for each in snapshots for memory in each.memory), key=lambda memory: memory.peak)
+    said = f"{most.name} holds {size(most.peak)} at most."
+    if not findings:
+        return ("No finding", "ok"), f"{said} No rule on memory fired; a snapshot says nothing about the GPU's time."
+    severest = max(each["severity"].rank for each in findings)
+    tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
+    return (word, tone), f"{said} {' '.join(each['finding'].summary for each in findings[:CAUSES])}"
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
