@@ -24,7 +24,8 @@ Life = tuple[str, int, int, int, int]
 """Letter of the phase, size, first and last event, number of the place."""
 
 
-def history(lives: list[Life], count: int, **more: Any) -> History:
+def history(lives: list[Life], count: int, freed_by: str = "", **more: Any) -> History:
+    letters = letters_of(lives, count, freed_by)
     size, born, died, place = (np.array([life[at] for life in lives], dtype=np.int64) for at in (1, 2, 3, 4))
     allocated = np.array(
         [sum(life[1] for life in lives if life[2] <= event < life[3]) for event in range(count)], dtype=np.int64
@@ -39,35 +40,46 @@ def history(lives: list[Life], count: int, **more: Any) -> History:
         "born": born,
         "died": died,
         "phase": np.array([PHASES[life[0]] for life in lives], dtype=np.int64),
+        "context": np.array([PHASES[letter] for letter in letters], dtype=np.int64),
         "place": place,
         "places": [(f"file.py:{number} f",) for number in range(4)],
     }
     return History(**{**said, **more})
 
 
+def letters_of(lives: list[Life], count: int, freed_by: str) -> str:
+    """Return the phase of each event: that of its allocation, else of who frees."""
+    letters = list(freed_by or "?" * count)
+    for life in lives:
+        letters[life[2]] = life[0]
+    return "".join(letters)
+
+
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Life], int]:
-    """Lives with at most one beginning an event, as allocators write them."""
+def histories(draw: st.DrawFn) -> tuple[list[Life], int, str]:
+    """Lives with at most one beginning an event, as allocators write them, and who frees at others."""
     count = draw(st.integers(1, 25))
     starts = draw(st.lists(st.integers(0, count - 1), unique=True, max_size=count))
     lives = []
     for born in sorted(starts):
         died = draw(st.integers(born + 1, count))
         lives.append((draw(st.sampled_from("FBOS?")), draw(st.integers(1, 1_000)), born, died, draw(st.integers(0, 3))))
-    return lives, count
+    return lives, count, draw(st.text("FBO????", min_size=count, max_size=count))
 
 
-def naive_kinds(lives: list[Life], count: int) -> list[MemoryKind]:
-    letters = {life[2]: life[0] for life in lives}
+def naive_kinds(lives: list[Life], count: int, freed_by: str) -> list[MemoryKind]:
+    letters = letters_of(lives, count, freed_by)
     stretch, number, now = [], 0, ""
-    for event in range(count):
-        letter = letters.get(event, "?")
+    for letter in letters:
         if letter not in ("?", now):
             number, now = number + bool(now), letter
         stretch.append(number)
     found = []
     for letter, _, born, died, _ in lives:
         same = died < count and stretch[born] == stretch[died]
+        later = any(life[2] >= died and stretch[life[2]] == stretch[born] for life in lives)
+        if letter == "B" and same and not later and letters[died] == "?":
+            same = False
         if letter == "?":
             found.append(MemoryKind.UNATTRIBUTED)
         elif same:
@@ -81,11 +93,11 @@ def naive_kinds(lives: list[Life], count: int) -> list[MemoryKind]:
 
 
 @given(histories())
-def test_kinds_are_those_of_one_allocation_after_another(drawn: tuple[list[Life], int]) -> None:
-    lives, count = drawn
-    made = history(lives, count)
+def test_kinds_are_those_of_one_allocation_after_another(drawn: tuple[list[Life], int, str]) -> None:
+    lives, count, freed_by = drawn
+    made = history(lives, count, freed_by)
     kinds = kinds_of(made)
-    expected = naive_kinds(lives, count)
+    expected = naive_kinds(lives, count, freed_by)
     assert [KINDS[kind] for kind in kinds.tolist()] == expected
     held = by_kind(made, kinds)
     for event in range(count):
@@ -98,11 +110,11 @@ def test_kinds_are_those_of_one_allocation_after_another(drawn: tuple[list[Life]
 
 
 @given(histories())
-def test_the_peak_its_holders_and_what_could_be_saved(drawn: tuple[list[Life], int]) -> None:
-    lives, count = drawn
-    made = history(lives, count)
+def test_the_peak_its_holders_and_what_could_be_saved(drawn: tuple[list[Life], int, str]) -> None:
+    lives, count, freed_by = drawn
+    made = history(lives, count, freed_by)
     entry = memory_entry(made)
-    kinds = naive_kinds(lives, count)
+    kinds = naive_kinds(lives, count, freed_by)
     sizes = [sum(life[1] for life in lives if life[2] <= event < life[3]) for event in range(count)]
     peak = sizes.index(max(sizes))
     assert (entry.peak, entry.peak_at_ns, entry.peak_reserved) == (max(sizes), 1_000 * peak, 2 * max(sizes))
@@ -182,6 +194,6 @@ def test_fewer_than_four_steps_behind_the_warm_up_say_nothing() -> None:
 def test_no_allocation_leaves_all_unattributed() -> None:
     made = history([], 2, allocated=np.array([5, 7], dtype=np.int64), is_relative=True)
     entry = memory_entry(made)
-    assert entry.kinds == {**dict.fromkeys(KINDS, 0), "unattributed": 7}
+    assert entry.kinds == {kind.value: 7 * (kind is MemoryKind.UNATTRIBUTED) for kind in KINDS}
     assert (entry.holders, entry.estimates) == ([], [])
     assert holders_of(made, kinds_of(made), 1) == []

@@ -5,6 +5,7 @@ The keys are those of pytorch's torch/cuda/memory.py and of _block_extra_legacy 
 
 import json
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,7 @@ OPTIMIZER = [
     frame("/app/train.py", 43, "main"),
 ]
 LEAK = [frame("/app/metrics.py", 9, "remember"), frame("/app/train.py", 44, "main")]
+ZERO_GRAD = [frame(f"{_TORCH}/optim/optimizer.py", 980, "zero_grad"), frame("/app/train.py", 38, "main")]
 BACKWARD: list[Frame] = []
 """The thread of backward has no Python stack."""
 
@@ -102,12 +104,12 @@ class Allocator:
         self._event("alloc", addr=block.address, size=requested, frames=frames)
         return block.address
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, frames: Sequence[Frame] = ()) -> None:
         for blocks in self.segments.values():
             for place, block in enumerate(blocks):
                 if block.address == address and not block.is_free:
                     for action in ("free_requested", "free_completed"):
-                        self._event(action, addr=address, size=block.requested, frames=[])
+                        self._event(action, addr=address, size=block.requested, frames=list(frames))
                     blocks[place] = Block(address, block.size)
                     self._join(blocks)
                     return
@@ -194,38 +196,40 @@ class Training:
     state: int = 2
     """Times the parameters that the optimizer keeps."""
 
+    gradients: list[int] = field(default_factory=list)
+    ran: int = 0
+
     def setup(self) -> None:
         for _ in range(self.layers):
             self.allocator.alloc(self.parameters * MIB, SETUP)
 
     def run(self, steps: int) -> None:
-        """Train; raises MemoryError as the allocator does."""
+        """Train on; raises MemoryError as the allocator does."""
         take, give, layers = self.allocator.alloc, self.allocator.free, self.layers
-        gradients: list[int] = []
-        for step in range(steps):
-            for each in gradients:
-                give(each)
+        for _ in range(steps):
+            while self.gradients:
+                give(self.gradients.pop(), ZERO_GRAD)
             held = []
             for _ in range(layers):
                 passing = take(self.workspace * MIB, FORWARD)
                 held.append(take(self.activations * MIB, FORWARD))
-                give(passing)
+                give(passing, FORWARD[1:])
             if self.logits:
                 held.append(take(self.logits * MIB, LOGITS))
             if self.leak:
                 take(self.leak * MIB, LEAK)
-            gradients = []
             passing = take(self.activations * MIB, BACKWARD)
             while held:
                 if len(held) <= layers:
-                    gradients.append(take(self.parameters * MIB, BACKWARD))
+                    self.gradients.append(take(self.parameters * MIB, BACKWARD))
                 give(held.pop())
             give(passing)
             passing = take(self.parameters * MIB, OPTIMIZER)
-            if step == 0:
+            self.ran += 1
+            if self.ran == 1:
                 for _ in range(layers * self.state):
                     take(self.parameters * MIB, OPTIMIZER)
-            give(passing)
+            give(passing, OPTIMIZER)
 
 
 def pickled(snapshot: dict[str, Any], protocol: int = 4) -> bytes:

@@ -11,7 +11,7 @@ from trainguard.kernels.memory.history import MOST_EVENTS, MOST_FRAMES, History,
 _STEP = re.compile(r"ProfilerStep#?\s*\d+")
 _LOADER = "enumerate(DataLoader)"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w+Backward\d*\b|.*AccumulateGrad")
-_OPTIMIZER = re.compile(r"Optimizer\.step#")
+_OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 
 MOST_NESTED = 2_000_000
 """Operators, annotations and functions of a thread that are looked at; who allocates behind them is unknown."""
@@ -33,7 +33,7 @@ def _history(trace: Trace, device: int, step_starts: Ints) -> History:
     chosen = chosen[np.argsort(rows.at[chosen], kind="stable")]
     left_out, chosen = len(chosen[MOST_EVENTS:]), chosen[:MOST_EVENTS]
     born, died, counts = _lives(rows.address[chosen].tolist(), rows.size[chosen].tolist())
-    places, phases, place = _callers(trace, chosen[born])
+    places, context, place = _callers(trace, chosen)
     allocated, begins_with, is_relative = _allocated(rows, chosen)
     at = rows.at[chosen]
     return History(
@@ -45,8 +45,9 @@ def _history(trace: Trace, device: int, step_starts: Ints) -> History:
         size=rows.size[chosen][born],
         born=born,
         died=died,
-        phase=phases,
-        place=place,
+        phase=context[born],
+        context=context,
+        place=place[born],
         places=places,
         begins_with=begins_with,
         marks=np.searchsorted(at, step_starts, side="left").astype(np.int64),
@@ -111,6 +112,9 @@ def _callers(trace: Trace, events: Ints) -> tuple[list[Place], Ints, Ints]:
                 places.append((*key[0][: MOST_FRAMES // 2], *_shown(key[1])))
             found[event] = numbers[key]
             phase[event] = _phase(calls)
+        if set(phase[mine].tolist()) == {Phase.UNKNOWN, Phase.BACKWARD}:
+            # A thread of backward alone: it also frees between its operators.
+            phase[mine] = Phase.BACKWARD
     return places or [()], phase, found
 
 

@@ -34,12 +34,9 @@ class Frames:
         self._known: dict[int, tuple[Any, int, Phase]] = {}
 
     def place(self, frames: Any) -> tuple[int, Phase]:
-        """Return the number of a stack, and the phase of its allocations.
-
-        Where others have a stack, one without is of a thread without Python: that of backward.
-        """
+        """Return the number of a stack, and its phase; `Phase.UNKNOWN` without a stack."""
         if not isinstance(frames, list | tuple) or not frames:
-            return 0, Phase.BACKWARD
+            return 0, Phase.UNKNOWN
         known = self._known.get(id(frames))
         if known is None:
             if len(self._known) >= MOST_STACKS:
@@ -65,7 +62,7 @@ class Frames:
 
 
 def _phase(frames: Sequence[tuple[str, Any, str]]) -> Phase:
-    if any(_OPTIMIZER_FILE.search(file) for file, _, _ in frames):
+    if any(_OPTIMIZER_FILE.search(file) or name == "zero_grad" for file, _, name in frames):
         return Phase.OPTIMIZER
     if any(_BACKWARD_NAME.fullmatch(name) for _, _, name in frames):
         return Phase.BACKWARD

@@ -56,6 +56,7 @@ class History:
     begins_with: Allocated before the first event.
     size, phase, place: Of each allocation; int64[M]; ``place`` is an index into ``places``.
     born, died: Its events; -1 before the first, N where it is held at the end.
+    context: The phase of each event, int64[N]: `Phase.UNKNOWN` where nothing says it.
     marks: For each step, how many events were before its start; int64.
     failed_at: The event of ``ran_out``; -1 without.
     """
@@ -69,6 +70,7 @@ class History:
     born: Ints
     died: Ints
     phase: Ints
+    context: Ints
     place: Ints
     places: Sequence[Place]
     clock: Literal["time", "events"] = "time"
@@ -122,14 +124,13 @@ def memory_entry(history: History) -> GpuMemory:
 
 
 def _stretches(history: History) -> Ints:
-    """Return for each event its stretch of one phase: a phase lasts until something is allocated in another one."""
-    known = (history.born >= 0) & (history.phase != Phase.UNKNOWN)
-    phase = np.zeros(len(history), dtype=np.int64)
-    phase[history.born[known]] = history.phase[known]
-    last = np.maximum.accumulate(np.where(phase > 0, np.arange(len(phase)), 0))
-    filled = phase[last]
-    changes: Ints = np.cumsum(np.diff(filled, prepend=filled[:1]) != 0)
-    return changes
+    """Return for each event its stretch of one phase: it lasts until an event is of another one, or a step begins."""
+    last = np.maximum.accumulate(np.where(history.context > 0, np.arange(len(history)), 0))
+    filled = history.context[last]
+    changes = np.diff(filled, prepend=filled[:1]) != 0
+    changes[history.marks[history.marks < len(history)]] = True
+    counted: Ints = np.cumsum(changes)
+    return counted
 
 
 def kinds_of(history: History) -> Ints:
@@ -137,14 +138,12 @@ def kinds_of(history: History) -> Ints:
 
     What is freed in the stretch of a phase that allocates it is workspace. What backward leaves is gradients, what the
     optimizer leaves is its state, what forward leaves for backward is activations; what forward leaves and nothing
-    frees, although two more passes begin, is unattributed.
+    frees, although three stretches follow, is unattributed.
     """
-    stretch = _stretches(history)
-    count = len(history)
+    stretch, count = _stretches(history), len(history)
     begun = np.where(history.born >= 0, stretch[np.maximum(history.born, 0)], -1)
     ended = np.where(history.died < count, stretch[np.minimum(history.died, count - 1)], stretch[-1] + 1)
-    last = int(stretch[-1])
-    kept = (history.died == count) & (begun < last - 2)
+    kept = (history.died == count) & (begun < int(stretch[-1]) - 2)
     left = {
         Phase.UNKNOWN: MemoryKind.UNATTRIBUTED,
         Phase.SETUP: MemoryKind.PARAMETERS,
@@ -154,8 +153,22 @@ def kinds_of(history: History) -> Ints:
     }
     kinds = np.array([KINDS.index(left[phase]) for phase in Phase], dtype=np.int64)[history.phase]
     kinds[(history.phase == Phase.FORWARD) & kept] = KINDS.index(MemoryKind.UNATTRIBUTED)
-    kinds[(history.phase != Phase.UNKNOWN) & (begun == ended)] = KINDS.index(MemoryKind.WORKSPACE)
+    passing = (history.phase != Phase.UNKNOWN) & (begun == ended) & ~_perhaps_gradients(history, stretch, ended)
+    kinds[passing] = KINDS.index(MemoryKind.WORKSPACE)
     return kinds
+
+
+def _perhaps_gradients(history: History, stretch: Ints, ended: Ints) -> Bools:
+    """Return what backward allocates and somebody unknown frees when backward allocates nothing more.
+
+    An optimizer that allocates nothing leaves no sign of where backward ends.
+    """
+    last = np.full(int(stretch[-1]) + 2, -1, dtype=np.int64)
+    born = history.born[history.born >= 0]
+    np.maximum.at(last, stretch[born], born)
+    freed_by = history.context[np.minimum(history.died, len(history) - 1)]
+    found: Bools = (history.phase == Phase.BACKWARD) & (history.died > last[ended]) & (freed_by == Phase.UNKNOWN)
+    return found
 
 
 def by_kind(history: History, kinds: Ints) -> Ints:

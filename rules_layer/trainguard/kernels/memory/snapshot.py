@@ -187,17 +187,18 @@ class _Lives:
         self._frames = frames
         self._held: dict[int, int] = {}
         self._allocations: list[list[int]] = []
-        self._steps: list[tuple[int, int]] = []
+        self._steps: list[tuple[int, int, int]] = []
         self._times: list[int] = []
         self._ran_out: tuple[int, dict[str, Any]] | None = None
         self._counts: Counter[str] = Counter()
+        self._frees_have_stacks = False
         self.bad = 0
 
     def add(self, event: Any) -> None:
         action = _get(event, "action")
         if action == "oom":
             self._ran_out = (len(self._steps), event)
-            self._step(event, 0, 0)
+            self._step(event, 0, 0, Phase.UNKNOWN)
             return
         way, segment = _SIZE.get(action, 0), _SEGMENT.get(action, 0)
         if not way and not segment:
@@ -207,21 +208,24 @@ class _Lives:
         if size < 0 or type(address) is not int:
             self.bad += 1
             return
+        place, phase = self._frames.place(event.get("frames"))
         if way > 0:
-            self._allocate(event, address, size)
+            # Where others have a stack, one without is of a thread without Python: that of backward.
+            phase = phase or Phase.BACKWARD
+            self._allocate(address, size, place, phase)
         elif way < 0:
+            self._frees_have_stacks = self._frees_have_stacks or place > 0
             self._free(address)
-        self._step(event, way * size, segment * size)
+        self._step(event, way * size, segment * size, phase if way else Phase.UNKNOWN)
 
-    def _step(self, event: dict[str, Any], size: int, segment: int) -> None:
+    def _step(self, event: dict[str, Any], size: int, segment: int, phase: Phase) -> None:
         time = event.get("time_us")
         self._times.append(time if type(time) is int and 0 <= time < 1 << 52 else -1)
-        self._steps.append((size, segment))
+        self._steps.append((size, segment, phase))
 
-    def _allocate(self, event: dict[str, Any], address: int, size: int) -> None:
+    def _allocate(self, address: int, size: int, place: int, phase: Phase) -> None:
         self._counts["lost_frees"] += address in self._held
         self._free(address, is_seen=True)
-        place, phase = self._frames.place(event.get("frames"))
         self._held[address] = len(self._allocations)
         self._allocations.append([size, len(self._steps), -1, phase, place])
 
@@ -235,7 +239,7 @@ class _Lives:
     def end(self, held: _Held) -> None:
         """Compare with the blocks that are held at the end: those without an event are from before the recording."""
         if not self._steps:
-            self._step({}, 0, 0)
+            self._step({}, 0, 0, Phase.UNKNOWN)
         for address, known in self._held.items():
             if address not in held.blocks:
                 self._allocations[known][2] = len(self._steps) - 1
@@ -249,7 +253,7 @@ class _Lives:
 
     def history(self, device: int, held: _Held, expandable: bool | None) -> History:
         count = len(self._steps)
-        deltas = np.array(self._steps, dtype=np.int64).reshape(-1, 2)
+        deltas = np.array(self._steps, dtype=np.int64).reshape(-1, 3)
         asked = sum(size for size, _ in held.blocks.values())
         allocated, reserved = (_back(deltas[:, place], end) for place, end in ((0, asked), (1, held.reserved)))
         # Nothing is negative: where events are lost, more was held than is known.
@@ -257,8 +261,12 @@ class _Lives:
         allocated, reserved = np.maximum(allocated, 0), np.maximum(reserved, 0)
         rows = np.array(self._allocations, dtype=np.int64).reshape(-1, 5)
         size, born, died, phase, place = rows.T
+        context = deltas[:, 2]
+        if self._frees_have_stacks:
+            # So do those of backward's thread, which has no Python.
+            context = np.where((deltas[:, 0] < 0) & (context == Phase.UNKNOWN), Phase.BACKWARD, context)
         if not self._frames.has_python:
-            phase = np.zeros(len(phase), dtype=np.int64)
+            phase, context = np.zeros_like(phase), np.zeros_like(context)
         at, is_timed = _clock(self._times)
         history = History(
             device=device,
@@ -271,6 +279,7 @@ class _Lives:
             born=born,
             died=np.where(died < 0, count, died),
             phase=phase,
+            context=context,
             place=place,
             places=self._frames.places,
             begins_with=max(int(allocated[0] - deltas[0, 0]), 0),

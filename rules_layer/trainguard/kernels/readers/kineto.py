@@ -237,6 +237,7 @@ class _Sorter:
             "reserved": _sizes(reserved),
             "lane": self._builder.names.of([event.tid for event in events]),
         }
+        self._tally["bad_memory_events"] += int((~known & (columns["reserved"] < 0)).sum())
         self._builder.add("memory", kept=known, **columns)
         for place in np.flatnonzero(on_gpu & (columns["reserved"] > 0)).tolist():
             self._builder.reserve(int(device[place]), int(columns["reserved"][place]), int(columns["at"][place]))

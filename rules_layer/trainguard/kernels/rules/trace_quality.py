@@ -49,6 +49,7 @@ DAMAGES = {
     "bad_times": Fault(
         "events with a negative, missing or days-long time", "Update PyTorch and the GPU's driver, and record it again."
     ),
+    "bad_memory_events": Fault("events of memory without a size, a time or a device that is known"),
     "rounded_times": Fault(
         "times that are only exact to a quarter of a microsecond",
         "Record it with a newer PyTorch, which writes baseTimeNanoseconds.",
