@@ -10,6 +10,7 @@ import numpy as np
 from tests.claims import kernel_facts
 from tests.claims.kernel_facts import computing, in_fp32, is_underfilled, total
 from tests.claims.kernel_files import KERNEL, Event
+from tests.claims.kernel_memory import PASS, known
 from tests.claims.kernel_trace import LOADERS, KernelTrace
 
 PARTS = 30
@@ -183,6 +184,18 @@ def _memory(trace: KernelTrace) -> list[Line]:
     return [(f"GPU {most}, {reserved[most]:,} bytes reserved", 0.0)]
 
 
+def _parts(trace: KernelTrace) -> list[Line]:
+    held, reserved = known(trace).peak
+    return [(f"{held:,} of {reserved:,} reserved bytes allocated at the peak", 0.0)]
+
+
+def _held(trace: KernelTrace) -> list[Line]:
+    """Return the buffer, and what steps have kept, which nothing frees: the largest first."""
+    found, kept = [(known(trace).buffer, "workspace")], known(trace).kept_at_peak
+    found += [(kept, "activations|unattributed")] if kept else []
+    return [(f"{size:,} bytes of ({kind}), {PASS}", 0.0) for size, kind in sorted(found, reverse=True)]
+
+
 EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "GpuBusyLow": _least_busy_parts,
     "GpuGap": lambda trace: _gap_lines(trace, kernel_facts.long_gaps(trace)),
@@ -199,5 +212,8 @@ EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "WrongParallel": _parallel,
     "TraceStepOutlier": _slow_steps,
     "GpuMemoryFull": _memory,
+    "GpuMemoryFragmented": _parts,
+    "GpuMemoryGrows": lambda trace: [(f"{known(trace).kept:,} bytes kept, {PASS}", 0.0)],
+    "GpuMemoryHeld": _held,
 }
 """What each rule shows of a trace, in its order."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tests.claims.kernel_files import COPY, HOST, KERNEL, Event
+from tests.claims.kernel_memory import LEAST_FREE, LEAST_GROWTH, LEAST_HELD, PASS, allocations, known
 from tests.claims.kernel_trace import Gpu, KernelTrace
 from tests.claims.raw import Flags
 
@@ -203,10 +204,19 @@ FACTS: dict[str, Recompute] = {
     "most_busy_share": lambda trace: max(_kernel_times(trace).values()) / trace.window,
     "library": lambda trace: ", ".join(sorted(libraries(trace))),
     "collective_share": lambda trace: trace.share(calls_named(trace, *LIBRARIES)),
+    "growth_per_step": lambda trace: float(known(trace).growth),
+    "steps_left": lambda trace: float((known(trace).limit - known(trace).at_steps[-1]) // known(trace).growth),
+    "place": lambda _: PASS,
+    "unused_share": lambda trace: known(trace).free_share,
+    "held_share": lambda trace: known(trace).buffer / known(trace).peak[0],
+    "held": lambda trace: float(known(trace).buffer),
+    "held_kind": lambda _: "workspace",
 }
 """What a fact should say about the trace of a rank."""
 
 OF_RULE: dict[tuple[str, str], Recompute] = {
+    ("GpuMemoryGrows", "steps"): lambda trace: float(len(known(trace).at_steps) - 1),
+    ("GpuMemoryFragmented", "reserved_share"): lambda trace: known(trace).peak[1] / known(trace).limit,
     ("WrongParallel", "gpus"): lambda trace: float(len(trace.gpus)),
     ("WrongParallel", "least_busy_share"): lambda trace: min(_kernel_times(trace).values()) / trace.window,
     ("WrongParallel", "idle_share"): lambda trace: trace.share(calls_named(trace, *LIBRARIES) & ~trace.busy),
@@ -214,6 +224,9 @@ OF_RULE: dict[tuple[str, str], Recompute] = {
 """What a fact should say where another rule has one of the same name."""
 
 DEVICES: dict[tuple[str, str], Callable[[KernelTrace, int], bool]] = {
+    ("GpuMemoryGrows", "growth_per_step"): lambda _, gpu: gpu == 0,
+    ("GpuMemoryFragmented", "unused_share"): lambda _, gpu: gpu == 0,
+    ("GpuMemoryHeld", "held_share"): lambda _, gpu: gpu == 0,
     ("GpuBusyLow", "least_busy_share"): lambda trace, gpu: gpu in _least_busy(trace),
     ("GpuMemoryFull", "reserved_share"): lambda trace, gpu: _reserved(trace).get(gpu) == max(_reserved(trace).values()),
 }
@@ -237,6 +250,9 @@ THRESHOLDS: dict[str, Recompute] = {
     "fp32_share": lambda _: 0.5,
     "underfilled_share": lambda _: 0.2,
     "reserved_share": lambda _: FULL,
+    "growth_per_step": lambda _: float(LEAST_GROWTH),
+    "unused_share": lambda _: LEAST_FREE,
+    "held_share": lambda _: LEAST_HELD,
 }
 """What a fact's threshold should be, as the rule's table says it."""
 
@@ -278,13 +294,18 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "SmUnderfilled": lambda trace: _of_computing(trace, is_underfilled) >= 0.2,
     "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.step_lengths > step_limit(trace)).any()),
     "GpuMemoryFull": lambda trace: any(share > FULL for share in _reserved(trace).values()),
+    "GpuMemoryRanOut": lambda _: False,
+    "GpuMemoryFragmented": lambda trace: (held := allocations(trace)) is not None and held.in_parts,
+    "GpuMemoryGrows": lambda trace: (held := allocations(trace)) is not None and held.grows,
+    "GpuMemoryHeld": lambda trace: (held := allocations(trace)) is not None and held.is_held,
     "SmallKernelStorm": lambda trace: (
         kernels_per_step(trace) >= 300.0 and _short_share(trace) >= 0.5 and _beside_loader(trace, 0.9)
     ),
 }
 """When a rule has a finding on a rank, as its table says it."""
 
-NEEDS_MORE_STEPS = frozenset(CONDITIONS) - {"TraceStepOutlier", "GpuMemoryFull"}
+OF_MEMORY = frozenset(rule for rule in CONDITIONS if rule.startswith("GpuMemory"))
+NEEDS_MORE_STEPS = frozenset(CONDITIONS) - {"TraceStepOutlier"} - OF_MEMORY
 """Rules that are not sure of what only the first and the last step have."""
 
 

@@ -76,7 +76,10 @@ class Card:
 
 @dataclass
 class Recording:
-    """What a file holds; ``reserved`` are the most bytes of a GPU's memory that were in use, by its number."""
+    """What a file holds; ``reserved`` are the most bytes of a GPU's memory that were in use, by its number.
+
+    ``memory`` are events of its allocator: time, address, size, and what is allocated and reserved then.
+    """
 
     file: str
     framework: str
@@ -84,6 +87,7 @@ class Recording:
     events: list[Event] = field(default_factory=list)
     cards: list[Card] = field(default_factory=list)
     reserved: dict[int, int] = field(default_factory=dict)
+    memory: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     backend: str = ""
 
 
@@ -117,6 +121,9 @@ def _pytorch(file: Path) -> Recording:
         said = each.get("args", {})
         if each["name"] == "[memory]" and said["Device Type"] == 1:
             _reserve(recording, said["Device Id"], said["Total Reserved"])
+            if "Bytes" in said:
+                held = said["Total Allocated"], said["Total Reserved"]
+                recording.memory.append((round(1_000 * each["ts"]), said["Addr"], said["Bytes"], *held))
         elif each.get("ph") == "X" and each["cat"] in _CATEGORIES:
             start = round(1_000 * each["ts"])
             event = Event(

@@ -9,6 +9,7 @@ import numpy as np
 from tests.claims import kernel_facts
 from tests.claims.kernel_facts import CONDITIONS, NEEDS_MORE_STEPS, computing, gpu_gaps, in_fp32, is_underfilled, total
 from tests.claims.kernel_files import KERNEL, Recording
+from tests.claims.kernel_memory import SURE_STEPS, known
 from tests.claims.kernel_trace import Gpu, KernelTrace
 from tests.claims.raw import Flags
 
@@ -93,7 +94,7 @@ UPPER_BOUNDS: dict[str, Callable[[KernelTrace], float]] = {
     "TensorCoresIdle": lambda trace: _half(trace, in_fp32),
     "SmUnderfilled": lambda trace: _half(trace, is_underfilled),
     "TraceStepOutlier": _beyond_median,
-    "GpuMemoryFull": lambda _: 0.0,
+    **dict.fromkeys(kernel_facts.OF_MEMORY, lambda _: 0.0),
 }
 """What a finding could win where it were the only one, nanoseconds of the window."""
 
@@ -121,7 +122,10 @@ class Rank:
         if len(self.trace.steps) < FEW_STEPS:
             return dict.fromkeys(found, False)
         within = KernelTrace(self.recording, inner=True)
-        return {rule: rule not in NEEDS_MORE_STEPS or CONDITIONS[rule](within) for rule in found}
+        sure = {rule: rule not in NEEDS_MORE_STEPS or CONDITIONS[rule](within) for rule in found}
+        if "GpuMemoryGrows" in sure:
+            sure["GpuMemoryGrows"] = len(known(self.trace).at_steps) > SURE_STEPS
+        return sure
 
     @cached_property
     def gains(self) -> dict[str, float]:

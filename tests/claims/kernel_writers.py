@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Event
+from tests.claims.kernel_memory import memory_rows
 from tests.support.nsight_exports import ExportWriter
 from tests.support.xplanes import PlaneWriter, ProfileWriter
 
@@ -35,6 +36,7 @@ def write_pytorch(job: "KernelJob", rank: int, events: list[Event], folder: Path
         for part in (0.5, 1.0, 0.8):
             said = {"Device Type": 1, "Device Id": gpu, "Total Reserved": int(part * share * job.card.memory)}
             rows.append({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1_500, "args": said})
+    rows += memory_rows(job, rank, events)
     card = {
         "name": job.card.name,
         "totalGlobalMem": job.card.memory,

@@ -238,6 +238,8 @@ def _say(sayable: Sayable, said: Any, unit: str) -> None:
     if isinstance(said, int | float):
         scale = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(unit)
         sayable.counts.append(float(said))
+        if unit == "bytes":
+            sayable.bytes.append(float(said))
         if scale is not None:
             sayable.seconds.append(said * scale)
 

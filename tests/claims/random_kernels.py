@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Card, Event
+from tests.claims.kernel_memory import FAULTS
 from tests.claims.kernel_writers import write_nsight, write_pytorch, write_xla
 
 CARDS = (
@@ -47,6 +48,8 @@ class KernelJob:
         ``data`` where one process drives all GPUs, ``gloo`` where the host sends gradients; else empty.
     reserved : tuple of float
         The most of each GPU's memory that is in use, as shares.
+    memory : str
+        What is wrong with the first GPU's memory, of `kernel_memory.FAULTS`; else empty.
     """
 
     seed: int
@@ -58,6 +61,7 @@ class KernelJob:
     unlike: int | None = None
     parallel: str = ""
     reserved: tuple[float, ...] = ()
+    memory: str = ""
     card: Card = CARDS[0]
     group: bool = False
 
@@ -81,6 +85,7 @@ def drawn_kernels(seed: int) -> KernelJob:
         gpus=gpus,
         parallel=parallel,
         reserved=tuple(float(each) for each in rng.choice([0.3, 0.89, 0.93, 0.97], gpus)) if form != "nsight" else (),
+        memory=str(np.random.default_rng([seed, 25]).choice(FAULTS)) if form == "pytorch" else "",
         card=card,
         group=bool(rng.random() < 0.5),
         **faults,

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.claims.check import table
+from tests.claims.kernel_memory import FAULTS as MEMORY_FAULTS
 from tests.claims.kernels import kernel_claims
 from tests.claims.product import report_of
 from tests.claims.random_kernels import FORMS, drawn_kernels, write_kernels_job
 from tests.claims.sources import check_kernels
 
-KERNEL_SEEDS = (13, 19, 22, 24, 30, 32, 33, 35, 37, 39)
-"""Kernel traces of each form, and of one and of several ranks and GPUs."""
+KERNEL_SEEDS = (13, 19, 22, 24, 30, 32, 33, 35, 37, 39, 48, 53, 72)
+"""Kernel traces of each form, of one and of several ranks and GPUs, and with each fault of memory."""
 
 
 @pytest.mark.parametrize("seed", KERNEL_SEEDS)
@@ -30,13 +31,14 @@ def test_a_few_seeds_have_traces_of_each_form_and_shape() -> None:
     assert {form for form, *_ in shapes} == set(FORMS)
     assert {shape[1:] for shape in shapes} == {(several, many) for several in (False, True) for many in (False, True)}
     assert {job.parallel for job in jobs} == {"", "data", "gloo"}
+    assert {job.memory for job in jobs} == set(MEMORY_FAULTS) - {"held"}
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, dict[str, Any]]]:
     """Return jobs with kernel traces by seed, and their true reports: of ranks, and of several GPUs."""
     place = tmp_path_factory.mktemp("claims")
-    folders = {seed: write_kernels_job(seed, place) for seed in (9, 22, 37)}
+    folders = {seed: write_kernels_job(seed, place) for seed in (9, 22, 37, 48, 72)}
     return {seed: (folder, report_of(folder)) for seed, folder in folders.items()}
 
 
@@ -58,6 +60,12 @@ def untrue_of_kernels(folder: Path, report: dict[str, Any]) -> list[str]:
         (22, "MemcpyBound", "evidence", 1),
         (22, "WrongParallel", "most_busy_share", 0.0002),
         (22, "GpuMemoryFull", "reserved_share", 0.0002),
+        (9, "GpuMemoryHeld", "held_share", 0.0002),
+        (9, "GpuMemoryHeld", "held", 1),
+        (48, "GpuMemoryGrows", "growth_per_step", 1),
+        (48, "GpuMemoryGrows", "steps_left", 1),
+        (72, "GpuMemoryFragmented", "unused_share", 0.0002),
+        (72, "GpuMemoryFragmented", "reserved_share", 0.0002),
         (9, "LateRank", "lateness_share", 0.0002),
         (9, "LateRank", "last_steps", 1),
         (9, "ExposedCommunication", "gain_share", 0.0002),

@@ -135,6 +135,26 @@ class GpuRows(Rows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRows:
+    """N events of allocators: ``at`` in nanoseconds of the trace's clock, ``size`` in bytes, negative of what is freed.
+
+    ``device`` is -1 of the host. ``address``, and ``allocated`` and ``reserved`` after the event, are -1 where the
+    trace does not say them. All int64[N] but ``lane``, the thread, an index into `Trace.names`.
+    """
+
+    at: Ints
+    device: Ints
+    address: Ints
+    size: Ints
+    allocated: Ints
+    reserved: Ints
+    lane: Numbers
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """A GPU as the trace describes it; ``capability`` is major and minor, (0, 0) where unknown."""
 
@@ -155,6 +175,8 @@ class Trace:
     operator_inputs: int32, of each operator the index into ``names`` of its `inputs_text`; -1 without.
     overhead: The profiler's own work.
     modules: Calls of PyTorch's modules, in their forward pass.
+    functions: Python's functions, of a trace with events of memory: their stacks say who allocates.
+    memory: Events of allocators.
     operator_collectives: By external id of the calling operator: index into ``collectives``, and bytes; -1 where
         unknown.
     reserved, reserved_at: Most bytes that were reserved, by GPU, and when that was first so.
@@ -177,6 +199,8 @@ class Trace:
     operator_inputs: Numbers
     overhead: Rows
     modules: Rows
+    functions: Rows
+    memory: MemoryRows
     collectives: list[Collective]
     operator_collectives: dict[int, tuple[int, int]]
     reserved: dict[int, int]

@@ -28,6 +28,7 @@ from trainguard.kernels.entries import (
     TemporalEntry,
     TypicalStep,
 )
+from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -166,6 +167,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: None where no product's operations are known, or not the GPU's peak.
     typical_step: None without steps or work of a GPU.
     software: Versions, and options of the profiler, as the trace says them.
+    memory: Of each GPU whose allocations the trace holds (``profile_memory=True``).
     """
 
     trace: str
@@ -228,6 +230,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: ArithmeticEntry | None = None
     typical_step: TypicalStep | None = None
     software: dict[str, str] = {}
+    memory: list[GpuMemory] = []
 
     @property
     def step_count(self) -> int:
@@ -330,7 +333,8 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel profiles of a place, a trace each.
 
-    ranks: By rank; traces without a rank come last.
+    ranks: By rank; traces without a rank come last. Empty where there are only snapshots.
+    snapshots: Snapshots of the allocator, in the same order.
     unread: Files that could not be read, and why.
     across: The ranks beside each other; None of one trace.
     comparison: Another profile beside this one, where it was asked for.
@@ -348,6 +352,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     ranks_left_out: int = 0
     job: str | None = None
     job_facts: JobEntry | None = None
+    snapshots: list[SnapshotProfile] = []
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

@@ -109,6 +109,7 @@ class Listed(msgspec.Struct):
     ranks: list[_Rank]
     unread: dict[str, Any] = {}
     across: _Across | None = None
+    snapshots: list[_Rank] = []
 
 
 def read_document(text: bytes) -> Listed:
@@ -118,7 +119,9 @@ def read_document(text: bytes) -> Listed:
 
 def traces_of(found: Listed) -> set[str]:
     joined = [] if found.across is None else found.across.lines
-    return {each.trace for each in found.ranks} | {each.trace for each in joined} | set(found.unread)
+    return (
+        {each.trace for each in (*found.ranks, *found.snapshots)} | {each.trace for each in joined} | set(found.unread)
+    )
 
 
 def listed(found: Listed, *, place: str, document: str, page: str | None, changed_s: float) -> ListedProfile:
@@ -129,7 +132,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
     starts = [at for rank in found.ranks if 0 < (at := rank.start_unix_ns or 0) < _LATEST_NS]
     window = sum(rank.window_ns for rank in found.ranks)
     joined = 0 if found.across is None else len(found.across.lines)
-    count = max(len(found.ranks), joined)
+    count = max(len(found.ranks), joined) + len(found.snapshots)
     return ListedProfile(
         name=_shown(found.source.rstrip("/").rpartition("/")[2] or found.source),
         place=_shown(place),
@@ -163,14 +166,17 @@ def _status(found: Listed) -> tuple[Status, str]:
     lost = sum(not rank.quality.is_whole and not is_cut(rank.quality.counts) for rank in found.ranks)
     if lost:
         lines_shown.append(f"{counted(lost, 'trace')} without all of the GPU's work")
-    if not any(rank.busy_ns for rank in found.ranks):
+    if not any(rank.busy_ns for rank in found.ranks) and not found.snapshots:
         lines_shown.append("no trace has work of a GPU")
     return ("judged in part" if lines_shown else "judged"), ", ".join(lines_shown)
 
 
 def _findings(found: Listed) -> list[_Finding]:
     across = [] if found.across is None else found.across.findings
-    return [*(each for rank in found.ranks for each in rank.findings if each.id != TraceQuality.name), *across]
+    return [
+        *(each for rank in (*found.ranks, *found.snapshots) for each in rank.findings if each.id != TraceQuality.name),
+        *across,
+    ]
 
 
 def _rules(findings: Sequence[_Finding]) -> list[str]:

@@ -8,8 +8,9 @@ from trainguard.core.units import counted
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.comparison.text import headline
 from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.words import are
-from trainguard.render.numbers import share
+from trainguard.render.numbers import share, size
 
 
 class Verdict(NamedTuple):
@@ -23,6 +24,8 @@ class Verdict(NamedTuple):
 def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) -> Verdict:
     """Return the verdict; ``fired`` are rules without their family, each with its highest severity, and no more."""
     ranks = document.ranks
+    if not ranks and document.snapshots:
+        return _of_memory(document.snapshots, fired)
     if not any(rank.busy_ns for rank in ranks):
         return Verdict("Not judged", "idle", ["No work of a GPU is in the trace, so no rule on GPUs could be judged."])
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
@@ -40,6 +43,17 @@ def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) 
     if not fired:
         sentences.append("No rule fired.")
     return _worse(document, _marked(severest, sentences, in_part=bool(cut or lost)))
+
+
+def _of_memory(snapshots: Sequence[SnapshotProfile], fired: Sequence[tuple[str, Severity]]) -> Verdict:
+    """Return the verdict on snapshots alone, which say nothing about the GPU's time."""
+    most = max((memory for each in snapshots for memory in each.memory), key=lambda memory: memory.peak)
+    said = f"{most.name} holds {size(most.peak)} at most."
+    if not fired:
+        silent = "No rule on memory fired; a snapshot says nothing about the GPU's time."
+        return Verdict("No finding", "ok", [said, silent])
+    rules = f"Fired: {', '.join(rule for rule, _ in fired)}."
+    return _marked(max(severity.rank for _, severity in fired), [said, rules], in_part=False)
 
 
 def _marked(severest: int, sentences: list[str], *, in_part: bool) -> Verdict:

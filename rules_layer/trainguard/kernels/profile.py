@@ -5,9 +5,17 @@ from typing import Literal
 
 import numpy as np
 
+from trainguard.core.units import faults_counted
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
-from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
+from trainguard.kernels.document import (
+    Distribution,
+    Quality,
+    RankProfile,
+    StepEntry,
+    StepTimes,
+    StreamEntry,
+)
 from trainguard.kernels.entries import (
     ActivityEntry,
     DeviceEntry,
@@ -17,10 +25,14 @@ from trainguard.kernels.entries import (
 )
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.memory.entries import SnapshotProfile
+from trainguard.kernels.memory.history import memory_entry
+from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.operators import operators_of
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup import rollup_of
+from trainguard.kernels.rules.allocator import memory_findings
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
@@ -132,13 +144,27 @@ def rank_profile(trace: Trace) -> RankProfile:
         framework=trace.framework.value,
         typical_step=StepTable.of(judged).entry(judged),
         software=trace.software,
+        memory=judged.memory,
+    )
+
+
+def snapshot_profile(snapshot: Snapshot) -> SnapshotProfile:
+    memory = [memory_entry(each) for each in snapshot.histories]
+    return SnapshotProfile(
+        trace=snapshot.name,
+        rank=_named_rank(snapshot.name),
+        memory=memory,
+        findings=memory_findings(memory),
+        damaged=[faults_counted(count, what) for what, count in snapshot.tally.items()],
     )
 
 
 def _rank(trace: Trace) -> int | None:
-    if trace.rank is not None:
-        return trace.rank
-    match = _RANK.search(trace.name.rpartition("/")[2])
+    return _named_rank(trace.name) if trace.rank is None else trace.rank
+
+
+def _named_rank(name: str) -> int | None:
+    match = _RANK.search(name.rpartition("/")[2])
     return int(match[1]) if match else None
 
 

@@ -1,6 +1,7 @@
 """Kernel traces below a place: where they lie, and the profiles of them, each ``kernels.json``, that are there."""
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -25,7 +26,8 @@ from trainguard.kernels.listing import (
     read_document,
     traces_of,
 )
-from trainguard.kernels.readers.reading import REPORT_ENDINGS, begins_as_trace, read_any
+from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.readers.reading import REPORT_ENDINGS, begins_as_trace, read_recording
 from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
@@ -38,8 +40,13 @@ NAMED_TRACES = (
     ".xplane.pb.gz",
     ".sqlite",
     ".sqlite.gz",
+    ".pickle",
+    ".pickle.gz",
 )
 _XLA_TRACES = (".xplane.pb", ".xplane.pb.gz")
+_NAMED_SNAPSHOT = re.compile(r"(?:.*[._-])?(?:memory|snapshot)[^/]*\.(?:pkl|json)(?:\.gz)?", re.IGNORECASE)
+"""How people name snapshots of the allocator; alone, a file of any name is read."""
+
 _PERHAPS_TRACES = (".json", ".json.gz")
 _OTHER_TRACES = (*_PERHAPS_TRACES, ".pb", ".pb.gz", ".db", ".sqlite3", *REPORT_ENDINGS)
 """Beside files that are named as traces, those of these names are traces that begin as one."""
@@ -63,9 +70,9 @@ class FilesBelow:
     names: Sequence[str] = ()
     left_out: Sequence[str] = ()
 
-    def read(self, name: str) -> Trace:
-        """Read a trace of any format; raises as `read_any` and the opening do."""
-        return read_any(name, lambda: self._opened(name), self.folder / name if self.folder else None)
+    def read(self, name: str) -> Trace | Snapshot:
+        """Read a trace of any format, or a snapshot; raises as `read_recording` and the opening do."""
+        return read_recording(name, lambda: self._opened(name), self.folder / name if self.folder else None)
 
     def begins_as_trace(self, name: str) -> bool:
         try:
@@ -84,15 +91,16 @@ def open_traces(place: str, clients: "Clients | None" = None) -> FilesBelow:
     """Find the traces at a file, a folder, or ``s3://bucket/key-or-prefix``.
 
     Files of PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and Nsight Systems (``.sqlite``) count, with or without
-    ``.gz``, and beside them others that begin as a trace does; where there is none, all ``.json`` and ``.json.gz``.
-    Results, profiles and tensors are left out. Raises KernelTraceError when the place cannot be read, or holds no file
-    that may be a trace.
+    ``.gz``, snapshots of the allocator (``.pickle``, and others with ``memory`` or ``snapshot`` in their names), and
+    beside them others that begin as a trace does; where there is none, all ``.json`` and ``.json.gz``. Results,
+    profiles and tensors are left out. Raises KernelTraceError when the place cannot be read, or holds no file that may
+    be a trace.
     """
     found = files_below(place, clients, alone=True)
     if found.names:
         return found
     names = _traces(place, list(found.changed))
-    others = [] if names[0].endswith(_PERHAPS_TRACES) and not names[0].endswith(NAMED_TRACES) else _beside(found, names)
+    others = _beside(found, names) if any(name.endswith(NAMED_TRACES) for name in names) else []
     begun = [name for name in others[:MOST_LOOKED_AT] if name.endswith(REPORT_ENDINGS) or found.begins_as_trace(name)]
     left_out = [name for name in others if name not in begun]
     return replace(found, names=sorted([*names, *begun]), left_out=left_out)
@@ -169,8 +177,9 @@ def _in_bucket(place: str, clients: "Clients | None", wanted: Callable[[str], bo
 def _traces(place: str, names: Sequence[str]) -> list[str]:
     """Return the files that are named as traces; without one, those that might be."""
     named, perhaps = (_ending(names, endings, others) for endings, others in _NOT_TRACES.items())
-    if named or perhaps:
-        return named or perhaps
+    chosen = sorted({*(named or perhaps), *(name for name in names if _is_snapshot(name))})
+    if chosen:
+        return chosen
     reports = any(name.endswith(REPORT_ENDINGS) for name in names)
     expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))
     hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if reports else ""
@@ -180,6 +189,11 @@ def _traces(place: str, names: Sequence[str]) -> list[str]:
 def _ending(names: Sequence[str], endings: tuple[str, ...], others: Set[str]) -> list[str]:
     found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
     return sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
+
+
+def _is_snapshot(name: str) -> bool:
+    *folders, file = name.split("/")
+    return RESULTS_FOLDER not in folders and _NAMED_SNAPSHOT.fullmatch(file) is not None
 
 
 PAGE = "kernels.html"

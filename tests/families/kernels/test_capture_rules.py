@@ -77,6 +77,11 @@ FACTS_OF = {
     "sm_underfilled": _shares("underfilled_share"),
     "slow_steps": _counts("slowest_step", "median_step", "slow_steps", "steps"),
     "gpu_memory_full": _shares("reserved_share"),
+    "gpu_memory_ran_out": _counts("requested", "allocated", "reserved", "device_free", "largest_kind", "place"),
+    "fragmented_memory": _shares("unused_share", "reserved_share"),
+    "failed_in_parts": _counts("unused", "requested"),
+    "gpu_memory_grows": _counts("growth_per_step", "steps", "steps_left", "place"),
+    "gpu_memory_held": _shares("held_share") + _counts("held", "held_kind", "place"),
     "queue_full": _shares("full_queue_share") + _counts("queued_launches"),
     "trace_quality": _counts("faults", "fault"),
     "late_rank": _shares("lateness_share")

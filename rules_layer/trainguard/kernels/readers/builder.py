@@ -27,6 +27,7 @@ from trainguard.kernels.columns import (
     Gpu,
     GpuRows,
     Ints,
+    MemoryRows,
     Names,
     Rows,
     Trace,
@@ -184,9 +185,20 @@ _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation":
 """The columns of `Rows`, 40 bytes a row."""
 _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
 _MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i"}}
+_MEMORY_TYPES = dict.fromkeys(("at", "device", "address", "size", "allocated", "reserved"), "q") | {"lane": "i"}
 _DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
 
-SORTS = ("gpu", "launches", "waits", "annotations", "gpu_annotations", "operators", "overhead", "modules")
+SORTS = (
+    "gpu",
+    "launches",
+    "waits",
+    "annotations",
+    "gpu_annotations",
+    "operators",
+    "overhead",
+    "modules",
+    "functions",
+)
 
 
 class TraceBuilder:
@@ -196,7 +208,7 @@ class TraceBuilder:
         self.names = Names()
         self._name = name
         self._tally = tally
-        types = {sort: _ROW_TYPES | _MORE_TYPES.get(sort, {}) for sort in SORTS}
+        types = {sort: _ROW_TYPES | _MORE_TYPES.get(sort, {}) for sort in SORTS} | {"memory": _MEMORY_TYPES}
         self._rows = {sort: {name: array(code) for name, code in of.items()} for sort, of in types.items()}
         self._count = 0
         self._collectives: dict[Collective, int] = {}
@@ -206,12 +218,12 @@ class TraceBuilder:
         self._counters: dict[tuple[int, str], tuple[int, float, float, float]] = {}
 
     def add(self, sort: str, kept: Bools | None = None, **columns: Any) -> None:
-        """Add rows of one of `SORTS` by column, or those of a mask; a column that is not given is unknown.
+        """Add rows of one of `SORTS` or ``memory`` by column, or those of a mask; one that is not given is unknown.
 
-        Columns are those of `Rows`, of ``gpu`` those of `GpuRows`; ``operators`` have ``inputs``. Raises
-        KernelTraceError for more rows than a trace has.
+        Columns are those of `Rows`, of ``gpu`` and ``memory`` those of `GpuRows` and `MemoryRows`; ``operators`` have
+        ``inputs``. Raises KernelTraceError for more rows than a trace has.
         """
-        count = len(columns["start"]) if kept is None else int(np.count_nonzero(kept))
+        count = len(next(iter(columns.values()))) if kept is None else int(np.count_nonzero(kept))
         self._count += count
         if self._count > MOST_ROWS:
             raise KernelTraceError(self._name, f"over {MOST_ROWS:,} rows, expected a trace of some steps")
@@ -271,6 +283,7 @@ class TraceBuilder:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
         columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
         gpu, inputs = columns.pop("gpu"), columns["operators"].pop("inputs")
+        memory = MemoryRows(**columns.pop("memory"))
         texts = self.names.texts()
         broken = broken_times(GpuRows(**gpu), Rows(**columns["launches"]), texts, self._tally)
         if broken.any():
@@ -286,6 +299,7 @@ class TraceBuilder:
             backend=backend,
             gpu=GpuRows(**gpu),
             software=_said(software or {}),
+            memory=memory,
             reserved=self._reserved,
             reserved_at=self._reserved_at,
             tally={what: count for what, count in sorted(self._tally.items()) if count},

@@ -55,13 +55,17 @@ _HOST = {
     "cpu_op": "operators",
     "Operator": "operators",
     "overhead": "overhead",
-    "python_function": "modules",
 }
 _CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
 _SORTS = sorted(set(_CATEGORIES.values()))
 _PYTHON = "python_function"
 _MODULE = "nn.Module: "
-_GPU_DEVICE_TYPE = 1
+_HOST_DEVICE_TYPE, _GPU_DEVICE_TYPES = 0, (1, 6, 12, 20)
+"""PyTorch's numbers of the host, and of CUDA, HIP, XPU and a backend of its own."""
+
+_LARGEST_BYTES = float(1 << 40)
+"""A larger allocation is a broken one; so their sums fit into 64 bits."""
+
 _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
 """The process that PyTorch gives the counters of a GPU."""
 
@@ -145,20 +149,30 @@ class _Sorter:
         self._builder = builder
         self._metadata = metadata
         self._tally = tally
+        self._has_memory = False
 
     def add(self, events: list[Event]) -> None:
         self._tally["events"] += len(events)
         sorted_in: dict[str, list[Event]] = {sort: [] for sort in _SORTS}
         take = {category: sorted_in[sort].append for category, sort in _CATEGORIES.items()}
+        functions: list[Event] = []
+        take[_PYTHON] = functions.append
+        memory = []
         for event in events:
             if event.ph == "X":
                 category = event.cat
-                if type(category) is str and category in take and (category != _PYTHON or _is_module(event.name)):
+                if type(category) is str and category in take:
                     take[category](event)
             elif event.ph == "C":
                 self._add_sample(event)
             elif event.name == "[memory]":
-                self._add_reserved(event)
+                memory.append(event)
+        if memory:
+            self._add_memory(memory)
+        sorted_in["modules"] = [event for event in functions if _is_module(event.name)]
+        if self._has_memory:
+            # PyTorch writes functions behind the events of memory; of other traces nobody asks for them.
+            sorted_in["functions"] = functions
         for sort, found in sorted_in.items():
             if found:
                 self._add(sort, found)
@@ -235,12 +249,29 @@ class _Sorter:
             "collective": collective,
         }
 
-    def _add_reserved(self, event: Event) -> None:
-        args = event.args or NO_ARGS
-        if whole(args.device_type) == _GPU_DEVICE_TYPE:
-            ts = floats([event.ts])
-            at = int(nanoseconds(ts)[0]) if np.abs(ts[0]) < _LATEST_US else 0
-            self._builder.reserve(whole(args.device_id), whole(args.reserved), at)
+    def _add_memory(self, events: list[Event]) -> None:
+        args = [event.args or NO_ARGS for event in events]
+        kind, ts = ints([each.device_type for each in args]), floats([event.ts for event in events])
+        size, held, reserved = (
+            floats([getattr(each, name) for each in args]) for name in ("size", "allocated", "reserved")
+        )
+        on_gpu = np.isin(kind, _GPU_DEVICE_TYPES)
+        known = (np.abs(ts) < _LATEST_US) & (np.abs(size) < _LARGEST_BYTES) & (on_gpu | (kind == _HOST_DEVICE_TYPE))
+        device = np.where(on_gpu, ints([each.device_id for each in args]), -1)
+        columns = {
+            "at": nanoseconds(np.where(np.abs(ts) < _LATEST_US, ts, 0.0)),
+            "device": device,
+            "address": ints([each.address for each in args]),
+            "size": np.where(known, size, 0.0),
+            "allocated": _sizes(held),
+            "reserved": _sizes(reserved),
+            "lane": self._builder.names.of([event.tid for event in events]),
+        }
+        self._tally["bad_memory_events"] += int((~known & (columns["reserved"] < 0)).sum())
+        self._builder.add("memory", kept=known, **columns)
+        for place in np.flatnonzero(on_gpu & (columns["reserved"] > 0)).tolist():
+            self._builder.reserve(int(device[place]), int(columns["reserved"][place]), int(columns["at"][place]))
+        self._has_memory = True
 
     def _add_sample(self, event: Event) -> None:
         gpu = _COUNTED.fullmatch(event.pid) if isinstance(event.pid, str) else None
@@ -285,6 +316,12 @@ def _work_name(event: Event) -> Any:
         return memset_name(_MEMORY[kind] if 0 <= kind < len(_MEMORY) else "")
     way = args.copy_kind if isinstance(args.copy_kind, str) else DIRECTIONS.get(whole(args.copy_kind), "")
     return memcpy_name(way, *(str(each or "").replace("_", " ") for each in (args.source_kind, args.target_kind)))
+
+
+def _sizes(values: Floats) -> Ints:
+    """Return sizes in bytes; -1 for what is none."""
+    good = (values >= 0) & (values < _LARGEST_BYTES)
+    return np.where(good, values, -1.0).astype(np.int64)
 
 
 def _chosen(events: list[Event], mask: Bools) -> list[Event]:

@@ -12,6 +12,7 @@ from trainguard.core.ports import ByteStream
 from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
+from trainguard.kernels.memory.snapshot import Snapshot, is_snapshot, read_snapshot
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
 
@@ -20,11 +21,37 @@ MAGIC = b"SQLite format 3\x00"
 MOST_DATABASE_BYTES = 8 * 1024**3
 """A larger SQLite export is not copied: it is read where it lies on a disk, or not at all."""
 
+MOST_SNAPSHOT_BYTES = 512 * 1024 * 1024
+"""Of text; values take up to ten times as much memory."""
+
+SNAPSHOT = "it is a memory snapshot, expected a trace: trainguard kernels reads snapshots"
+
 _XLA_ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12")
 """A plane with its number, if it is not 0, and its name."""
+
+
+def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace | Snapshot:
+    """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip."""
+    with open_stream() as stream:
+        first = next(text_chunks(name, stream, Counter()), b"")
+    return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
+
+
+def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+    parts: list[bytes] = []
+    size = 0
+    tally: Counter[str] = Counter()
+    with open_stream() as stream:
+        for chunk in text_chunks(name, stream, tally):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MOST_SNAPSHOT_BYTES:
+                reason = f"a memory snapshot of over {MOST_SNAPSHOT_BYTES:,} bytes, expected less: record fewer entries"
+                raise KernelTraceError(name, reason)
+    return read_snapshot(name, b"".join(parts))
 
 
 def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
@@ -43,6 +70,8 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         first = next(text_chunks(name, stream, Counter()), b"")
     if is_pointer(first):
         raise KernelTraceError(name, POINTER)
+    if is_snapshot(first):
+        raise KernelTraceError(name, SNAPSHOT)
     if first.startswith(MAGIC):
         # A file that is packed begins otherwise.
         with file.open("rb") if file else BytesIO() as opened:

@@ -48,6 +48,9 @@ class Args(msgspec.Struct, gc=False):
     group_description: Any = msgspec.field(default=None, name="Process Group Description")
     dtype: Any = None
     reserved: Any = msgspec.field(default=None, name="Total Reserved")
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    size: Any = msgspec.field(default=None, name="Bytes")
+    address: Any = msgspec.field(default=None, name="Addr")
     device_id: Any = msgspec.field(default=None, name="Device Id")
     device_type: Any = msgspec.field(default=None, name="Device Type")
     grid: Any = None

@@ -14,6 +14,9 @@ from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime, until_launched
 from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
+from trainguard.kernels.memory.entries import GpuMemory
+from trainguard.kernels.memory.events import histories_of
+from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.ranking import place_of
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
@@ -32,6 +35,11 @@ class Judged(RankMetrics):
     def kernels(self) -> list[KernelLine]:
         """The kernels of the window, most time first."""
         return kernel_lines(self)
+
+    @cached_property
+    def memory(self) -> list[GpuMemory]:
+        """The memory of each GPU that the trace has events of."""
+        return [memory_entry(each) for each in histories_of(self.trace, self.window.steps.start)]
 
     @property
     def has_gpu(self) -> bool:

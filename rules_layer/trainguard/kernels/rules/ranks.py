@@ -1,6 +1,7 @@
 """One rank comes late into collectives, or computes more slowly than others."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.core.units import counted
 from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
 from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share, portion, shown
@@ -153,11 +155,14 @@ def _latest(ranks: Sequence[RankProfile], waiting: Waiting) -> list[Evidence]:
     return evidence
 
 
+Profile = TypeVar("Profile", RankProfile, RankProfile | SnapshotProfile)
+
+
 def by_rule(
-    ranks: Sequence[RankProfile], across: AcrossRanks | None
-) -> dict[str, list[tuple[RankProfile | None, KernelFinding]]]:
+    ranks: Sequence[Profile], across: AcrossRanks | None
+) -> dict[str, list[tuple[Profile | None, KernelFinding]]]:
     """Return the findings on all ranks by rule, each with its rank; those across ranks have none."""
-    found: dict[str, list[tuple[RankProfile | None, KernelFinding]]] = {}
+    found: dict[str, list[tuple[Profile | None, KernelFinding]]] = {}
     for rank in ranks:
         for finding in _beside_late_rank(rank.findings, across):
             found.setdefault(finding.id, []).append((rank, finding))

@@ -10,6 +10,12 @@ from msgspec.structs import replace
 
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.intervals import Spans, difference, union
+from trainguard.kernels.rules.allocator import (
+    GpuMemoryFragmented,
+    GpuMemoryGrows,
+    GpuMemoryHeld,
+    GpuMemoryRanOut,
+)
 from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
 from trainguard.kernels.rules.finding import Judged, at_most_medium, in_order, weighed
 from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
@@ -40,6 +46,10 @@ KERNEL_RULES: tuple[KernelRule, ...] = (
     SmUnderfilled(),
     TraceStepOutlier(),
     GpuMemoryFull(),
+    GpuMemoryRanOut(),
+    GpuMemoryFragmented(),
+    GpuMemoryGrows(),
+    GpuMemoryHeld(),
     QueueFull(),
     TraceQuality(),
     LateRank(),
@@ -62,6 +72,10 @@ CAUSES_FIRST: tuple[RankRule, ...] = (
     SmUnderfilled(),
     TraceStepOutlier(),
     GpuMemoryFull(),
+    GpuMemoryRanOut(),
+    GpuMemoryFragmented(),
+    GpuMemoryGrows(),
+    GpuMemoryHeld(),
     QueueFull(),
     TraceQuality(),
 )

@@ -51,6 +51,7 @@ DAMAGES = {
     "bad_times": Fault("events with a negative, missing or days-long time", _RECORD_AGAIN),
     "lost_times": Fault("pieces of work of a GPU without a time", _RECORD_AGAIN),
     "overflowing_times": Fault("pieces of work that last beyond the next one of their stream", _RECORD_AGAIN),
+    "bad_memory_events": Fault("events of memory without a size, a time or a device that is known"),
     "rounded_times": Fault(
         "times that are only exact to a quarter of a microsecond",
         "Record it with a newer PyTorch, which writes baseTimeNanoseconds.",

@@ -17,7 +17,7 @@ _Source = Annotated[
     str,
     argument(
         "TRACE",
-        "A trace of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
+        "A trace or memory snapshot of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
         "a folder of them, or s3://bucket/key-or-prefix.",
     ),
 ]
@@ -57,9 +57,10 @@ def kernels(
     framework: _Framework = "",
     finding: _Finding = "",
 ) -> Result:
-    """Judge kernel traces: the GPU's time by kernel, step and cause, with advice.
+    """Judge kernel traces: the GPU's time by kernel, step and cause, and its memory, with advice.
 
-    Traces are those of PyTorch's profiler, of JAX and TensorFlow, and SQLite exports of Nsight Systems.
+    Traces are those of PyTorch's profiler, of JAX and TensorFlow, and SQLite exports of Nsight Systems. Snapshots of
+    PyTorch's allocator (torch.cuda.memory) are judged alone or beside traces.
 
     Exit code 0: the traces were judged, whatever was found. 1: a rule fired and --fail-on-fire was given. 2: they could
     not be read. 3: no trace has any work of a GPU.

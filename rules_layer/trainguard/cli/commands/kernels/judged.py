@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from trainguard.cli.commands.kernels.compared import LONGEST_NAME, comparison_blocks
+from trainguard.cli.commands.kernels.memory import memory_blocks, snapshot_blocks
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
@@ -16,9 +17,10 @@ from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
 from trainguard.kernels.entries import ArithmeticEntry, CriticalPathEntry, FamilyEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
+from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.overview import verdict_of
 from trainguard.kernels.phases import PHASES
-from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.rollup import with_model_flops
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
@@ -27,6 +29,7 @@ from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, open_traces
 from trainguard.render.names import shown_name
 
 if TYPE_CHECKING:
+    from trainguard.kernels.memory.entries import SnapshotProfile
     from trainguard.kernels.timeline.build import DrawnRanks
 
 _SHOWN = 15
@@ -86,7 +89,7 @@ def judged(source: str, out: Path | None, compare: str | None, model_tflops: flo
         blocks=blocks,
         notes=notes,
         fired=_fired(document),
-        evaluated=any(rank.busy_ns for rank in document.ranks),
+        evaluated=any(rank.busy_ns for rank in document.ranks) or bool(document.snapshots),
     )
 
 
@@ -106,9 +109,10 @@ def _written(document: KernelProfiles, drawn: "DrawnRanks", out: Path) -> list[B
 
 
 def _overview(document: KernelProfiles) -> Iterator[Block]:
+    profiles: list[RankProfile | SnapshotProfile] = [*document.ranks, *document.snapshots]
     fired = [
         (rule.removeprefix(FAMILY), max((each.severity for _, each in entries), key=lambda each: each.rank))
-        for rule, entries in by_rule(document.ranks, document.across).items()
+        for rule, entries in by_rule(profiles, document.across).items()
         if rule != TraceQuality.name
     ]
     verdict = verdict_of(document, fired)
@@ -120,7 +124,9 @@ def _overview(document: KernelProfiles) -> Iterator[Block]:
 def _all_ranks(document: KernelProfiles) -> Iterator[Block]:
     for rank in document.ranks[:_SHOWN_RANKS]:
         yield from _blocks(rank)
-    if others := [rank.trace for rank in document.ranks[_SHOWN_RANKS:]]:
+    for snapshot in document.snapshots[:_SHOWN_RANKS]:
+        yield from snapshot_blocks(snapshot)
+    if others := [each.trace for found in (document.ranks, document.snapshots) for each in found[_SHOWN_RANKS:]]:
         yield Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}.")
     if document.across is not None:
         yield from _across(document.across)
@@ -133,10 +139,14 @@ def _unwatched(profile: RankProfile, trace: Trace) -> None:
 def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
+    snapshots = []
     unread: dict[str, str] = {}
     for name in place.names:
         try:
             trace = place.read(name)
+            if isinstance(trace, Snapshot):
+                snapshots.append(snapshot_profile(trace))
+                continue
             ranks.append(rank_profile(trace))
             watch(ranks[-1], trace)
         except KernelTraceError as fault:
@@ -146,12 +156,14 @@ def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None])
         except Exception as fault:
             # What nobody thought of in one file must not cost the others.
             unread[name] = f"{type(fault).__name__}: {fault}"
-    if not ranks:
+    if not ranks and not snapshots:
         name, reason = next(iter(unread.items()))
         raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)
-    ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.trace))
+    for found in (ranks, snapshots):
+        found.sort(key=lambda each: (each.rank is None, each.rank or 0, each.trace))
     source = place.place.encode("utf-8", "replace").decode()
-    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
+    across = across_ranks(ranks)
+    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across, snapshots=snapshots)
 
 
 def _of_model(rank: RankProfile, flops: float) -> RankProfile:
@@ -166,7 +178,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _fired(document: KernelProfiles) -> bool:
     across = [] if document.across is None else document.across.findings
-    return bool(across) or any(finding.id != TraceQuality.name for rank in document.ranks for finding in rank.findings)
+    found = [*(each.findings for each in document.ranks), *(each.findings for each in document.snapshots)]
+    return bool(across) or any(finding.id != TraceQuality.name for findings in found for finding in findings)
 
 
 def _blocks(rank: RankProfile) -> Iterator[Block]:
@@ -193,6 +206,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
         yield _families(rank)
     if rank.kernels:
         yield table(rank.kernels[:_SHOWN], _KERNELS)
+    yield from memory_blocks(rank.memory)
 
 
 def _arithmetic(used: ArithmeticEntry) -> str:

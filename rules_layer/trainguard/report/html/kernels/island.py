@@ -9,6 +9,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankLine, RankProfile
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.rows import LAST_OF_GPU, Sort
@@ -69,7 +70,7 @@ def node_of(trace: str) -> str | None:
     return found["host"] if found else None
 
 
-def rank_name(profile: RankProfile | RankLine) -> str:
+def rank_name(profile: RankProfile | RankLine | SnapshotProfile) -> str:
     return shown_name(profile.trace) if profile.rank is None else f"rank {profile.rank}"
 
 

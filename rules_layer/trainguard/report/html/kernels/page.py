@@ -22,6 +22,7 @@ from trainguard.render.numbers import count, moment, nanos
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
+from trainguard.report.html.kernels.memory import memory_blocks
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
 from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
 from trainguard.report.html.packed import in_script
@@ -80,7 +81,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     names = PageNames()
     ranks, across = document.ranks, document.across
     shown = [rank for rank, _ in drawn]
-    findings = shown_findings(ranks, shown, across)
+    findings = shown_findings([*ranks, *document.snapshots], shown, across)
     totals = kernel_totals(ranks)
     views = kernel_views(ranks, totals, shown, names)
     timelines = timelines_document(drawn, names)
@@ -99,9 +100,9 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         several=len(ranks) > 1,
         gpus=_gpus(ranks),
         about=_about(document),
-        window=nanos(max(rank.window_ns for rank in ranks)),
+        window=nanos(max((rank.window_ns for rank in ranks), default=0)),
         verdict=shown_verdict(document, findings),
-        figures=key_figures(ranks),
+        figures=key_figures(ranks) if ranks else [],
         findings=findings,
         missing=missing_lines(document),
         kernels=kernels,
@@ -113,6 +114,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         window_ns=figures.total_of(ranks, "window_ns"),
         busy_ns=figures.total_of(ranks, "busy_ns"),
         memory=memory,
+        memory_blocks=memory_blocks(document),
         share_figures=figures.share_figures(ranks, memory),
         collectives=figures.grouped(
             (each for rank in ranks for each in rank.collectives), lambda each: (each.name, each.group, each.dtype)

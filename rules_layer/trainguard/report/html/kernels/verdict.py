@@ -9,6 +9,7 @@ from trainguard.core.finding import Severity
 from trainguard.core.units import counted
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile
 from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.overview import verdict_of
 from trainguard.kernels.ranking import place_of
 from trainguard.kernels.rules.finding import FAMILY
@@ -54,11 +55,12 @@ def _shown(
 
 
 def shown_findings(
-    ranks: Sequence[RankProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
+    ranks: Sequence[RankProfile | SnapshotProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
 ) -> list[ShownFinding]:
     """Return a finding a rule, in the order of `trainguard.kernels.ranking`.
 
-    ``drawn`` are the ranks that the timeline shows, in its order; ``across`` is what fires across the ranks.
+    ``ranks`` are traces and snapshots, ``drawn`` the ranks that the timeline shows, in its order; ``across`` is what
+    fires across the ranks.
     """
     places = {rank.trace: place for place, rank in enumerate(drawn)}
     shown = []
@@ -78,14 +80,16 @@ def shown_findings(
     return sorted(shown, key=place)
 
 
-def _of_ranks(entries: list[tuple[RankProfile, KernelFinding]], ranks: int, places: dict[str, int]) -> ShownFinding:
+def _of_ranks(
+    entries: list[tuple[RankProfile | SnapshotProfile, KernelFinding]], ranks: int, places: dict[str, int]
+) -> ShownFinding:
     sure = [each for each in entries if each[1].confidence == "normal"] or entries
     rank, finding = max(sure, key=lambda each: (each[1].gain.share, each[1].severity.rank))
     return _shown(
         finding,
         max((each.severity for _, each in sure), key=lambda each: each.rank),
         finding.evidence,
-        by_step=bool(rank.steps),
+        by_step=isinstance(rank, RankProfile) and bool(rank.steps),
         where=_where([each for each, _ in entries], rank, ranks) if ranks > 1 else None,
         process=places.get(rank.trace),
     )
@@ -99,7 +103,7 @@ def _between_ranks(entries: Sequence[KernelFinding]) -> ShownFinding:
     return _shown(first, first.severity, evidence, by_step=True, where=where)
 
 
-def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:
+def _where(having: list[RankProfile | SnapshotProfile], worst: RankProfile | SnapshotProfile, ranks: int) -> str:
     named = ", ".join(rank_name(each).removeprefix("rank ") for each in having[:NAMED_RANKS])
     more = f" and {len(having) - NAMED_RANKS:,} more" if len(having) > NAMED_RANKS else ""
     return f"{len(having):,} of {counted(ranks, 'rank')} ({named}{more}); the numbers are those of {rank_name(worst)}"

@@ -1,0 +1,322 @@
+"""A GPU's memory runs out, is divided into parts that nothing fits, grows from step to step, or is held by one place.
+
+They judge the memory of one GPU, from a trace as from a snapshot.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
+from trainguard.kernels.memory.frames import own_frame
+from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion, shown
+from trainguard.rules.rule_result import FactSheet, Measure
+
+_NO_GAIN = Gain(ns_per_step=0, share=0.0)
+UNKNOWN_PLACE = "a place without a stack"
+_SMALLER = "Recompute activations (torch.utils.checkpoint), or take a smaller batch and accumulate gradients."
+
+
+class MemoryRule(RankRule):
+    """A rule over the memory of one GPU; on a rank it has the finding on the GPU where it is severest."""
+
+    is_steady = False
+
+    @abstractmethod
+    def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
+        """Return what is found in the memory of a GPU."""
+
+    def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        return worst(self.judge_memory(each) for each in judged.memory if each.device >= 0)
+
+
+def worst(found: Iterable[KernelFinding | None]) -> KernelFinding | None:
+    known = [each for each in found if each is not None]
+    return max(known, key=lambda each: (each.severity.rank, each.value), default=None)
+
+
+def size_fact(name: str, size: int, threshold: int | None = None, device: str | None = None) -> Fact:
+    return Fact(name=name, value=size, unit="bytes", threshold=threshold, device=device)
+
+
+def said_size(size: float) -> str:
+    """Return bytes in GB or MB, as a person reads them."""
+    return f"{size / 1e9:,.2f} GB" if abs(size) >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _size(sheet: FactSheet, name: str) -> str:
+    return said_size(sheet.number(name))
+
+
+def _device(memory: GpuMemory) -> str:
+    return f"gpu{memory.device}"
+
+
+def _on(sheet: FactSheet, name: str) -> str:
+    return f"GPU {(sheet[name].device or '').removeprefix('gpu')}"
+
+
+def _place(where: Sequence[str]) -> str:
+    return own_frame(where) or UNKNOWN_PLACE
+
+
+def _held_most(memory: GpuMemory) -> list[Evidence]:
+    held = [f"{each.bytes:,} bytes of {each.kind}, {_place(each.where)}" for each in memory.holders[:5]]
+    return [Evidence(what=what, duration_ns=0) for what in held] or [
+        Evidence(what=f"{memory.peak:,} bytes of {memory.name} allocated", duration_ns=0)
+    ]
+
+
+def is_tight(memory: GpuMemory, share: float) -> bool:
+    """Whether an allocation failed, or so much of what the GPU can hold was reserved."""
+    if memory.ran_out is not None:
+        return True
+    return bool(memory.limit and memory.most_reserved is not None and memory.most_reserved >= share * memory.limit)
+
+
+def _ran_out_summary(sheet: FactSheet) -> str:
+    return (
+        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'requested')}: "
+        f"{_size(sheet, 'allocated')} were allocated, {_size(sheet, 'reserved')} reserved, "
+        f"{_size(sheet, 'device_free')} free. Most is {sheet.name('largest_kind')}; {sheet.name('place')} holds most."
+    )
+
+
+class GpuMemoryRanOut(MemoryRule):
+    title = "Failed allocations"
+    fires_when = "an allocation failed; needs a memory snapshot"
+    measure = Measure("bytes that were asked for")
+    summary = _ran_out_summary
+    advice = _SMALLER
+    clause = "a GPU ran out of memory"
+
+    def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
+        failed = memory.ran_out
+        if failed is None:
+            return None
+        largest = max(memory.kinds, key=lambda kind: memory.kinds[kind])
+        return self.found(
+            [
+                size_fact("requested", failed.requested, failed.device_free, _device(memory)),
+                size_fact("allocated", failed.allocated),
+                size_fact("reserved", failed.reserved),
+                size_fact("device_free", failed.device_free),
+                Fact(name="largest_kind", value=largest.replace("_", " ")),
+                Fact(name="place", value=_place(memory.holders[0].where if memory.holders else [])),
+            ],
+            severity=Severity.HIGH,
+            evidence=_held_most(memory),
+            gain=_NO_GAIN,
+        )
+
+
+def _fragmented_summary(sheet: FactSheet) -> str:
+    return (
+        f"{shown(sheet)['reserved_share']} of the memory of {_on(sheet, 'unused_share')} was reserved at its peak, and "
+        f"{shown(sheet)['unused_share']} of that was free in parts."
+    )
+
+
+def _in_parts_summary(sheet: FactSheet) -> str:
+    return (
+        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'unused')}, although "
+        f"{_size(sheet, 'unused')} were reserved and not in use: no free part was large enough."
+    )
+
+
+class GpuMemoryFragmented(MemoryRule):
+    """Fires where the allocator holds memory that it cannot give out, and the GPU has hardly any other."""
+
+    title = "Fragmented memory"
+    fires_when = (
+        "an allocation failed that fits into what is reserved and free; or {full} of the GPU's memory was reserved at "
+        "the peak and {least} of that was free; needs profile_memory=True or a memory snapshot"
+    )
+    measure = Measure("free share of reserved memory; or free bytes")
+    advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or keep the shapes of batches constant."
+    says = (
+        Saying("fragmented_memory", _fragmented_summary, advice, "a GPU's memory was fragmented"),
+        Saying("failed_in_parts", _in_parts_summary, advice, "an allocation failed in fragmented memory"),
+    )
+
+    least: Share = 0.2
+    full: Share = 0.9
+
+    def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
+        return self._failed(memory) or self._full(memory)
+
+    def _failed(self, memory: GpuMemory) -> KernelFinding | None:
+        failed = memory.ran_out
+        if failed is None or failed.reserved - failed.allocated < failed.requested:
+            return None
+        unused = failed.reserved - failed.allocated
+        return self.found(
+            [
+                size_fact("unused", unused, failed.requested, _device(memory)),
+                size_fact("requested", failed.requested),
+                *self._remedy(memory),
+            ],
+            kind="failed_in_parts",
+            severity=Severity.HIGH,
+            evidence=_parts(memory),
+            gain=_NO_GAIN,
+        )
+
+    def _full(self, memory: GpuMemory) -> KernelFinding | None:
+        reserved = memory.peak_reserved
+        if not memory.limit or not reserved or reserved < self.full * memory.limit or memory.is_relative:
+            return None
+        unused = max(reserved - memory.peak, 0) / reserved
+        if unused < self.least:
+            return None
+        return self.found(
+            [
+                portion("unused_share", unused, self.least, _device(memory)),
+                portion("reserved_share", reserved / memory.limit, self.full),
+                *self._remedy(memory),
+            ],
+            kind="fragmented_memory",
+            severity=Severity.MEDIUM,
+            evidence=_parts(memory),
+            gain=_NO_GAIN,
+        )
+
+    def _remedy(self, memory: GpuMemory) -> list[Fact]:
+        if not memory.expandable_segments:
+            return []
+        advice = (
+            "expandable_segments is on: keep the shapes of batches constant, and allocate the largest tensors first."
+        )
+        return [Fact(name="remedy", value=advice)]
+
+
+def _parts(memory: GpuMemory) -> list[Evidence]:
+    parts = memory.fragments
+    if parts is None:
+        what = f"{memory.peak:,} of {memory.peak_reserved or 0:,} reserved bytes allocated at the peak"
+        return [Evidence(what=what, duration_ns=0)]
+    said = (
+        f"{parts.free:,} of {parts.reserved:,} reserved bytes free at the end",
+        f"{parts.largest_free:,} bytes in the largest free block",
+        f"{parts.inactive_split:,} free bytes beside blocks in use",
+    )
+    return [Evidence(what=each, duration_ns=0) for each in said]
+
+
+def _grows_summary(sheet: FactSheet) -> str:
+    steps_left = sheet.get("steps_left")
+    until = "" if steps_left is None else f", and is full in {int(steps_left.value):,} steps at this rate"
+    return (
+        f"The memory of {_on(sheet, 'growth_per_step')} at the start of a step grew by "
+        f"{_size(sheet, 'growth_per_step')} a step over {int(sheet.number('steps')):,} steps{until}. "
+        f"{sheet.name('place')} keeps most."
+    )
+
+
+class GpuMemoryGrows(MemoryRule):
+    """Fires where memory at the same point of each step grows, in both halves of the recording, and hardly ever falls.
+
+    The first two steps, which allocate gradients and optimizer state, do not count.
+    """
+
+    title = "Growing memory"
+    fires_when = (
+        "memory at the start of a step grows by {least} MB a step, and falls by {falls} of its rises at most, over "
+        "{steps} steps behind the first two; needs profile_memory=True or a memory snapshot"
+    )
+    measure = Measure("bytes a step")
+    summary = _grows_summary
+    advice = (
+        "Free what a step leaves behind: store loss.item() or loss.detach() and no loss with its graph, and bound "
+        "lists and caches of tensors."
+    )
+    clause = "a GPU's memory grew from step to step"
+
+    least: Number = 1.0
+    falls: Share = 0.1
+    steps: Number = 4
+    sure_steps: Number = 8
+    soon: Number = 1_000
+
+    def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
+        growth = memory.growth
+        if growth is None or len(growth.at_steps) <= self.steps:
+            return None
+        values = np.array(growth.at_steps, dtype=np.int64)
+        changes, half = np.diff(values), len(values) // 2
+        rises, falls = int(changes[changes > 0].sum()), -int(changes[changes < 0].sum())
+        per_step = int(values[-1] - values[0]) // len(changes)
+        grows_on = values[0] < values[half] < values[-1]
+        if per_step < self.least * 1e6 or falls > self.falls * rises or not grows_on:
+            return None
+        left = None if not memory.limit else max(memory.limit - int(values[-1]), 0) // per_step
+        facts = [
+            size_fact("growth_per_step", per_step, int(self.least * 1e6), _device(memory)),
+            Fact(name="steps", value=len(changes)),
+            Fact(name="place", value=_place(growth.where)),
+        ]
+        facts += [] if left is None else [Fact(name="steps_left", value=left)]
+        return self.found(
+            facts,
+            severity=Severity.HIGH if left is not None and left < self.soon else Severity.MEDIUM,
+            evidence=[Evidence(what=f"{growth.kept:,} bytes kept, {_place(growth.where)}", duration_ns=0)],
+            gain=_NO_GAIN,
+            confidence="normal" if len(changes) >= self.sure_steps else "low",
+        )
+
+
+def _one_holder_summary(sheet: FactSheet) -> str:
+    return (
+        f"{shown(sheet)['held_share']} of what {_on(sheet, 'held_share')} holds at most, "
+        f"{_size(sheet, 'held')}, is {sheet.name('held_kind')} of {sheet.name('place')}."
+    )
+
+
+class GpuMemoryHeld(MemoryRule):
+    """Fires where one place holds much of a GPU's memory for one step, and hardly any is left."""
+
+    title = "Memory of one place"
+    fires_when = (
+        "one place holds {least} of what is allocated, as activations or workspace, at the peak with {full} of the "
+        "GPU's memory reserved, or when an allocation fails; needs profile_memory=True or a memory snapshot"
+    )
+    measure = Measure("share of allocated memory")
+    summary = _one_holder_summary
+    advice = (
+        "Start there: compute it in parts, recompute it in backward (torch.utils.checkpoint), or keep it in fewer "
+        "bits. Logits of a large vocabulary need a loss in parts."
+    )
+    clause = "one place held much of a GPU's memory"
+
+    least: Share = 0.4
+    full: Share = 0.9
+
+    def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
+        passing = (MemoryKind.ACTIVATIONS, MemoryKind.WORKSPACE)
+        largest = next((each for each in memory.holders if each.kind in passing), None)
+        if largest is None or not is_tight(memory, self.full) or largest.bytes < self.least * memory.held:
+            return None
+        return self.found(
+            [
+                portion("held_share", largest.bytes / memory.held, self.least, _device(memory)),
+                size_fact("held", largest.bytes),
+                Fact(name="held_kind", value=largest.kind),
+                Fact(name="place", value=_place(largest.where)),
+            ],
+            severity=Severity.MEDIUM,
+            evidence=_held_most(memory),
+            gain=_NO_GAIN,
+        )
+
+
+MEMORY_RULES: tuple[MemoryRule, ...] = (GpuMemoryRanOut(), GpuMemoryFragmented(), GpuMemoryGrows(), GpuMemoryHeld())
+
+
+def memory_findings(memory: Sequence[GpuMemory]) -> list[KernelFinding]:
+    """Return what fires on the memory of a snapshot's GPUs, the severest first."""
+    found = (worst(rule.judge_memory(each) for each in memory) for rule in MEMORY_RULES)
+    return sorted((each for each in found if each is not None), key=lambda each: -each.severity.rank)
