@@ -34,7 +34,7 @@ def test_trace_folder_unknown_to_the_evaluator_is_named() -> None:
     ]
 
 
-def test_a_memory_snapshot_is_named_with_the_command_that_reads_it() -> None:
+def test_a_memory_snapshot_is_named_with_its_command() -> None:
     names = ("profiler-output/rank0_memory_snapshot.pickle", "dump_snapshot.pickle.gz", "rule-output/snapshot.pickle")
     world = MemoryWorld()
     for name in (*names, "vocabulary.pickle"):
