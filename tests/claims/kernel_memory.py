@@ -1,4 +1,4 @@
-"""Writes events of an allocator into a rank's trace, and says of such events what the rules on memory should find.
+"""Writes events of an allocator into a rank's trace, and derives from such events what the rules on memory should find.
 
 A GPU holds a tenth of its memory from before the trace. Within ``forward and backward`` of each step a buffer is taken
 and given back. A leak keeps some memory a step.

@@ -16,6 +16,7 @@ from tests.fuzz.target import Target, documents, of_answer, of_document
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
 from tests.support.kernel_traces import real_names, real_text
+from tests.support.memory_snapshots import Training, as_json, pickled
 from tests.support.nsight_exports import SCHEMAS, steps
 from tests.support.run_folder import MemoryFiles
 from tests.support.small_job import uploads
@@ -39,7 +40,8 @@ from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
-from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.memory.snapshot import read_snapshot
+from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
 from trainguard.stack.polling.poll import written_object
@@ -50,6 +52,18 @@ AT = 1_800_000_000.0
 
 def _trace(name: str, body: bytes) -> object:
     return rank_profile(read_any(name, partial(io.BytesIO, body)))
+
+
+def _snapshot(body: bytes) -> object:
+    return snapshot_profile(read_snapshot("snapshot.pickle", body))
+
+
+def _snapshot_seeds() -> list[bytes]:
+    training = Training(leak=1)
+    training.setup()
+    training.run(2)
+    snapshots = [training.allocator.snapshot(version) for version in ("1.13", "2.12")]
+    return [*(pickled(each, protocol) for each in snapshots for protocol in (0, 2, 4)), as_json(snapshots[1])]
 
 
 def _kineto_seeds() -> list[bytes]:
@@ -154,6 +168,7 @@ TARGETS = (
         lambda: [xplanes.real_text(each) for each in xplanes.real_names()][:2],
         partial(_trace, "host.xplane.pb"),
     ),
+    Target("memory snapshot", _snapshot_seeds, _snapshot),
     Target("kernel trace, Nsight", _nsight_seeds, partial(_trace, "report.sqlite")),
     Target("event file", lambda: [file.read_bytes() for file in (DATA / "event_files").glob("events*")], _scalars),
     Target("debug-output, index", lambda: _hook("index"), partial(decode_index, 0, "worker_0")),

@@ -37,7 +37,7 @@ def test_kinds_of_a_real_recording_are_those_of_its_model(recorded: GpuMemory) -
     assert (recorded.device, recorded.limit, recorded.is_relative) == (-1, None, False)
 
 
-def test_holders_of_a_real_recording_have_operators_and_functions(recorded: GpuMemory) -> None:
+def test_holders_of_a_recording_have_operators_and_functions(recorded: GpuMemory) -> None:
     largest = recorded.holders[0]
     assert largest.kind == "optimizer_state"
     assert largest.where[:4] == [
@@ -168,7 +168,7 @@ def test_two_gpus_have_a_history_each() -> None:
     assert [(each.device, each.peak) for each in judged(made.text()).memory] == [(0, 1_017_000_000), (1, 50)]
 
 
-def test_a_free_that_was_lost_ends_with_the_next_use_of_its_address() -> None:
+def test_a_lost_free_ends_with_the_next_use_of_its_address() -> None:
     made = Memory()
     for number in range(3):
         made.event("cpu_op", "aten::empty", 100.0 * number, 50)

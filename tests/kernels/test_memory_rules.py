@@ -147,7 +147,7 @@ def test_an_allocation_that_fails_in_free_parts_fires() -> None:
     assert told.recommendation.startswith("expandable_segments is on")
 
 
-def test_an_allocation_larger_than_all_free_parts_is_not_their_fault() -> None:
+def test_an_allocation_above_all_free_parts_is_not_their_fault() -> None:
     allocator = fragmented()
     with pytest.raises(MemoryError):
         allocator.alloc(101 * MIB, LOGITS)

@@ -128,7 +128,7 @@ def test_the_last_events_give_the_end_of_the_same_curve(most: int) -> None:
     assert held_at_end == allocator.allocated
 
 
-def test_blocks_from_before_the_recording_are_known_by_their_stack() -> None:
+def test_blocks_from_before_the_recording_have_their_stack() -> None:
     allocator = Allocator(records=False)
     for frames in (SETUP, SETUP, OPTIMIZER, FORWARD):
         allocator.alloc(3 * MIB, frames)

@@ -44,7 +44,7 @@ NAMED_TRACES = (
     ".pickle.gz",
 )
 _XLA_TRACES = (".xplane.pb", ".xplane.pb.gz")
-_NAMED_SNAPSHOT = re.compile(r"(?:.*[._-])?(?:memory|snapshot)[^/]*\.(?:pkl|json)(?:\.gz)?", re.IGNORECASE)
+_NAMED_SNAPSHOT = re.compile(r"(?:.*[._-])?(?:memory|snapshot)[^/]*\.(?:pickle|pkl|json)(?:\.gz)?", re.IGNORECASE)
 """How people name snapshots of the allocator; alone, a file of any name is read."""
 
 _PERHAPS_TRACES = (".json", ".json.gz")
@@ -177,7 +177,7 @@ def _in_bucket(place: str, clients: "Clients | None", wanted: Callable[[str], bo
 def _traces(place: str, names: Sequence[str]) -> list[str]:
     """Return the files that are named as traces; without one, those that might be."""
     named, perhaps = (_ending(names, endings, others) for endings, others in _NOT_TRACES.items())
-    chosen = sorted({*(named or perhaps), *(name for name in names if _is_snapshot(name))})
+    chosen = sorted({*(named or perhaps), *(name for name in names if is_snapshot_name(name))})
     if chosen:
         return chosen
     reports = any(name.endswith(REPORT_ENDINGS) for name in names)
@@ -191,7 +191,8 @@ def _ending(names: Sequence[str], endings: tuple[str, ...], others: Set[str]) ->
     return sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
 
 
-def _is_snapshot(name: str) -> bool:
+def is_snapshot_name(name: str) -> bool:
+    """Whether a path is named as a snapshot of the allocator, and is no result."""
     *folders, file = name.split("/")
     return RESULTS_FOLDER not in folders and _NAMED_SNAPSHOT.fullmatch(file) is not None
 

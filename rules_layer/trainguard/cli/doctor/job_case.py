@@ -30,6 +30,7 @@ from trainguard.kernels.captures.keys import (
     match_below,
     match_key,
 )
+from trainguard.local.traces import is_snapshot_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
@@ -159,6 +160,8 @@ MOST_LOOKED_AT = 20_000
 
 _NAMED = 3
 _LONGEST = 160
+_SNAPSHOT = "as the stack reads no memory snapshots"
+_READ_SNAPSHOTS = "Read them with `trainguard kernels s3://BUCKET/KEY --out kernels`."
 _LAST = "\U0010ffff"
 
 
@@ -177,6 +180,8 @@ def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> S
             folders[found.folder] += 1
         elif each.key.endswith((*TRACE_ENDINGS, *DATABASE_ENDINGS)):
             unread[_why(each.key)].append(each.key)
+        elif is_snapshot_name(each.key):
+            unread[_SNAPSHOT].append(each.key)
     return folders, unread, len(listed) > MOST_LOOKED_AT
 
 
@@ -210,7 +215,9 @@ def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator
     for why, keys in sorted(unread.items()):
         yield warn(
             f"{counted(len(keys), 'file')} not read, {why}: {_named(keys)}",
-            f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",
+            _READ_SNAPSHOTS
+            if why == _SNAPSHOT
+            else f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",
         )
 
 

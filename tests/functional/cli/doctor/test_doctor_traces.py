@@ -34,6 +34,18 @@ def test_trace_folder_unknown_to_the_evaluator_is_named() -> None:
     ]
 
 
+def test_a_memory_snapshot_is_named_with_its_command() -> None:
+    names = ("profiler-output/rank0_memory_snapshot.pickle", "dump_snapshot.pickle.gz", "rule-output/snapshot.pickle")
+    world = MemoryWorld()
+    for name in (*names, "vocabulary.pickle"):
+        world.objects.put("b", f"{ROOT.folder}{name}", b"", "")
+    (said,) = grade_traces(look_at_traces(world.objects, "b", ROOT), frozenset(), ROOT)
+    assert said.level is Level.WARN
+    assert said.found.startswith("2 files not read, as the stack reads no memory snapshots: runs/bert/")
+    assert said.advice is not None
+    assert "trainguard kernels s3://" in said.advice
+
+
 def test_unread_files_have_their_reasons() -> None:
     said = graded("output/db.sqlite", "trial-2/checkpoints/n.pt.trace.json", "a/" * 13 + "n.pt.trace.json")
     assert [level for level, _ in said] == [Level.WARN] * 3
