@@ -12,6 +12,7 @@ from tests.claims.raw import ACTIVE, Floats
 MINUTE_S = 60.0
 MOST_MINUTES = 60
 SM, TENSORS, MEMORY = "SM activity", "activity of tensor cores and memory", "memory activity"
+ENGINE = "EngineActivityPercent"
 SERIES = {SM: "SMActivityPercent", TENSORS: "TensorActivityPercent", MEMORY: "GPUMemoryUtilization"}
 LEAST_ACTIVITY = {TENSORS: 5.0, MEMORY: 1.0}
 LITTLE_SHARE, LITTLE_WATTS = 0.6, 150.0
@@ -137,8 +138,7 @@ def held_by(context: Context, fact: Fact) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for look in seen_looks(looks, until):
         for gpu in looks.node.gpus:
-            used = of_look(looks, look, "MemoryUsedBytes", gpu)
-            if used.size:
+            if any(of_look(looks, look, series, gpu).size for series in ("MemoryUsedBytes", "MemoryUsedPercent")):
                 found[gpu] = _held(context, looks, look, gpu, found.get(gpu))
     return {gpu: each for gpu, each in found.items() if until - each.at <= STALE_S}
 
@@ -146,6 +146,9 @@ def held_by(context: Context, fact: Fact) -> dict[str, Held]:
 def _held(context: Context, looks: Looks, look: Look, gpu: str, before: Held | None) -> Held:
     used, total = of_look(looks, look, "MemoryUsedBytes", gpu), looks.node.of("MemoryTotalBytes").get(gpu)
     sizes = np.zeros(0) if total is None else total.between(None, look.until)
+    unit = MEGA
+    if not used.size:
+        used, sizes, unit = of_look(looks, look, "MemoryUsedPercent", gpu), np.array([100.0]), 0.1
     least = context.parameters["threshold_memory"] / 100.0 * float(sizes[-1]) if sizes.size else LEAST_BYTES
     begin = math.floor(looks.node.points.times[look.first])
     sampled = looks.node.points.gpus[look.first : look.end, looks.node.gpus.index(gpu)]
@@ -155,7 +158,7 @@ def _held(context: Context, looks: Looks, look: Look, gpu: str, before: Held | N
         before = None
     earlier = (math.inf, math.inf) if before is None else (before.held_since, before.idle_since)
     return Held(
-        used=MEGA * round(float(used.min()) / MEGA),
+        used=unit * round(float(used.min()) / unit),
         held_since=min(earlier[0], begin) if used.min() >= least else math.inf,
         idle_since=min(earlier[1], begin) if is_idle else math.inf,
         at=math.floor(look.until),
@@ -198,19 +201,26 @@ def fading_mean(context: Context, fact: Fact, metric: str, *, active: bool) -> f
 def instance_minutes(context: Context, fact: Fact, instance: str) -> list[tuple[float, float]]:
     """Return begin, epoch seconds, and mean SM activity of an instance's minutes up to the end of a fact's time."""
     looks = looks_at(context.raw, context.node(fact))
-    series = looks.node.of(SERIES[SM])[instance]
+    measured = SERIES[SM] if instance in looks.node.of(SERIES[SM]) else ENGINE
+    series = looks.node.of(measured)[instance]
     found = []
     for look in looks.up_to(float(fact["to"])):
-        values = of_look(looks, look, SERIES[SM], instance)
+        values = of_look(looks, look, measured, instance)
         if values.size and not look.closed:
             first = series.times[np.searchsorted(series.times, look.after + 1e-4, side="right")]
             found.append((float(first), float(values.mean())))
     return found
 
 
+def instances_of(context: Context, fact: Fact) -> list[str]:
+    """Return the instances whose activity is sampled: that of their SMs, or of their engine."""
+    node = context.node(fact)
+    return sorted(name for name in {*node.of(SERIES[SM]), *node.of(ENGINE)} if ".mig" in name)
+
+
 def judged_instances(context: Context, fact: Fact) -> dict[str, list[tuple[float, float]]]:
     """Return the minutes of the instances that worked once; of all where none did."""
-    known = [name for name in context.node(fact).of(SERIES[SM]) if ".mig" in name]
+    known = instances_of(context, fact)
     every = {name: instance_minutes(context, fact, name) for name in known}
     used = {name: found for name, found in every.items() if any(mean >= USED for _, mean in found)}
     return used or every

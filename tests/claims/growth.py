@@ -8,7 +8,7 @@ from tests.claims.low import FACTS as LOW
 from tests.claims.memory_activity import Growth, Jump, activity_of, growths_of, strongest_jump
 from tests.claims.memory_use import MINUTE_S, Use, uses_of
 
-USED = "MemoryUsedBytes"
+USED = ("MemoryUsedBytes", "MemoryUsedPercent")
 
 
 def _until(context: Context, fact: Fact) -> float:
@@ -37,7 +37,7 @@ def _of_either(of_use: Callable[[Use], float], of_activity: Callable[[Growth], f
     """Return what tells a fact by its series: of memory in use, or of the activity."""
 
     def recompute(context: Context, fact: Fact) -> Expected:
-        if fact["series"] == USED:
+        if fact["series"] in USED:
             return of_use(_use(context, fact))
         return of_activity(_growth(context, fact))
 
@@ -47,7 +47,7 @@ def _of_either(of_use: Callable[[Use], float], of_activity: Callable[[Growth], f
 def _affected(context: Context, fact: Fact) -> Expected:
     """Return how many GPUs of the node leak, or show an increase."""
     node, until = context.node(fact), _until(context, fact)
-    if node.of(USED):
+    if any(map(node.of, USED)):
         return float(sum(use.leaks for use in uses_of(context, node, until).values()))
     return float(sum(each.kind is not None for each in growths_of(context, node, until).values()))
 

@@ -11,6 +11,7 @@ from tests.claims.gpu_minutes import (
     held_by,
     holding,
     hollow_gpus,
+    instances_of,
     judged_instances,
     low_instances,
     measure_of,
@@ -68,6 +69,8 @@ def _minutes_at_work(context: Context, fact: Fact) -> Expected:
 
 def _activity_of(context: Context, fact: Fact) -> Expected:
     """Return of what the activity is that the finding tells."""
+    if ".mig" in str(fact.get("device")):
+        return "engine activity"
     told = context.first("p95_activity_at_work") or context.first("mean_activity_at_work")
     return math.nan if told is None else measure_of(looks_at(context.raw, context.node(told)), str(told["device"]))
 
@@ -120,15 +123,16 @@ def _mean_sm_activity(context: Context, fact: Fact) -> Expected:
 
 
 def _memory_in_use(context: Context, fact: Fact) -> Expected:
-    """Return the least of the newest minute, whole megabytes: of the fact's GPU, or of all that hold memory."""
+    """Return the least of the newest minute, whole megabytes or percent: of the fact's GPU, or all that hold memory."""
     device = fact.get("device")
     if device is not None:
         return held_by(context, fact)[str(device)].used
-    return sum(each.used for each in holding(context, fact).values())
+    used = [each.used for each in holding(context, fact).values()]
+    return mean_of(np.array(used)) if fact["name"] == "memory_in_use_share" else sum(used)
 
 
 def _gpus_holding(context: Context, fact: Fact) -> Expected:
-    told = context.first("memory_in_use")
+    told = context.first("memory_in_use") or context.first("memory_in_use_share")
     assert told is not None
     return 1.0 if told.get("device") else float(len(holding(context, fact)))
 
@@ -299,6 +303,7 @@ FACTS: dict[str, Recompute] = {
     "power": _power,
     "power_at_work": _power_at_work,
     "memory_in_use": _memory_in_use,
+    "memory_in_use_share": _memory_in_use,
     "memory_total": _memory_total,
     "gpus_holding": _gpus_holding,
     "gpus_affected": _affected,
@@ -315,5 +320,5 @@ FACTS: dict[str, Recompute] = {
     "dip_share": _dip_share,
     "p95_sm_activity": _instance_activity("p95"),
     "highest_sm_activity": _instance_activity("max"),
-    "instances": lambda context, fact: float(len(context.node(fact).of("SMActivityPercent"))),
+    "instances": lambda context, fact: float(len(instances_of(context, fact))),
 }

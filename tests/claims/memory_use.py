@@ -13,6 +13,8 @@ from tests.claims.work import Work
 MINUTE_S, HOUR_S = 60.0, 3_600.0
 MOST_FLOORS, LEAST_FLOORS = 24, 6
 LONG_S, NEARLY_FULL_S, NEARLY_FULL = 3_600.0, 1_800.0, 85.0
+PERCENT = 100.0
+"""The whole of a device whose memory in use is known as a share alone."""
 BEGUN, GIVEN_BACK, AT_ONCE, RISING, PACE = 0.1, 0.25, 1.0 / 3.0, 0.6, 0.75
 
 
@@ -78,14 +80,19 @@ class _Works:
 
 
 def _add(minute: Minute, works: bool, totals: dict[str, float], floors: dict[str, list[int]]) -> None:
-    sizes = minute.of("MemoryTotalBytes")
-    for device, used in minute.of("MemoryUsedBytes").items():
+    sizes, in_bytes = minute.of("MemoryTotalBytes"), minute.of("MemoryUsedBytes")
+    for device, used in {**minute.of("MemoryUsedPercent"), **in_bytes}.items():
         if not (works or ".mig" in device):
             continue
         if device not in totals:
-            if device not in sizes or sizes[device].values[-1] <= 0.0:
+            total = PERCENT
+            if device in in_bytes:
+                total = float(sizes[device].values[-1]) if device in sizes else 0.0
+            if total <= 0.0:
                 continue
-            totals[device] = float(sizes[device].values[-1])
+            totals[device] = total
+        if (totals[device] == PERCENT) == (device in in_bytes):
+            continue
         share = min(float(used.values.min()) / totals[device], 1.0)
         floors.setdefault(device, []).append(round(10_000.0 * share))
 

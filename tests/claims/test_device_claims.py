@@ -94,6 +94,25 @@ def leaking(gpu: int, minute: int, sample: int) -> Shows:
     return {**healthy(gpu, minute, sample), "MemoryUsedBytes": used, "MemoryTotalBytes": 80e9}
 
 
+def leaking_share(gpu: int, minute: int, sample: int) -> Shows:
+    """Show memory in use that rises, as a share alone."""
+    share = 25.0 + 0.4 * max(minute - 10 * gpu, 0) * (gpu < 2) + 0.02 * sample
+    return {**healthy(gpu, minute, sample), "MemoryUsedPercent": share}
+
+
+def holding_share(gpu: int, minute: int, sample: int) -> Shows:
+    """Show GPUs that work, and then hold their memory and do nothing."""
+    idle = {"GPUUtilization": 0.0, "GPUMemoryUtilization": 0.0} if minute >= 30 else {}
+    return {**healthy(gpu, minute, sample), "MemoryUsedPercent": 60.0 + gpu + 0.1 * sample, **idle}
+
+
+def engine(gpu: int, minute: int, sample: int) -> Shows:
+    """Show instances of partitioned GPUs by their engines: one of the first GPU is low from some time on."""
+    low = 4.0 + 0.3 * (minute % 5) if gpu == 0 and minute >= 30 else 70.0
+    activity = {"mig0.EngineActivityPercent": low + 0.1 * sample, "mig1.EngineActivityPercent": 80.0 + minute % 3}
+    return {name: value for name, value in activity.items() if gpu < 2}
+
+
 def rising(gpu: int, minute: int, sample: int) -> Shows:
     """Show a GPU whose memory activity rises in steps that grow less even, and one that has jumped before."""
     level = {0: 20.0 + 0.5 * minute + 2.0 * (minute % 3), 1: 20.0 if minute < 40 else 45.0}.get(gpu, 30.0)
@@ -128,6 +147,9 @@ JOBS: dict[str, tuple[Callable[[int, int, int], Shows], int]] = {
     "narrow": (narrow, 20),
     "hung": (hung, 32),
     "leaking": (leaking, 130),
+    "leaking_share": (leaking_share, 130),
+    "holding_share": (holding_share, 75),
+    "engine": (engine, 120),
     "rising": (rising, 120),
     "jumping": (jumping, 90),
     "ramping": (ramping, 75),
@@ -174,6 +196,17 @@ CHANGES = [
     ("leaking", "hourly_bytes", 2e8),
     ("leaking", "time_left", 60.0),
     ("leaking", "gpus_affected", 1),
+    ("leaking_share", "increase", 1.0),
+    ("leaking_share", "memory_in_use_share", 0.5),
+    ("leaking_share", "hourly_increase", 0.5),
+    ("leaking_share", "time_left", 60.0),
+    ("holding_share", "memory_in_use_share", 0.5),
+    ("holding_share", "gpus_holding", -1),
+    ("engine", "p95_sm_activity", 1.0),
+    ("engine", "highest_sm_activity", 1.0),
+    ("engine", "instances", 1),
+    ("engine", "low_time", 300.0),
+    ("engine", "gpus_affected", 1),
     ("rising", "increase", 1.0),
     ("rising", "window", 30.0),
     ("rising", "p5_activity_at_work", 1.0),

@@ -25,6 +25,7 @@ from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
+from trainguard.local.alike_tables import runs_among
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
 from trainguard.local.recorded_run import open_run
@@ -281,8 +282,19 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
     for run in runs_of(found, partial(main_tag, files)):
         folder = f"{top}{run.folder}".rstrip("/")
         opened = {name: found[path] for path, name in run.files.items()}
+        apart = runs_among({name: partial(_read_from, files, path) for path, name in run.files.items()})
+        for name in sorted(apart):
+            each = opened.pop(name)
+            own = partial(_open_scalars, objects, bucket, each.key, {each.key.rpartition("/")[2]: each})
+            yield FoundRun(f"{S3}{bucket}/{each.key}", own, 0, each.last_modified)
+        if not opened:
+            continue
         newest = max(each.last_modified for each in opened.values())
         yield FoundRun(f"{S3}{bucket}/{folder}", partial(_open_scalars, objects, bucket, folder, opened), 0, newest)
+
+
+def _read_from(files: Files, name: str, most: int) -> bytes:
+    return files.get(name, most)
 
 
 def _is_log(files: Files, name: str) -> bool:

@@ -15,6 +15,7 @@ from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
+from trainguard.local.alike_tables import runs_among
 from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
@@ -276,6 +277,13 @@ class _Walk:
                 # What describes the run, and its traces, may lie anywhere below the place.
                 folder, name = self.top, run_name(self.top.resolve().as_posix())
             files = {below: self._scalars[path] for path, below in run.files.items()}
+            apart = runs_among({below: partial(_beginning_of, file) for below, file in files.items()})
+            for below in sorted(apart):
+                file = files.pop(below)
+                own = partial(_open_scalars, file.parent, file.stem, {file.name: file})
+                yield FoundRun(str(file), own, 0, file.stat().st_mtime)
+            if not files:
+                continue
             newest = max(file.stat().st_mtime for file in files.values())
             beside = of_folder.get(folder)
             if beside is not None and samples[folder] == 1:
@@ -308,6 +316,11 @@ def _holds_runs(folder: Path, folders: Sequence[str]) -> bool:
     kinds = {name: match_scalar_file(name) for name in found}
     events = {name: found[name] for name, kind in kinds.items() if kind is not None and kind.kind == "events"}
     return len(runs_of(events, lambda name: main_tag(FolderFiles(str(top), events), name))) > 1
+
+
+def _beginning_of(file: Path, most: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(most + 1)
 
 
 def _is_at_or_below(path: str, folder: str) -> bool:

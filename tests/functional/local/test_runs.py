@@ -20,6 +20,8 @@ from trainguard.local.runs import find_runs, open_job
 
 E = "events.out.tfevents.1.h"
 GOOD, BAD = events(dict(FALLING), "loss"), events(dict(DYING), "loss")
+HIGHER = {step: value + 0.1 for step, value in FALLING.items()}
+LATER = {step + 400: value for step, value in FALLING.items()}
 WANDB = run_file([run("bert"), ended(0), *(stats(1_800_000_000.0 + 15 * n, {"gpu.0.gpu": 90.0}) for n in range(9))])
 SMI = b"timestamp, index, utilization.gpu [%]\n" + b"".join(
     b"2027-01-15 08:%02d:00, 0, 96 %%\n" % minute for minute in range(60)
@@ -47,6 +49,11 @@ def found(place: str) -> list[str]:
             {f"tensorboard-output/a/{E}": GOOD, f"tensorboard-output/b/train/{E}": BAD},
             ["tensorboard-output/a", "tensorboard-output/b/train"],
         ),
+        ({"s/lr-0.1.csv": table(FALLING), "s/lr-0.01.csv": table(DYING)}, ["s/lr-0.01.csv", "s/lr-0.1.csv"]),
+        ({"s/train.csv": table(FALLING), "s/val.csv": table(HIGHER)}, ["."]),
+        ({"s/part-1.csv": table(FALLING), "s/part-2.csv": table(LATER)}, ["."]),
+        ({"s/a.csv": table(FALLING), "s/copy.csv": table(FALLING)}, ["."]),
+        ({"s/rank0.csv": table(FALLING), "s/rank1.csv": table(HIGHER)}, ["."]),
         ({f"j/tensorboard-output/train/{E}": GOOD, f"j/tensorboard-output/validation/{E}": GOOD}, ["j"]),
         ({f"r1/train/{E}": GOOD, f"r1/validation/{E}": GOOD, f"r2/train/{E}": BAD}, ["r1", "r2/train"]),
         ({f"r/{E}": events({}), f"r/loss_train/{E}": GOOD, f"r/loss_val/{E}": GOOD, f"q/{E}": GOOD}, ["q", "r"]),
@@ -79,6 +86,11 @@ def found(place: str) -> list[str]:
     ids=[
         "tensorboard",
         "one job",
+        "sweep",
+        "modes",
+        "parts",
+        "copy",
+        "ranks",
         "keras job",
         "keras",
         "add_scalars",

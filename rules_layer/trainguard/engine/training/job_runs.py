@@ -62,7 +62,7 @@ class JobRuns:
         def tags_of(path: str) -> tuple[str, ...]:
             if path not in first:
                 objects = BucketFiles(self.files.source.objects, self.files.source.bucket, "")
-                first[path] = first_tags(objects, events[paths[path]].listed.key)
+                first[path] = tuple(first_tags(objects, events[paths[path]].listed.key))
             return first[path]
 
         runs, tags = {}, defaultdict[str, frozenset[str]](frozenset)

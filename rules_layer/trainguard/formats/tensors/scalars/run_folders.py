@@ -69,6 +69,11 @@ def runs_of(names: Iterable[str], main_tag: MainTag) -> list[RunFolder]:
     return [RunFolder(run, found[run]) for run in sorted(found)]
 
 
+def is_of_mode(name: str) -> bool:
+    """Whether a name says that something is of training or of evaluation: ``val``, ``loss_train``."""
+    return name.lower() in _MODES or _OF_MODE.fullmatch(name) is not None
+
+
 def run_name(folder: str) -> str:
     """Return what a run is called by its whole folder: the last part that says more than what is logged there."""
     parts = [part for part in folder.split("/") if part]
