@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -18,6 +19,7 @@ from tests.support.nsight_exports import SCHEMAS, steps
 from trainguard.cli.commands.kernels import judged
 from trainguard.cli.main import app
 from trainguard.core.errors import KernelTraceError
+from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers import reading
 from trainguard.kernels.readers.nsight.database import MAGIC
 from trainguard.kernels.readers.reading import read_any
@@ -164,8 +166,7 @@ def test_a_deep_nest_in_a_trace_costs_the_event_that_it_is_in() -> None:
 def test_a_fault_of_a_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(chrome())
-    judge = judged.rank_profile
-    monkeypatch.setattr(judged, "rank_profile", lambda trace: 1 // 0 if "rank1" in trace.name else judge(trace))
-    result = judged.judged(str(tmp_path), tmp_path / "out", None)
-    assert result.document.unread == {"rank1.json": "ZeroDivisionError: integer division or modulo by zero"}
-    assert len(result.document.ranks) == 1
+    monkeypatch.setattr(judged, "rank_profile", lambda trace: 1 // 0 if "rank1" in trace.name else rank_profile(trace))
+    document: Any = judged.judged(str(tmp_path), tmp_path / "out", None).document
+    assert document.unread == {"rank1.json": "ZeroDivisionError: integer division or modulo by zero"}
+    assert len(document.ranks) == 1

@@ -28,6 +28,7 @@ from trainguard.kernels.readers.builder import (
     unknown,
     whole,
 )
+from trainguard.kernels.readers.merged import MergedRanks, apart
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
 
 NS_PER_US = 1_000
@@ -59,6 +60,12 @@ _HOST = {
 _CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
 _SORTS = sorted(set(_CATEGORIES.values()))
 _GPU_DEVICE_TYPE = 1
+_MTIA = "mtia_"
+"""Categories of Meta's accelerator, as Kineto's ActivityType names them."""
+
+_ASCEND = "Ascend Hardware"
+"""The process that torch_npu writes the work of an NPU to, in ``trace_view.json``."""
+
 _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
 """The process that PyTorch gives the counters of a GPU."""
 
@@ -114,6 +121,7 @@ class _Sorter:
         self._builder = builder
         self._metadata = metadata
         self._tally = tally
+        self._ranks = MergedRanks(tally)
 
     def add(self, events: list[Event]) -> None:
         self._tally["events"] += len(events)
@@ -122,12 +130,17 @@ class _Sorter:
         for event in events:
             if event.ph == "X":
                 category = event.cat
-                if type(category) is str and category in take:
-                    take[category](event)
+                if type(category) is str:
+                    if category in take:
+                        take[category](event)
+                    elif category.startswith(_MTIA):
+                        self._tally["mtia_events"] += 1
             elif event.ph == "C":
                 self._add_sample(event)
             elif event.name == "[memory]":
                 self._add_reserved(event)
+            else:
+                self._count_other(event)
         for sort, found in sorted_in.items():
             if found:
                 self._add(sort, found)
@@ -151,6 +164,9 @@ class _Sorter:
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
+        places = self._ranks.places([event.pid for event in events])
+        if places is not None:
+            lanes = self._ranks.lanes(places, lanes)
         columns: dict[str, Any] = {
             "start": starts,
             "end": starts + nanoseconds(dur),
@@ -169,6 +185,12 @@ class _Sorter:
             columns |= self._gpu_columns(events, args)
         elif sort == "operators":
             columns["inputs"] = self._inputs(args)
+        if places is not None:
+            columns["operator"] = apart(columns["operator"], places)
+            if sort != "operators":
+                columns["correlation"] = apart(columns["correlation"], places)
+            if sort == "gpu":
+                columns["device"] = self._ranks.devices(places, columns["device"])
         self._builder.add(sort, **columns)
         if sort == "operators":
             for place, each in enumerate(args):
@@ -203,6 +225,13 @@ class _Sorter:
             "occupancy": floats([each.occupancy for each in args]),
             "collective": collective,
         }
+
+    def _count_other(self, event: Event) -> None:
+        """Count what says which work a trace holds that is not read."""
+        if event.ph == "B":
+            self._tally["begin_events"] += 1
+        elif event.name == "process_name" and event.args is not None:
+            self._tally["ascend_processes"] += event.args.name == _ASCEND
 
     def _add_reserved(self, event: Event) -> None:
         args = event.args or NO_ARGS

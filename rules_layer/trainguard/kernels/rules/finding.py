@@ -82,6 +82,12 @@ class Judged(RankMetrics):
         """The highest compute capability of the rank's GPUs; (0, 0) where the trace says none."""
         return max((gpu.capability for gpu in self.trace.gpus), default=(0, 0))
 
+    @property
+    def is_amd(self) -> bool:
+        """Whether the runtime is HIP, which launches more slowly than CUDA."""
+        names = self.trace.names
+        return any(names[name].startswith("hip") for name in np.unique(self.trace.launches.name).tolist())
+
     def step_at(self, time: int) -> int | None:
         steps = self.window.steps
         inside = (steps.start <= time) & (time < steps.end)
