@@ -64,13 +64,13 @@ class Judged(RankMetrics):
     def steps(self) -> int:
         return max(len(self.window.steps), 1)
 
-    @property
+    @cached_property
     def gaps(self) -> Spans:
         """When no GPU works, and none does work that the trace lost."""
         idle = gaps(self.busy, self.window.start, self.window.end)
         return difference(idle, union(*(gpu.unknown for gpu in self.gpus))) if self.gpus else idle
 
-    @property
+    @cached_property
     def unlaunched_gaps(self) -> Spans:
         """These gaps up to the launch of the next work; whole, where nothing says when that was."""
         every = np.ones(len(self.trace.gpu), dtype=np.bool_)
