@@ -60,7 +60,7 @@ def test_jax_profile_on_eight_gpus_keeps_each_stream_row() -> None:
 def test_jax_profile_without_gpu_has_steps_and_says_what_lacks() -> None:
     judged = rank_profile(read(real_text("jax_cpu_steps")))
     assert [step.number for step in judged.steps] == list(range(6))
-    assert judged.quality.missing == ["no work of a GPU", "no rank"]
+    assert judged.quality.missing == ["no work of a GPU, but the host's operators", "no rank"]
     shown = {each.name: each.count for each in judged.annotations}
     assert (shown["ProfilerStep"], shown["forward_backward"]) == (6, 6)
     assert judged.start_unix_ns is not None
@@ -144,7 +144,8 @@ def test_a_profile_of_another_device_says_that_no_gpu_worked() -> None:
     made.others.append(PlaneWriter("/device:TPU:0"))
     made.others[0].event("XLA Ops", "fusion", 0, 5)
     made.step(1, 0, 10)
-    assert "no work of a GPU" in rank_profile(read(made.text())).quality.missing
+    missing = rank_profile(read(made.text())).quality.missing
+    assert "no work of a GPU, but work of TPUs, which is not read" in missing
 
 
 def test_truncated_profile_keeps_its_whole_planes() -> None:

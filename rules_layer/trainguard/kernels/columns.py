@@ -50,6 +50,10 @@ class Kind(IntEnum):
     MEMSET = 3
 
 
+BLOCK_UNTIL_READY = "block_until_ready"
+"""The name of JAX's call that waits for the GPU: among the calls of the runtime, whatever its thread."""
+
+
 class Framework(StrEnum):
     """The program's framework; ``xla`` is JAX or TensorFlow, where the profile does not say which."""
 

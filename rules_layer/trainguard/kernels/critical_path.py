@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Kind, Numbers
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
 from trainguard.kernels.gpu_times import KERNEL_WAIT_NS
 from trainguard.kernels.metrics import RankMetrics
@@ -110,7 +110,9 @@ class _Walk:
         calls, window = self._metrics.trace.launches, self._metrics.window
         launch = window.launch[self._places]
         threads = np.unique(calls.lane[launch[launch >= 0]])
-        mine = self._metrics.waiting_calls & np.isin(calls.lane, threads)
+        # JAX launches on threads of its own; the one that waits is Python's.
+        anywhere = [place for place, name in enumerate(self._metrics.trace.names) if name == BLOCK_UNTIL_READY]
+        mine = self._metrics.waiting_calls & (np.isin(calls.lane, threads) | np.isin(calls.name, anywhere))
         mine &= (calls.end > self._low) & (calls.start < self._high)
         chosen = np.flatnonzero(mine)
         chosen = chosen[np.argsort(calls.end[chosen], kind="stable")]

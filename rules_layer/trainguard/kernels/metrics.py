@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.gpu_times import GpuTime, Host, Stream, breakdown, gpu_times, mean_ns, streams_of
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
@@ -213,6 +213,7 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
     An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
     waits = [place for place, name in enumerate(trace.names) if "Synchronize" in name or name in _BLOCKING]
+    waits += [place for place, name in enumerate(trace.names) if name == BLOCK_UNTIL_READY]
     calls = trace.launches
     mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
     copies = np.flatnonzero((trace.gpu.kind == Kind.MEMCPY) & (window.launch >= 0))

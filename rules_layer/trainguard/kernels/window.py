@@ -8,6 +8,7 @@ import numpy as np
 from trainguard.kernels.columns import Ints, Rows, Trace
 from trainguard.kernels.lost import starting_work, worked
 
+_OPTIMIZER = "Optimizer.step#"
 _STEP = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 
@@ -133,12 +134,27 @@ def _steps(trace: Trace) -> Steps:
         if match := _STEP.fullmatch(name):
             numbers[place] = int(match[1][:18])
     marks = trace.annotations
+    if not numbers:
+        return _optimizer_steps(trace)
     chosen = np.flatnonzero(np.isin(marks.name, np.array(list(numbers), dtype=np.int64)))
     order = chosen[np.argsort(marks.start[chosen], kind="stable")]
     number = np.array([numbers[int(name)] for name in marks.name[order]], dtype=np.int64)
     _, first = np.unique(number, return_index=True)
     kept = np.sort(first)
     return Steps(number[kept], marks.start[order][kept], marks.end[order][kept])
+
+
+def _optimizer_steps(trace: Trace) -> Steps:
+    """Return steps from one end of the optimizer's step to the next, as Dynolog's traces have no other mark.
+
+    Of several optimizers the one that steps most often counts, of equal ones the first.
+    """
+    marks = trace.annotations
+    named = [place for place, name in enumerate(trace.names) if name.startswith(_OPTIMIZER)]
+    mine = [np.flatnonzero(marks.name == name) for name in named]
+    chosen = max(mine, key=len, default=np.empty(0, dtype=np.int64))
+    ends = np.unique(marks.end[chosen])
+    return Steps(np.arange(1, max(len(ends), 1), dtype=np.int64), ends[:-1], ends[1:])
 
 
 def _joined(rows: Rows, launches: Rows) -> Ints:

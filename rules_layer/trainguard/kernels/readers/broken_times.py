@@ -33,6 +33,14 @@ def broken_times(rows: GpuRows, launches: Rows, names: Sequence[str], tally: Cou
     return broken
 
 
+def timed_rows(start: Ints, end: Ints) -> Bools:
+    """Return which rows of the host have a time: not those at 0 of no length, where others are later."""
+    if not len(start) or np.median(start) <= EARLY_NS:
+        return np.ones(len(start), dtype=np.bool_)
+    found: Bools = (start > 0) | (end > start)
+    return found
+
+
 def _launched(rows: GpuRows, launches: Rows) -> tuple[Bools, Ints]:
     """Return which rows have a launch, and when the first call of their correlation starts."""
     mine = np.flatnonzero(launches.correlation >= 0)

@@ -33,7 +33,7 @@ from trainguard.kernels.columns import (
     Trace,
 )
 from trainguard.kernels.entries import Collective, CounterEntry
-from trainguard.kernels.readers.broken_times import broken_times
+from trainguard.kernels.readers.broken_times import broken_times, timed_rows
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times."""
@@ -282,8 +282,13 @@ class TraceBuilder:
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
         columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
-        gpu, inputs = columns.pop("gpu"), columns["operators"].pop("inputs")
-        memory = MemoryRows(**columns.pop("memory"))
+        gpu, memory = columns.pop("gpu"), MemoryRows(**columns.pop("memory"))
+        for sort, of in columns.items():
+            timed = timed_rows(of["start"], of["end"])
+            if not timed.all():
+                self._tally["bad_times"] += int((~timed).sum())
+                columns[sort] = {name: values[timed] for name, values in of.items()}
+        inputs = columns["operators"].pop("inputs")
         texts = self.names.texts()
         broken = broken_times(GpuRows(**gpu), Rows(**columns["launches"]), texts, self._tally)
         if broken.any():

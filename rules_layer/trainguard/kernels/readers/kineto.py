@@ -28,6 +28,7 @@ from trainguard.kernels.readers.builder import (
     unknown,
     whole,
 )
+from trainguard.kernels.readers.merged import MergedRanks, apart
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
 
 NS_PER_US = 1_000
@@ -65,6 +66,12 @@ _HOST_DEVICE_TYPE, _GPU_DEVICE_TYPES = 0, (1, 6, 12, 20)
 
 _LARGEST_BYTES = float(1 << 40)
 """A larger allocation is a broken one; so their sums fit into 64 bits."""
+
+_MTIA = "mtia_"
+"""Categories of Meta's accelerator, as Kineto's ActivityType names them."""
+
+_ASCEND = "Ascend Hardware"
+"""The process that torch_npu writes the work of an NPU to, in ``trace_view.json``."""
 
 _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
 """The process that PyTorch gives the counters of a GPU."""
@@ -150,6 +157,7 @@ class _Sorter:
         self._metadata = metadata
         self._tally = tally
         self._has_memory = False
+        self._ranks = MergedRanks(tally)
 
     def add(self, events: list[Event]) -> None:
         self._tally["events"] += len(events)
@@ -161,18 +169,19 @@ class _Sorter:
         for event in events:
             if event.ph == "X":
                 category = event.cat
-                if type(category) is str and category in take:
-                    take[category](event)
+                if type(category) is str:
+                    take.get(category, self._count_mtia)(event)
             elif event.ph == "C":
                 self._add_sample(event)
             elif event.name == "[memory]":
                 memory.append(event)
+            else:
+                self._count_other(event)
         if memory:
             self._add_memory(memory)
         sorted_in["modules"] = [event for event in functions if _is_module(event.name)]
-        if self._has_memory:
-            # PyTorch writes functions behind the events of memory; of other traces nobody asks for them.
-            sorted_in["functions"] = functions
+        # PyTorch writes functions behind the events of memory; of other traces nobody asks for them.
+        sorted_in["functions"] = functions if self._has_memory else []
         for sort, found in sorted_in.items():
             if found:
                 self._add(sort, found)
@@ -196,6 +205,9 @@ class _Sorter:
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
+        places = self._ranks.places([event.pid for event in events])
+        if places is not None:
+            lanes = self._ranks.lanes(places, lanes)
         columns: dict[str, Any] = {
             "start": starts,
             "end": starts + nanoseconds(dur),
@@ -214,6 +226,12 @@ class _Sorter:
             columns |= self._gpu_columns(events, args)
         elif sort == "operators":
             columns["inputs"] = self._inputs(args)
+        if places is not None:
+            columns["operator"] = apart(columns["operator"], places)
+            if sort != "operators":
+                columns["correlation"] = apart(columns["correlation"], places)
+            if sort == "gpu":
+                columns["device"] = self._ranks.devices(places, columns["device"])
         self._builder.add(sort, **columns)
         if sort == "operators":
             for place, each in enumerate(args):
@@ -248,6 +266,17 @@ class _Sorter:
             "occupancy": floats([each.occupancy for each in args]),
             "collective": collective,
         }
+
+    def _count_mtia(self, event: Event) -> None:
+        if event.cat.startswith(_MTIA):
+            self._tally["mtia_events"] += 1
+
+    def _count_other(self, event: Event) -> None:
+        """Count what says which work a trace holds that is not read."""
+        if event.ph == "B":
+            self._tally["begin_events"] += 1
+        elif event.name == "process_name" and event.args is not None:
+            self._tally["ascend_processes"] += event.args.name == _ASCEND
 
     def _add_memory(self, events: list[Event]) -> None:
         args = [event.args or NO_ARGS for event in events]

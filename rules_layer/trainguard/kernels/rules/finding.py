@@ -72,13 +72,13 @@ class Judged(RankMetrics):
     def steps(self) -> int:
         return max(len(self.window.steps), 1)
 
-    @property
+    @cached_property
     def gaps(self) -> Spans:
         """When no GPU works, and none does work that the trace lost."""
         idle = gaps(self.busy, self.window.start, self.window.end)
         return difference(idle, union(*(gpu.unknown for gpu in self.gpus))) if self.gpus else idle
 
-    @property
+    @cached_property
     def unlaunched_gaps(self) -> Spans:
         """These gaps up to the launch of the next work; whole, where nothing says when that was."""
         every = np.ones(len(self.trace.gpu), dtype=np.bool_)
@@ -89,6 +89,12 @@ class Judged(RankMetrics):
     def capability(self) -> tuple[int, int]:
         """The highest compute capability of the rank's GPUs; (0, 0) where the trace says none."""
         return max((gpu.capability for gpu in self.trace.gpus), default=(0, 0))
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether the runtime is HIP, which launches more slowly than CUDA."""
+        names = self.trace.names
+        return any(names[name].startswith("hip") for name in np.unique(self.trace.launches.name).tolist())
 
     def step_at(self, time: int) -> int | None:
         steps = self.window.steps

@@ -75,7 +75,7 @@ class LaunchBound(RankRule):
     title = "Launches that come too late"
     fires_when = (
         "busy under {enough}, {host_share} of the idle time is the host's, and kernels start within {delay_ns} of "
-        "their launch; the wait for data counts as neither busy nor idle"
+        "their launch ({delay_amd_ns} on AMD's GPUs); the wait for data counts as neither busy nor idle"
     )
     measure = Measure("median delay from launch to start", "us")
     explains = (LOW_GPUS,)
@@ -89,6 +89,7 @@ class LaunchBound(RankRule):
     medium: Share = GpuBusyLow.medium
     host_share: Share = 0.5
     delay_ns: Nanoseconds = 10_000
+    delay_amd_ns: Nanoseconds = 40_000
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         window_ns = judged.window.length - judged.loader_idle_ns
@@ -96,8 +97,8 @@ class LaunchBound(RankRule):
         busy = busy_ns / window_ns if window_ns else 1.0
         idle = window_ns - busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
-        delays = judged.delays.after_call
-        if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= self.delay_ns:
+        delays, most_ns = judged.delays.after_call, self.delay_amd_ns if judged.is_amd else self.delay_ns
+        if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= most_ns:
             return None
         waits = judged.share(judged.loader_idle_ns)
         queue = sum(stream.mean_queue(judged.window) for stream in judged.streams)
@@ -107,7 +108,7 @@ class LaunchBound(RankRule):
                     name="launch_delay",
                     value=round(float(np.median(delays)) / 1e3, 3),
                     unit=MICROSECONDS,
-                    threshold=self.delay_ns / 1e3,
+                    threshold=most_ns / 1e3,
                 ),
                 Fact(name="queued_launches", value=round(float(queue), 3)),
                 portion("host_share", late, self.host_share),

@@ -22,8 +22,9 @@ from trainguard.rules.spec import LOW_GPUS
 
 def _slow_rank_summary(sheet: FactSheet) -> str:
     longer = f"computes {sheet.number('compute_ratio'):.2f} times as long as"
-    others = counted(int(sheet.number("like_ranks")), "like rank")
-    return f"{sheet.name('slow_rank')} {longer} the median of {others}."
+    others = int(sheet.number("like_ranks"))
+    peers = "the only other like rank" if others == 1 else f"the median of {counted(others, 'like rank')}"
+    return f"{sheet.name('slow_rank')} {longer} {peers}."
 
 
 class SlowRank(KernelRule):

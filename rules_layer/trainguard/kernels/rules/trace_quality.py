@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from trainguard.core.finding import Fact, Severity
-from trainguard.kernels.columns import Framework, Kind
+from trainguard.core.units import counted
+from trainguard.kernels.columns import Framework, Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.intervals import clipped, merged
+from trainguard.kernels.lost import starting_work
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
 from trainguard.kernels.rules.rule import RankRule, Saying, Share
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -15,6 +17,10 @@ EPOCH_LEAST_NS = 10**18
 
 MOST_FAULTS = 8
 
+_MAY_NOT_RECORD = (
+    "Let the profiler record kernels: look for CUPTI_ERROR_INSUFFICIENT_PRIVILEGES in the job's log (it needs the "
+    "driver's option NVreg_RestrictProfilingToAdminUsers=0, or CAP_SYS_ADMIN), and run no second profiler beside it."
+)
 _WRITE_AGAIN = "Have the profiler end before the job does, and copy the whole file."
 _RECORD_AGAIN = "Update PyTorch and the GPU's driver, and record it again."
 _EXPORT_AGAIN = "Export the report again, with tables alone."
@@ -101,9 +107,7 @@ def missing(judged: Judged) -> list[Fault]:
     trace = judged.trace
     found = _steps(judged)
     if not len(trace.gpu):
-        is_pytorch = trace.framework is Framework.PYTORCH
-        how = "with ProfilerActivity.CUDA" if is_pytorch else "with the tracing of the GPU"
-        found.append(Fault("no work of a GPU", f"Profile on a machine with a GPU, {how}."))
+        found.append(_without_work(trace))
     elif not judged.has_gpu:
         found.append(Fault("no work of a GPU in the steps", "Profile steps in which the GPU works."))
     if trace.rank is None:
@@ -122,13 +126,40 @@ def missing(judged: Judged) -> list[Fault]:
     return [*found, *_costs(judged)]
 
 
+_OTHERS = {
+    "tpu_planes": Fault("work of TPUs, which is not read", "Open it with XProf; here GPUs are judged."),
+    "mtia_events": Fault("work of MTIA, which is not read", "Open it with Perfetto; here GPUs are judged."),
+    "ascend_processes": Fault(
+        "work of Ascend NPUs, which is not read", "Open it with MindStudio Insight; here GPUs are judged."
+    ),
+    "begin_events": Fault(
+        "events with begin and end apart, which are not read",
+        "Record it with torch.profiler, which writes complete events.",
+    ),
+}
+"""What a trace without work of a GPU may hold, by the reader's count."""
+
+
+def _without_work(trace: Trace) -> Fault:
+    """Say what a trace holds in the place of a GPU's work, and how to record that."""
+    other = next((each for what, each in _OTHERS.items() if trace.tally.get(what)), None)
+    if other is not None:
+        return Fault(f"no work of a GPU, but {other.words}", other.advice)
+    if launches := int(starting_work(trace).sum()):
+        return Fault(f"no work of a GPU, but {counted(launches, 'launching call')}", _MAY_NOT_RECORD)
+    is_pytorch = trace.framework is Framework.PYTORCH
+    how = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]" if is_pytorch else "the tracing of the GPU"
+    held = "no work of a GPU, but the host's operators" if len(trace.operators) else "no work of a GPU"
+    return Fault(held, f"Profile where the GPU works, with {how}.")
+
+
 def _steps(judged: Judged) -> list[Fault]:
     window, found = judged.window, []
     if not len(window.steps):
         found.append(Fault("no steps", _MARK_STEPS[judged.trace.framework]))
     elif len(window.steps) < FEW_STEPS:
         found.append(Fault(f"fewer than {FEW_STEPS} steps", "Profile 3 to 10 steps after warm-up."))
-    if lost := len(judged.lost.at):
+    if len(judged.trace.gpu) and (lost := len(judged.lost.at)):
         words = f"{lost:,} of {judged.lost.launches:,} launches without their work on the GPU"
         found.append(Fault(words, "" if judged.trace.is_cut else _WARM_UP))
     if window.steps_lost:
@@ -161,6 +192,8 @@ def _joined(judged: Judged) -> list[Fault]:
     found += [Fault(f"GPU {number} with hardly any work, not in the mean") for number in idle]
     if processes:
         found.append(Fault(f"{processes:,} processes, judged as one rank", "Export one process at a time."))
+    if merged := tally.get("merged_ranks"):
+        found.append(Fault(f"{merged:,} ranks in one file, judged as one", "Judge the ranks' own files, one a rank."))
     if graphs:
         words = f"no kernels of {graphs:,} runs of CUDA graphs, traced as a whole"
         found.append(Fault(words, "Trace graphs by their nodes: nsys profile --cuda-graph-trace=node."))

@@ -55,6 +55,7 @@ LINE_NAME, LINE_TIMESTAMP, LINE_EVENT, LINE_DISPLAY_NAME = 2, 3, 4, 11
 """Numbers of fields that are streamed: a plane and a line can be as large as the file."""
 
 GPU = "/device:GPU:"
+TPU = "/device:TPU:"
 HOSTS = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER")
 TASK = "Task Environment"
 MOST_PLANES = 10_000

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
-from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Kind, Trace
+from trainguard.kernels.columns import BLOCK_UNTIL_READY, LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.families import communicates
 from trainguard.kernels.readers.builder import (
     MOST_GPUS,
@@ -38,6 +38,7 @@ from trainguard.kernels.readers.xplane.planes import (
     LINE_TIMESTAMP,
     PLANE_LINE,
     TASK,
+    TPU,
     Event,
     Line,
     Plane,
@@ -256,6 +257,11 @@ _HOST_STATS = ("correlation_id", "step_num", "hlo_op", "tf_op", "_src", "allocat
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _LOADER = ("IteratorGetNext",)
 _OF_RUNTIME = re.compile(r"TFE_|Eager|Executor|Prefetch|Parallel|PjRt|PJRT|Xla|Thunk|Memory(?:Dea|A)llocation|Kernel")
+_WAITS = re.compile(
+    r"block_until_ready|BlockHostUntil(?:Ready|Done)|BlockUntilReady|\$array\.py:\d+ (?:_value|__array__)"
+)
+"""Calls of JAX that return when the GPU is done, by name of the runtime or of Python's function."""
+
 _IGNORED = ("$", "ThreadpoolListener")
 """Python's own calls, and marks of the thread pool."""
 
@@ -278,7 +284,7 @@ class HostPlane:
             if name == "MemoryAllocation":
                 self._reserve(stats, int(start[place]))
             sort, shown = _sorted_in(name, stats)
-            if sort != "launches" and not lasts[place]:
+            if not lasts[place] and (sort != "launches" or shown == BLOCK_UNTIL_READY):
                 continue
             operator = stats.get("hlo_op") or stats.get("tf_op")
             number = names.number(operator) if operator else -1
@@ -312,11 +318,14 @@ def _sorted_in(name: str, stats: dict[str, Any]) -> tuple[str, str]:
         return "annotations", f"ProfilerStep#{max(whole(stats['step_num']), 0)}"
     if "correlation_id" in stats or is_call(name):
         return "launches", call_name(name)
-    return _by_name(name, known="_src" in stats or "hlo_op" in stats), name
+    sort = _by_name(name, known="_src" in stats or "hlo_op" in stats)
+    return sort, BLOCK_UNTIL_READY if sort == "launches" else name
 
 
 @lru_cache(maxsize=16_384)
 def _by_name(name: str, *, known: bool) -> str:
+    if _WAITS.search(name):
+        return "launches"
     if name.startswith(_IGNORED):
         return ""
     if name.startswith(_LOADER):
@@ -350,6 +359,7 @@ def read_xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
         def take(end: float) -> None:
             nonlocal latest_ns
             plane = next(left, Plane())
+            tally["tpu_planes"] += plane.name.startswith(TPU)
             if not plane.has_events:
                 return
             rows = GpuPlane(plane, builder) if plane.name.startswith(GPU) else HostPlane(plane, builder)
