@@ -6,7 +6,6 @@ import msgspec
 
 from trainguard.kernels.entries import (
     ActivityEntry,
-    ArithmeticEntry,
     Collective,
     CollectiveEntry,
     CollectiveStepsEntry,
@@ -14,18 +13,17 @@ from trainguard.kernels.entries import (
     CriticalPathEntry,
     DeviceEntry,
     Durations,
-    FamilyEntry,
     GpuIdleEntry,
     IdleEntry,
     KernelEntry,
     KernelFinding,
     LaunchEntry,
     MemoryEntry,
-    ModuleEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
 )
+from trainguard.kernels.rollup_entries import RollupEntry
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -156,9 +154,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         Systems.
     collective_steps: The eight collectives with most time, in the first 500 steps.
     gpu_idle: Why the GPU is idle; ``idle`` says it of each stream.
-    families: The GPU's time by family and phase, most first.
-    modules: The GPU's time by module, most first; ``modules_left_out`` counts the rest.
-    arithmetic: None where no product's operations are known, or not the GPU's peak.
+    rollup: The GPU's time by family, phase and module, and how much of its arithmetic is used.
     """
 
     trace: str
@@ -215,10 +211,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
     steps_left_out: int = 0
     gpu_idle: GpuIdleEntry | None = None
-    families: list[FamilyEntry] = []
-    modules: list[ModuleEntry] = []
-    modules_left_out: int = 0
-    arithmetic: ArithmeticEntry | None = None
+    rollup: RollupEntry = RollupEntry()
 
     @property
     def step_count(self) -> int:

@@ -14,6 +14,7 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.gpu_times import GpuTime
 from trainguard.kernels.intervals import Spans, clipped, gaps, merged
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.operators import Called, operators_of
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5
@@ -30,6 +31,11 @@ class Judged(RankMetrics):
     def kernels(self) -> list[KernelLine]:
         """The kernels of the window, most time first."""
         return kernel_lines(self)
+
+    @cached_property
+    def operators(self) -> list[Called]:
+        """The operators of the window, most time first."""
+        return operators_of(self, self.kernels)
 
     @property
     def has_gpu(self) -> bool:
@@ -170,7 +176,7 @@ def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
     return sorted(found, key=lambda each: -each.duration_ns)[:SHOWN]
 
 
-def rows_of(lines: Sequence[KernelLine]) -> Ints:
+def rows_of(lines: Sequence[KernelLine | Called]) -> Ints:
     return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 
