@@ -142,6 +142,8 @@ class CollectiveEntry(Collective, frozen=True, kw_only=True):
     algorithm_gb_per_s: Bytes by time, in 10^9 bytes a second.
     bus_gb_per_s: What the links carry for it: times 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and
         all-to-all, 1 for broadcast, reduce and point to point; None where the group's size is unknown.
+    link_share: ``bus_gb_per_s`` by what the links of a GPU to the others of its node carry in one direction; None where
+        that is unknown, or the group may have ranks on another node.
     """
 
     count: int
@@ -155,6 +157,7 @@ class CollectiveEntry(Collective, frozen=True, kw_only=True):
     bytes: int | None
     algorithm_gb_per_s: float | None
     bus_gb_per_s: float | None
+    link_share: float | None = None
 
 
 class CollectiveStepsEntry(Collective, frozen=True, kw_only=True):
