@@ -292,6 +292,7 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "TensorCoresIdle": _tensor_cores_idle,
     "LowPrecisionUnused": lambda trace: trace.capability >= AMPERE and _of_computing(trace, in_fp32) > 0.5,
     "SmUnderfilled": lambda trace: _of_computing(trace, is_underfilled) >= 0.2,
+    "SlowOperators": lambda _: False,  # these traces record no shapes
     "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.step_lengths > step_limit(trace)).any()),
     "GpuMemoryFull": lambda trace: any(share > FULL for share in _reserved(trace).values()),
     "GpuMemoryRanOut": lambda _: False,

@@ -1,6 +1,7 @@
 """Costs of attention, narrow products, normalisation, optimizers and moved bytes, against a count by loops."""
 
 import json
+from collections.abc import Sequence
 from math import prod
 
 import pytest
@@ -15,7 +16,10 @@ sizes = st.integers(1, 6)
 
 
 def called(
-    shapes: list[object], types: list[str] | str = BF16, values: dict[int, str] | None = None, kernel_bytes: int = -1
+    shapes: Sequence[object],
+    types: list[str] | str = BF16,
+    values: dict[int, str] | None = None,
+    kernel_bytes: int = -1,
 ) -> Inputs:
     kinds = types if isinstance(types, list) else [types if shape else "" for shape in shapes]
     said = [(values or {}).get(place, "") for place in range(len(shapes))]

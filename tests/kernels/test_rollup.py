@@ -16,7 +16,7 @@ from tests.support.kernel_traces import (
     real_profile,
 )
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rollup import with_model_flops
+from trainguard.kernels.rollups.rollup import with_model_flops
 
 ADAM = "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
 PEAK = 312.0
@@ -43,7 +43,7 @@ class Training(TraceWriter):
 
 def trained(*, module: bool = True, mark: str = "", shaped: bool = True, checkpointed: bool = False) -> RankProfile:
     made = Training()
-    product = {"shapes": [[SIDE, SIDE], [SIDE, SIDE]]} if shaped else {}
+    product: dict[str, Any] = {"shapes": [[SIDE, SIDE], [SIDE, SIDE]]} if shaped else {}
     made.step(0, 0, 2_000)
     if module:
         made.event("python_function", "nn.Module: Net_0", 10, 300, args={})
@@ -64,7 +64,7 @@ def trained(*, module: bool = True, mark: str = "", shaped: bool = True, checkpo
 
 
 def times(profile: RankProfile) -> dict[tuple[str, str], int]:
-    return {(each.family, each.phase): each.total_ns // 1_000 for each in profile.families}
+    return {(each.family, each.phase): each.total_ns // 1_000 for each in profile.rollup.families}
 
 
 @pytest.mark.parametrize("mark", ["", "backward", "## backward ##", "backward-compute"])
@@ -76,7 +76,7 @@ def test_time_by_family_and_phase(mark: str) -> None:
         ("optimizer", "optimizer"): 100,
         ("copy", "forward"): 50,
     }
-    (collective,) = (each for each in trained(mark=mark).families if each.family == "communication")
+    (collective,) = (each for each in trained(mark=mark).rollup.families if each.family == "communication")
     assert collective.collective == "all_reduce"
 
 
@@ -86,12 +86,12 @@ def test_without_a_backward_pass_no_phase_is_known() -> None:
     made.called("aten::mm", BF16_GEMM, 20, shapes=[[SIDE, SIDE], [SIDE, SIDE]])
     profile = judged(made.text())
     assert times(profile) == {("gemm", "unknown"): 100}
-    assert profile.arithmetic is not None
-    assert (profile.arithmetic.model_source, profile.arithmetic.model_flops) == ("executed", PRODUCT)
+    assert profile.rollup.arithmetic is not None
+    assert (profile.rollup.arithmetic.model_source, profile.rollup.arithmetic.model_flops) == ("executed", PRODUCT)
 
 
 def test_time_by_module_is_that_of_the_innermost_one() -> None:
-    found = {each.path: (each.count, each.total_ns // 1_000) for each in trained().modules}
+    found = {each.path: (each.count, each.total_ns // 1_000) for each in trained().rollup.modules}
     assert found == {"Net_0": (1, 100), "Net_0/Linear_1": (1, 100)}
 
 
@@ -101,14 +101,14 @@ def test_without_modules_ranges_count() -> None:
     made.event("user_annotation", "encoder", 10, 60)
     made.event("user_annotation", "block 3", 15, 50)
     made.called("aten::mm", BF16_GEMM, 20)
-    assert [(each.path, each.count) for each in judged(made.text()).modules] == [("encoder/block 3", 1)]
-    assert trained(module=False).modules == []
+    assert [(each.path, each.count) for each in judged(made.text()).rollup.modules] == [("encoder/block 3", 1)]
+    assert trained(module=False).rollup.modules == []
 
 
 @pytest.mark.parametrize(("checkpointed", "executed"), [(False, 6), (True, 7)])
 def test_recomputation_counts_for_hardware_alone(checkpointed: bool, executed: int) -> None:
     profile = trained(checkpointed=checkpointed)
-    used = profile.arithmetic
+    used = profile.rollup.arithmetic
     assert used is not None
     assert (used.executed_flops, used.model_flops, used.model_source) == (executed * PRODUCT, 6 * PRODUCT, "forward")
     seconds = profile.window_ns / 1e9
@@ -121,11 +121,11 @@ def test_recomputation_counts_for_hardware_alone(checkpointed: bool, executed: i
 
 
 def test_without_shapes_or_peaks_nothing_is_claimed() -> None:
-    assert trained(shaped=False).arithmetic is None
+    assert trained(shaped=False).rollup.arithmetic is None
     made = Training(gpus=[{"id": 0, "name": "NVIDIA GeForce RTX 4090", "computeMajor": 8, "computeMinor": 9}])
     made.step(0, 0, 500)
     made.called("aten::mm", BF16_GEMM, 20, shapes=[[SIDE, SIDE], [SIDE, SIDE]])
-    assert judged(made.text()).arithmetic is None
+    assert judged(made.text()).rollup.arithmetic is None
 
 
 @pytest.mark.parametrize("name", real_names())
@@ -133,9 +133,9 @@ def test_families_add_up_on_real_traces(name: str) -> None:
     profile = real_profile(name)
     activity = profile.activity
     assert activity is not None
-    assert sum(each.total_ns for each in profile.families) == activity.kernel_ns + activity.memory_ns
-    if profile.arithmetic is not None:
-        assert 0 < profile.arithmetic.mfu <= profile.arithmetic.hfu < 1
+    assert sum(each.total_ns for each in profile.rollup.families) == activity.kernel_ns + activity.memory_ns
+    if profile.rollup.arithmetic is not None:
+        assert 0 < profile.rollup.arithmetic.mfu <= profile.rollup.arithmetic.hfu < 1
 
 
 def test_a_damaged_trace_has_no_more_modules_than_ranges() -> None:
@@ -144,5 +144,5 @@ def test_a_damaged_trace_has_no_more_modules_than_ranges() -> None:
     for place in range(200):
         made.event("python_function", f"nn.Module: Deep_{place}", place / 10, 400, args={})
     made.called("aten::mm", BF16_GEMM, 30)
-    (module,) = judged(json.dumps(made.document()).encode()).modules
+    (module,) = judged(json.dumps(made.document()).encode()).rollup.modules
     assert module.path.count("/") < 100

@@ -10,7 +10,7 @@ from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
 from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.operators import roofline
-from trainguard.kernels.peaks import peaks_of
+from trainguard.kernels.peaks import link_share, peaks_of
 
 WITH_SHAPES = ["mi300_resnet_ddp8_rank0_stack", "resnet50_workers0"]
 GEOMETRY = ["", "", "", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]
@@ -179,3 +179,18 @@ def test_operators_that_move_as_much_a_call_are_as_fast() -> None:
     for name in ("aten::add", "aten::add_", "aten::clamp_min", "aten::threshold_backward"):
         assert min(by_name[name]) > 750, name
         assert max(by_name[name]) < 850, name
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "group", "share"),
+    [
+        ("NVIDIA H100 80GB HBM3", 8, 8, 0.5),
+        ("NVIDIA H100 80GB HBM3", 8, 16, None),
+        ("NVIDIA L4", 8, 8, None),
+        ("", 8, 8, None),
+    ],
+)
+def test_links_are_those_within_a_node(name: str, gpus: int, group: int, share: float | None) -> None:
+    found = [Gpu(name=name, memory=80 << 30, capability=(9, 0), sms=132)] * gpus
+    assert link_share(found, group, 225.0) == share
+    assert link_share(found, group, None) is None

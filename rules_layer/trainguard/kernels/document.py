@@ -7,7 +7,6 @@ import msgspec
 from trainguard.kernels.changes import Comparison
 from trainguard.kernels.entries import (
     ActivityEntry,
-    ArithmeticEntry,
     Collective,
     CollectiveEntry,
     CollectiveStepsEntry,
@@ -15,20 +14,19 @@ from trainguard.kernels.entries import (
     CriticalPathEntry,
     DeviceEntry,
     Durations,
-    FamilyEntry,
     GpuIdleEntry,
     IdleEntry,
     KernelEntry,
     KernelFinding,
     LaunchEntry,
     MemoryEntry,
-    ModuleEntry,
     OperatorEntry,
     PeaksEntry,
     TemporalEntry,
     TypicalStep,
 )
 from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
+from trainguard.kernels.rollup_entries import RollupEntry
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -162,9 +160,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         Systems.
     collective_steps: The eight collectives with most time, in the first 500 steps.
     gpu_idle: Why the GPU is idle; ``idle`` says it of each stream.
-    families: The GPU's time by family and phase, most first.
-    modules: The GPU's time by module, most first; ``modules_left_out`` counts the rest.
-    arithmetic: None where no product's operations are known, or not the GPU's peak.
+    rollup: The GPU's time by family, phase and module, and how much of its arithmetic is used.
     typical_step: None without steps or work of a GPU.
     software: Versions, and options of the profiler, as the trace says them.
     memory: Of each GPU whose allocations the trace holds (``profile_memory=True``).
@@ -224,10 +220,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
     steps_left_out: int = 0
     gpu_idle: GpuIdleEntry | None = None
-    families: list[FamilyEntry] = []
-    modules: list[ModuleEntry] = []
-    modules_left_out: int = 0
-    arithmetic: ArithmeticEntry | None = None
+    rollup: RollupEntry = RollupEntry()
     typical_step: TypicalStep | None = None
     software: dict[str, str] = {}
     memory: list[GpuMemory] = []

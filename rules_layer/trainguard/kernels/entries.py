@@ -142,6 +142,8 @@ class CollectiveEntry(Collective, frozen=True, kw_only=True):
     algorithm_gb_per_s: Bytes by time, in 10^9 bytes a second.
     bus_gb_per_s: What the links carry for it: times 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and
         all-to-all, 1 for broadcast, reduce and point to point; None where the group's size is unknown.
+    link_share: ``bus_gb_per_s`` by what the links of a GPU to the others of its node carry in one direction; None where
+        that is unknown, or the group may have ranks on another node.
     """
 
     count: int
@@ -155,6 +157,7 @@ class CollectiveEntry(Collective, frozen=True, kw_only=True):
     bytes: int | None
     algorithm_gb_per_s: float | None
     bus_gb_per_s: float | None
+    link_share: float | None = None
 
 
 class CollectiveStepsEntry(Collective, frozen=True, kw_only=True):
@@ -202,59 +205,6 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     roofline_share: float | None
     bound: Literal["compute", "memory"] | None
     unrated: Literal["cache", "algorithm", "not_moved"] | None = None
-
-
-class FamilyEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU's rows of one family and phase; rows at once count each.
-
-    family: As of `KernelEntry`; ``copy`` has copies and settings of memory, too.
-    collective: The sort of a collective, such as ``all_reduce``; empty of what is none or is not known.
-    phase: What launched it: ``forward``, ``backward`` or ``optimizer``; ``unknown`` where the trace does not say it.
-    flops: Arithmetic of matrix products, convolutions and attention, as far as it is known; else None.
-    """
-
-    family: str
-    collective: str
-    phase: Literal["forward", "backward", "optimizer", "unknown"]
-    count: int
-    total_ns: int
-    flops: int | None
-
-
-class ModuleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU's rows that a module launched in its forward pass, those of modules within it left out.
-
-    path: Classes and numbers of the modules from the outermost one on, joined by ``/``. In a trace without modules,
-        the names of annotations.
-    """
-
-    path: str
-    count: int
-    total_ns: int
-
-
-class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the GPU's arithmetic a step uses; without steps, the window.
-
-    precision: In which most operations are; the peak is that of it.
-    gpus: GPUs that the trace's operations are on.
-    executed_flops: Operations of matrix products, convolutions and attention that ran, by their shapes.
-    model_flops: Those that the model needs: three times the forward pass, but not more than ran; ``model_source`` is
-        ``executed`` without a backward pass, and ``given`` where the user gave them.
-    covered_share: Time of these kernels whose operations are known; with less than 1 more has run.
-    hfu, mfu: Executed operations, and the model's, by what the peak allows in the step's time.
-    """
-
-    precision: str
-    peak_tflops: float
-    step_ns: int
-    gpus: int
-    executed_flops: int
-    model_flops: int
-    model_source: Literal["forward", "executed", "given"]
-    covered_share: float
-    hfu: float
-    mfu: float
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):

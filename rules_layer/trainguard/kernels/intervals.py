@@ -124,3 +124,21 @@ def windows_of(found: Iterable[tuple[T, Hashable, float]], length: float) -> lis
             begins.append(at)
         windows[place].append(each)
     return windows
+
+
+def innermost(start: Ints, end: Ints, times: Ints) -> tuple[Ints, Ints]:
+    """Return for each time the innermost of nested ranges in order of their start, and each one's parent."""
+    parent = np.full(len(start), -1, dtype=np.int64)
+    open_ones: list[int] = []
+    ends = end.tolist()
+    for each, begins in enumerate(start.tolist()):
+        while open_ones and ends[open_ones[-1]] <= begins:
+            open_ones.pop()
+        parent[each] = open_ones[-1] if open_ones else -1
+        open_ones.append(each)
+    place: Ints = np.searchsorted(start, times, side="right").astype(np.int64) - 1
+    while True:
+        over = (place >= 0) & (end[np.maximum(place, 0)] <= times)
+        if not over.any():
+            return place, parent
+        place = np.where(over, parent[np.maximum(place, 0)], place)

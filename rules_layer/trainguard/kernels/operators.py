@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Kind
+from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
 from trainguard.kernels.formulas.registry import cost
@@ -31,39 +32,60 @@ Rating = tuple[float | None, Literal["compute", "memory"] | None, Literal["cache
 _UNKNOWN: Rating = (None, None, None)
 
 
-def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine], most: int) -> tuple[list[OperatorEntry], int]:
-    """Return the operators that launched kernels that compute, most time first, and how many more there are."""
+@dataclass(frozen=True, slots=True)
+class Called:
+    """All calls of an operator with the same inputs, and the GPU's rows that they launched."""
+
+    entry: OperatorEntry
+    rows: Ints
+
+
+def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Called]:
+    """Return the operators that launched kernels that compute, most time first."""
     trace = metrics.trace
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind == Kind.COMPUTE) & (metrics.operator >= 0))
     if not len(chosen):
-        return [], 0
+        return []
     operator = metrics.operator[chosen]
     lasted = trace.gpu.end[chosen] - trace.gpu.start[chosen]
     name = trace.operators.name[operator].astype(np.int64)
     key = name * (len(trace.names) + 1) + trace.operator_inputs[operator] + 1
-    keys, first, group = np.unique(key, return_index=True, return_inverse=True)
-    time = np.bincount(group, weights=lasted).astype(np.int64)
-    order = np.lexsort((keys, -time))[:most]
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    groups = np.split(order, first[1:])
     precisions = {line.name: line.precision for line in kernels}
     peaks = peaks_entry(trace.gpus)
+    times = [int(lasted[mine].sum()) for mine in groups]
     found = []
-    for place in order.tolist():
-        mine = group == place
+    for place in sorted(range(len(keys)), key=lambda each: (-times[each], each)):
+        mine = groups[place]
         names, which = np.unique(trace.gpu.name[chosen[mine]], return_inverse=True)
         longest = trace.names[int(names[np.bincount(which, weights=lasted[mine]).argmax()])]
-        caller = int(operator[first[place]])
-        found.append(
-            _entry(
-                trace.names[int(trace.operators.name[caller])],
-                trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
-                count=len(np.unique(operator[mine])),
-                kernel_ns=int(time[place]),
-                precision=precisions[longest],
-                less=any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
-                peaks=peaks,
-            )
+        caller = int(operator[mine[0]])
+        entry = _entry(
+            trace.names[int(trace.operators.name[caller])],
+            trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
+            count=len(np.unique(operator[mine])),
+            kernel_ns=times[place],
+            precision=precisions[longest],
+            less=any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
+            peaks=peaks,
         )
-    return found, len(keys) - len(order)
+        found.append(Called(entry, chosen[mine]))
+    return found
+
+
+def least_seconds(entry: OperatorEntry, peaks: PeaksEntry) -> tuple[float, float] | None:
+    """Return the seconds that arithmetic and memory need at least for all calls; None where a peak is unknown.
+
+    An operator of fewer operations than bytes needs no peak: memory bounds it in any precision.
+    """
+    if entry.flops is None or not entry.bytes or not entry.kernel_ns:
+        return None
+    peak = peaks.tflops.get(entry.precision)
+    if peak is None and entry.flops > entry.bytes:
+        return None
+    return 0.0 if peak is None else entry.flops / (peak * 1e12), entry.bytes / (peaks.memory_gb_per_s * 1e9)
 
 
 def roofline(

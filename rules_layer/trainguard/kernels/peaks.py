@@ -114,3 +114,11 @@ def peaks_of(gpu: Gpu) -> PeaksEntry | None:
 def peaks_entry(gpus: Sequence[Gpu]) -> PeaksEntry | None:
     """Return what the GPU of a trace can do; None where it is unknown, or where there are several sorts."""
     return peaks_of(gpus[0]) if len({gpu.name for gpu in gpus}) == 1 else None
+
+
+def link_share(gpus: Sequence[Gpu], group_size: int | None, bus: float | None) -> float | None:
+    """Return 10^9 bytes a second as a share of the links within a node; None for groups larger than the node's GPUs."""
+    peaks = peaks_entry(gpus)
+    if bus is None or peaks is None or peaks.link_gb_per_s is None or (group_size or 0) > len(gpus):
+        return None
+    return round(bus / peaks.link_gb_per_s, 4)

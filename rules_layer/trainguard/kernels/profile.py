@@ -29,9 +29,8 @@ from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.operators import operators_of
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rollup import rollup_of
+from trainguard.kernels.rollups.rollup import rollup_of
 from trainguard.kernels.rules.allocator import memory_findings
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
@@ -69,9 +68,7 @@ def rank_profile(trace: Trace) -> RankProfile:
     host_times = durations(np.array([step.duration_ns for step in steps], dtype=np.int64))
     gpu_times = durations(np.array([step.gpu_duration_ns for step in steps], dtype=np.int64))
     annotations, collectives = annotations_of(trace, judged.window), collectives_of(judged)
-    operators, operators_left_out = operators_of(judged, judged.kernels, MOST_OPERATORS)
     peaks = peaks_entry(trace.gpus)
-    rollup = rollup_of(judged, judged.kernels, peaks)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -121,13 +118,10 @@ def rank_profile(trace: Trace) -> RankProfile:
         devices=_devices(judged),
         streams=_streams(judged),
         streams_left_out=max(len(judged.streams) - MOST_STREAMS, 0),
-        operators=operators,
-        operators_left_out=operators_left_out,
+        operators=[called.entry for called in judged.operators[:MOST_OPERATORS]],
+        operators_left_out=max(len(judged.operators) - MOST_OPERATORS, 0),
         peaks=peaks,
-        families=rollup.families,
-        modules=rollup.modules,
-        modules_left_out=rollup.modules_left_out,
-        arithmetic=rollup.arithmetic,
+        rollup=rollup_of(judged, judged.kernels, peaks),
         critical_paths=critical_paths(judged),
         host_busy_ns=host_busy.total,
         host_utilization=_shares(host_busy, edges),

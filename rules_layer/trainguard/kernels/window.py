@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Rows, Trace
+from trainguard.kernels.intervals import innermost
 from trainguard.kernels.lost import starting_work, worked
 
 _OPTIMIZER = "Optimizer.step#"
@@ -54,6 +55,7 @@ def find_window(trace: Trace) -> Window:
     """
     steps = _steps(trace)
     launch = _joined(trace.gpu, trace.launches)
+    launch = np.where(launch >= 0, launch, _by_external_id(trace.gpu, trace.launches))
     lost, is_whole = 0, True
     if trace.is_cut:
         kept = _whole_steps(trace, steps, launch)
@@ -113,7 +115,8 @@ def inner(trace: Trace, window: Window) -> Window | None:
 def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:
     """Return for each GPU row its operator: its row among the operators, and its external id; -1 where unknown.
 
-    The GPU row says the id; where it does not, as on AMD, its launching call does.
+    The GPU row says the id; where it does not, as on AMD, its launching call does. Operators without ids are found by
+    their thread and time.
     """
     rows, operators = trace.gpu, trace.operators
     called = np.where(launch >= 0, _taken(trace.launches.operator, launch), -1)
@@ -125,7 +128,23 @@ def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:
     found = (place < len(ids)) & (wanted >= 0)
     place = np.minimum(place, max(len(ids) - 1, 0))
     found &= _taken(ids, place) == wanted
-    return np.where(found, _taken(order, place), -1), wanted
+    return np.where(found, _taken(order, place), _around(trace, launch)), wanted
+
+
+def _around(trace: Trace, launch: Ints) -> Ints:
+    """Return for each GPU row the innermost operator with shapes but no id that its thread ran at the launch, or -1."""
+    operators, found = trace.operators, np.full(len(launch), -1, dtype=np.int64)
+    without = np.flatnonzero((operators.operator < 0) & (trace.operator_inputs >= 0))
+    called = np.flatnonzero(launch >= 0)
+    if not len(without) or not len(called):
+        return found
+    for lane in np.unique(operators.lane[without]).tolist():
+        mine = without[operators.lane[without] == lane]
+        mine = mine[np.lexsort((-operators.end[mine], operators.start[mine]))]
+        here = called[trace.launches.lane[launch[called]] == lane]
+        place, _ = innermost(operators.start[mine], operators.end[mine], trace.launches.start[launch[here]])
+        found[here] = np.where(place >= 0, _taken(mine, place), -1)
+    return found
 
 
 def _steps(trace: Trace) -> Steps:
@@ -166,6 +185,15 @@ def _joined(rows: Rows, launches: Rows) -> Ints:
     found = (place >= 0) & (rows.correlation >= 0)
     found &= _taken(numbers, place) == rows.correlation
     return np.where(found, _taken(order, place), -1)
+
+
+def _by_external_id(rows: Rows, launches: Rows) -> Ints:
+    """Return for each row without a correlation the one launch with its external id; -1 without one."""
+    ids, first, count = np.unique(launches.operator, return_index=True, return_counts=True)
+    place = np.minimum(np.searchsorted(ids, rows.operator), max(len(ids) - 1, 0))
+    found = (rows.correlation < 0) & (rows.operator >= 0) & (_taken(ids, place) == rows.operator)
+    found &= _taken(count, place) == 1
+    return np.where(found, _taken(first, place), -1)
 
 
 def _taken(values: Ints, places: Ints) -> Ints:

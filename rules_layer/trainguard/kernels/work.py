@@ -21,6 +21,7 @@ from trainguard.kernels.entries import (
 from trainguard.kernels.families import Family
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.peaks import link_share
 from trainguard.kernels.typical import StepTable
 from trainguard.kernels.window import Window
 
@@ -300,6 +301,7 @@ def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> Co
     sized = (size >= 0) & (lasted > 0)
     total, moved, time = exact_sum(lasted), exact_sum(size[sized]), exact_sum(lasted[sized])
     rate = moved / time if time else None
+    bus = None if rate is None or not what.group_size else rate * bus_factor(what.name, what.group_size)
     return CollectiveEntry(
         **asdict(what),
         count=len(rows),
@@ -312,9 +314,8 @@ def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> Co
         sized_count=int(sized.sum()),
         bytes=moved if sized.any() else None,
         algorithm_gb_per_s=None if rate is None else round(rate, 3),
-        bus_gb_per_s=round(rate * bus_factor(what.name, what.group_size), 3)
-        if rate is not None and what.group_size
-        else None,
+        bus_gb_per_s=None if bus is None else round(bus, 3),
+        link_share=link_share(metrics.trace.gpus, what.group_size, bus),
     )
 
 

@@ -83,6 +83,7 @@ KERNELS = FamilyRules(
         "kernels/WrongParallel",
         "kernels/TensorCoresIdle",
         "kernels/LowPrecisionUnused",
+        "kernels/SlowOperators",
         "kernels/SmUnderfilled",
         "kernels/TraceStepOutlier",
         "kernels/GpuMemoryFull",

@@ -18,6 +18,7 @@ from trainguard.kernels.memory.entries import GpuMemory
 from trainguard.kernels.memory.events import histories_of
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.operators import Called, operators_of
 from trainguard.kernels.ranking import place_of
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
@@ -40,6 +41,11 @@ class Judged(RankMetrics):
     def memory(self) -> list[GpuMemory]:
         """The memory of each GPU that the trace has events of."""
         return [memory_entry(each) for each in histories_of(self.trace, self.window.steps.start)]
+
+    @cached_property
+    def operators(self) -> list[Called]:
+        """The operators of the window, most time first."""
+        return operators_of(self, self.kernels)
 
     @property
     def has_gpu(self) -> bool:
@@ -204,7 +210,7 @@ def by_name(judged: Judged, mask: Bools) -> list[Evidence]:
     return sorted(found, key=lambda each: -each.duration_ns)[:SHOWN]
 
 
-def rows_of(lines: Sequence[KernelLine]) -> Ints:
+def rows_of(lines: Sequence[KernelLine | Called]) -> Ints:
     return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 

@@ -21,6 +21,7 @@ from trainguard.kernels.rules.finding import Judged, at_most_medium, in_order, w
 from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
 from trainguard.kernels.rules.idle import GpuBusyLow, GpuGap, TraceStepOutlier
 from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, PageableCopy
+from trainguard.kernels.rules.operators import SlowOperators
 from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.rules.rule import KernelRule, RankRule, words
@@ -43,6 +44,7 @@ KERNEL_RULES: tuple[KernelRule, ...] = (
     WrongParallel(),
     TensorCoresIdle(),
     LowPrecisionUnused(),
+    SlowOperators(),
     SmUnderfilled(),
     TraceStepOutlier(),
     GpuMemoryFull(),
@@ -69,6 +71,7 @@ CAUSES_FIRST: tuple[RankRule, ...] = (
     GpuBusyLow(),
     LowPrecisionUnused(),
     TensorCoresIdle(),
+    SlowOperators(),
     SmUnderfilled(),
     TraceStepOutlier(),
     GpuMemoryFull(),

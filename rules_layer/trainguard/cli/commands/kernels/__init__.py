@@ -35,6 +35,10 @@ _ModelFlops = Annotated[
         help="10^12 operations that the model needs for a step of a rank, for its MFU; else 3 x the forward pass.",
     ),
 ]
+_Gpu = Annotated[
+    str,
+    option("--gpu", "NAME", "The GPU of traces that do not name theirs, such as 'AMD Instinct MI300X'."),
+]
 _Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
 _Name = Annotated[str, option("--name", "TEXT", "With --list: part of the name.")]
 _Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
@@ -50,6 +54,7 @@ def kernels(
     out: _Out = None,
     compare: _Compare = None,
     model_tflops: _ModelFlops = None,
+    gpu: _Gpu = "",
     listing: _Listing = False,
     name: _Name = "",
     since: _Since = None,
@@ -72,7 +77,7 @@ def kernels(
     `trainguard kernels s3://my-bucket/jobs --list --since 30d --finding LaunchBound`
     """
     if listing:
-        refuse("--list", {"--out": out, "--compare": compare, "--model-tflops": model_tflops})
+        refuse("--list", {"--out": out, "--compare": compare, "--model-tflops": model_tflops, "--gpu": gpu})
         _known("--status", status, STATUSES)
         _known("--made-with", framework, FRAMEWORKS)
         from trainguard.cli.commands.kernels.listed import listed
@@ -88,7 +93,7 @@ def kernels(
     refuse("a trace that is judged: they go with --list", chosen)
     from trainguard.cli.commands.kernels.judged import judged
 
-    return judged(source, out, compare, model_tflops)
+    return judged(source, out, compare, model_tflops=model_tflops, gpu=gpu)
 
 
 def _known(option: str, word: str, words: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """From traces to a verdict on the terminal, and to ``kernels.json`` and ``kernels.html``."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,15 @@ from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUna
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
-from trainguard.kernels.entries import ArithmeticEntry, CriticalPathEntry, FamilyEntry, KernelEntry, KernelFinding
+from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.overview import verdict_of
-from trainguard.kernels.phases import PHASES
 from trainguard.kernels.profile import rank_profile, snapshot_profile
-from trainguard.kernels.rollup import with_model_flops
+from trainguard.kernels.readers.builder import described
+from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry
+from trainguard.kernels.rollups.phases import PHASES
+from trainguard.kernels.rollups.rollup import with_model_flops
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
@@ -59,23 +62,26 @@ _NAMED = 5
 """Of more files that are left out, the others are counted."""
 
 
-def judged(source: str, out: Path | None, compare: str | None, model_tflops: float | None = None) -> CommandResult:
+def judged(
+    source: str, out: Path | None, compare: str | None, *, model_tflops: float | None = None, gpu: str = ""
+) -> CommandResult:
     """Judge the traces of a place, beside those of another one; with ``out`` write the document and its page there.
 
-    ``model_tflops`` are the operations that the model needs for a step of a rank, in 10^12.
+    ``model_tflops`` are the operations that the model needs for a step of a rank, in 10^12; ``gpu`` is the GPU of
+    traces that do not name theirs.
     """
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
     if out is not None:
         prepare(out)
     drawn = None if out is None else _drawn(len(place.names))
-    document = _profiles_of(place, _unwatched if drawn is None else drawn.add)
+    document = _profiles_of(place, _unwatched if drawn is None else drawn.add, gpu)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
     if other is not None:
         from trainguard.kernels.comparison.compare import compared
 
-        document = replace(document, comparison=compared(_profiles_of(other, _unwatched), document))
+        document = replace(document, comparison=compared(_profiles_of(other, _unwatched, gpu), document))
     blocks = [*_overview(document), *_all_ranks(document)]
     if out is not None and drawn is not None:
         blocks += _written(document, drawn, out)
@@ -136,7 +142,7 @@ def _unwatched(profile: RankProfile, trace: Trace) -> None:
     """Keep nothing of a trace."""
 
 
-def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None], gpu: str) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     snapshots = []
@@ -147,7 +153,7 @@ def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None])
             if isinstance(trace, Snapshot):
                 snapshots.append(snapshot_profile(trace))
                 continue
-            ranks.append(rank_profile(trace))
+            ranks.append(rank_profile(trace := _on_gpu(trace, gpu)))
             watch(ranks[-1], trace)
         except KernelTraceError as fault:
             unread[name] = fault.reason
@@ -166,9 +172,16 @@ def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None])
     return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across, snapshots=snapshots)
 
 
+def _on_gpu(trace: Trace, gpu: str) -> Trace:
+    """Return a trace with the GPU that its user names, where it names none itself."""
+    return trace if not gpu or trace.gpus else dataclasses.replace(trace, gpus=[described(gpu, 0, 0, 0, 0)])
+
+
 def _of_model(rank: RankProfile, flops: float) -> RankProfile:
-    used = rank.arithmetic
-    return rank if used is None else replace(rank, arithmetic=with_model_flops(used, flops))
+    used = rank.rollup.arithmetic
+    if used is None:
+        return rank
+    return replace(rank, rollup=replace(rank.rollup, arithmetic=with_model_flops(used, flops)))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -194,7 +207,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
             ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
             ("precision", _precisions(rank)),
             ("launch delay", _delay(rank)),
-            *(("arithmetic", _arithmetic(used)) for used in [rank.arithmetic] if used is not None),
+            *(("arithmetic", _arithmetic(used)) for used in [rank.rollup.arithmetic] if used is not None),
             *(("critical path", _path(path)) for path in rank.critical_paths[:1]),
         ]
     )
@@ -202,7 +215,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
         yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
-    if rank.families:
+    if rank.rollup.families:
         yield _families(rank)
     if rank.kernels:
         yield table(rank.kernels[:_SHOWN], _KERNELS)
@@ -220,13 +233,13 @@ _ALL = 0.995
 
 def _families(rank: RankProfile) -> Grid:
     """Return the GPU's time by family, and by phase where one is known."""
-    whole = sum(each.total_ns for each in rank.families)
-    names = dict.fromkeys(_family(each) for each in rank.families)
-    phases = [phase for phase in PHASES if any(each.phase == phase for each in rank.families)]
+    whole = sum(each.total_ns for each in rank.rollup.families)
+    names = dict.fromkeys(_family(each) for each in rank.rollup.families)
+    phases = [phase for phase in PHASES if any(each.phase == phase for each in rank.rollup.families)]
     shown = phases if phases != ["unknown"] else []
 
     def ns(name: str, *wanted: str) -> int:
-        return sum(each.total_ns for each in rank.families if _family(each) == name and each.phase in wanted)
+        return sum(each.total_ns for each in rank.rollup.families if _family(each) == name and each.phase in wanted)
 
     rows = sorted(((name, ns(name, *phases)) for name in names), key=lambda row: -row[1])
     columns = (

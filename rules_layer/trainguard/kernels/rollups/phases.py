@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Rows, Trace
-from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.columns import Bools, Ints, Numbers, Rows, Trace
+from trainguard.kernels.intervals import Spans, innermost, merged
 from trainguard.kernels.metrics import RankMetrics
 
 Phase = Literal["forward", "backward", "optimizer", "unknown"]
@@ -68,7 +68,7 @@ def _inside(spans: Spans, times: Ints) -> Bools:
     return inside
 
 
-def _in_engine(trace: Trace, lanes: Ints, times: Ints) -> Bools:
+def _in_engine(trace: Trace, lanes: Numbers, times: Ints) -> Bools:
     """Return which launches a thread made while it ran the backward pass."""
     operators = trace.operators
     names = np.array([place for place, name in enumerate(trace.names) if name.startswith(_ENGINE)], dtype=np.int64)
@@ -98,10 +98,10 @@ def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
         mine = np.flatnonzero(ranges.lane == lane)
         mine = mine[np.lexsort((-ranges.end[mine], ranges.start[mine]))]
         here = np.flatnonzero(trace.launches.lane[called] == lane)
-        innermost, parent = _innermost(ranges.start[mine], ranges.end[mine], trace.launches.start[called[here]])
-        for place in np.unique(innermost[innermost >= 0]).tolist():
+        around, parent = innermost(ranges.start[mine], ranges.end[mine], trace.launches.start[called[here]])
+        for place in np.unique(around[around >= 0]).tolist():
             path = "/".join(reversed([_shown(trace, ranges, int(mine[each])) for each in _up(place, parent)]))
-            found[known[here[innermost == place]]] = paths.setdefault(path, len(paths))
+            found[known[here[around == place]]] = paths.setdefault(path, len(paths))
     return list(paths), found
 
 
@@ -129,21 +129,3 @@ def _up(place: int, parent: Ints) -> Iterator[int]:
             return
         yield place
         place = int(parent[place])
-
-
-def _innermost(start: Ints, end: Ints, times: Ints) -> tuple[Ints, Ints]:
-    """Return for each time the innermost of nested ranges in order of their start, and each one's parent."""
-    parent = np.full(len(start), -1, dtype=np.int64)
-    open_ones: list[int] = []
-    ends = end.tolist()
-    for place, begins in enumerate(start.tolist()):
-        while open_ones and ends[open_ones[-1]] <= begins:
-            open_ones.pop()
-        parent[place] = open_ones[-1] if open_ones else -1
-        open_ones.append(place)
-    place = np.searchsorted(start, times, side="right") - 1
-    while True:
-        over = (place >= 0) & (end[np.maximum(place, 0)] <= times)
-        if not over.any():
-            return place, parent
-        place = np.where(over, parent[np.maximum(place, 0)], place)

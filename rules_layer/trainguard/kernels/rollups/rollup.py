@@ -1,7 +1,6 @@
 """The GPU's time by family, phase and module, and how much of its arithmetic a rank uses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -10,12 +9,13 @@ from msgspec.structs import replace
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
-from trainguard.kernels.entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry
+from trainguard.kernels.entries import PeaksEntry
 from trainguard.kernels.families import MATRIX, Family, collective_of
 from trainguard.kernels.formulas.registry import cost, is_product
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.metrics import RankMetrics
-from trainguard.kernels.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
+from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, RollupEntry
+from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
 from trainguard.kernels.work import KernelLine, exact_sum
 
 MOST_MODULES = 200
@@ -26,15 +26,7 @@ _FAMILIES = tuple(Family)
 _PRECISIONS = tuple(Precision)
 
 
-@dataclass(frozen=True, slots=True)
-class Rollup:
-    families: list[FamilyEntry]
-    modules: list[ModuleEntry]
-    modules_left_out: int
-    arithmetic: ArithmeticEntry | None
-
-
-def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksEntry | None) -> Rollup:
+def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksEntry | None) -> RollupEntry:
     rows = np.flatnonzero(metrics.in_window)
     lasted = metrics.trace.gpu.end[rows] - metrics.trace.gpu.start[rows]
     family, precision = _by_name(metrics, kernels)
@@ -42,7 +34,7 @@ def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksE
     flops = _flops(metrics, rows, lasted, family, precision)
     paths, module = modules_of(metrics)
     modules = _modules(paths, module[rows], lasted)
-    return Rollup(
+    return RollupEntry(
         families=_families(metrics, rows, lasted, family[rows], phase, flops),
         modules=modules[:MOST_MODULES],
         modules_left_out=max(len(modules) - MOST_MODULES, 0),

@@ -1,0 +1,70 @@
+"""Parts of ``kernels.json`` that say where the time goes, and how much of the GPU's arithmetic is used."""
+
+from typing import Literal
+
+import msgspec
+
+
+class FamilyEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU's rows of one family and phase; rows at once count each.
+
+    family: As of `KernelEntry`; ``copy`` has copies and settings of memory, too.
+    collective: The sort of a collective, such as ``all_reduce``; empty of what is none or is not known.
+    phase: What launched it: ``forward``, ``backward`` or ``optimizer``; ``unknown`` where the trace does not say it.
+    flops: Arithmetic of matrix products, convolutions and attention, as far as it is known; else None.
+    """
+
+    family: str
+    collective: str
+    phase: Literal["forward", "backward", "optimizer", "unknown"]
+    count: int
+    total_ns: int
+    flops: int | None
+
+
+class ModuleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU's rows that a module launched in its forward pass, those of modules within it left out.
+
+    path: Classes and numbers of the modules from the outermost one on, joined by ``/``. In a trace without modules,
+        the names of annotations.
+    """
+
+    path: str
+    count: int
+    total_ns: int
+
+
+class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the GPU's arithmetic a step uses; without steps, the window.
+
+    precision: In which most operations are; the peak is that of it.
+    gpus: GPUs that the trace's operations are on.
+    executed_flops: Operations of matrix products, convolutions and attention that ran, by their shapes.
+    model_flops: Those that the model needs: three times the forward pass, but not more than ran; ``model_source`` is
+        ``executed`` without a backward pass, and ``given`` where the user gave them.
+    covered_share: Time of these kernels whose operations are known; with less than 1 more has run.
+    hfu, mfu: Executed operations, and the model's, by what the peak allows in the step's time.
+    """
+
+    precision: str
+    peak_tflops: float
+    step_ns: int
+    gpus: int
+    executed_flops: int
+    model_flops: int
+    model_source: Literal["forward", "executed", "given"]
+    covered_share: float
+    hfu: float
+    mfu: float
+
+
+class RollupEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a rank's time goes, most first; ``modules_left_out`` counts those with the least time.
+
+    arithmetic: None where no product's operations are known, or not the GPU's peak.
+    """
+
+    families: list[FamilyEntry] = []
+    modules: list[ModuleEntry] = []
+    modules_left_out: int = 0
+    arithmetic: ArithmeticEntry | None = None

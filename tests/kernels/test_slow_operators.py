@@ -1,0 +1,170 @@
+"""Operators that are slower than the GPU allows: those that TraceLens plants in its micro-traces, and fast ones.
+
+Shapes and times of the kernels are those of AMD-AGI/TraceLens, ``evals/unit_tests``.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.support.kernel_traces import STREAM, TraceWriter, judged
+from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.formulas.shapes import Reason, why_slow
+
+MI300X = {"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 206_141_652_992, "computeMajor": 9, "numSms": 304}
+TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x128x64_MI16x16x1"
+IGEMM, ADD = (
+    "igemm_fwd_gtcx_nhwc_fp32_bx0_ex0_bt128x128x32",
+    "void at::native::vectorized_elementwise_kernel<4, AddFunctor<float>>",
+)
+BF16, RUNS = "c10::BFloat16", 10
+
+
+def traced(
+    operator: str,
+    shapes: list[list[int]],
+    us: float,
+    *,
+    kernel: str = "attn_fwd",
+    dtype: str = BF16,
+    values: dict[int, str] | None = None,
+    gpu: dict[str, Any] = MI300X,
+    linked: bool = True,
+) -> list[KernelFinding]:
+    made, at = TraceWriter(gpus=[gpu]), 0.0
+    args = {
+        "Input Dims": shapes,
+        "Input type": [dtype if shape else "" for shape in shapes],
+        "Concrete Inputs": [(values or {}).get(place, "") for place in range(len(shapes))],
+    }
+    for run in range(RUNS):
+        ids = {"External id": run + 1, "correlation": run + 1}
+        made.event("cpu_op", operator, at, 20, args=args | ({"External id": run + 1} if linked else {}))
+        made.event("cuda_runtime", "hipLaunchKernel", at + 5, 5, args=ids if linked else {"External id": 100 + run})
+        said = {"device": 0, "stream": STREAM}
+        made.event("kernel", kernel, at + 15, us, args=said | (ids if linked else {"External id": 100 + run}))
+        at += us
+    return [each for each in judged(made.text()).findings if each.id == "kernels/SlowOperators"]
+
+
+CONVOLUTION = {3: "[1, 1]", 4: "[1, 1]", 5: "[1, 1]", 6: "False", 7: "[0, 0]", 8: "1"}
+
+
+def convolved(image: list[int], weight: list[int], us: float, **said: str) -> dict[str, Any]:
+    values = CONVOLUTION | {int(place.removeprefix("at")): value for place, value in said.items()}
+    shapes = [image, weight, *[[]] * 7]
+    return {
+        "operator": "aten::convolution", "shapes": shapes, "us": us, "kernel": IGEMM, "dtype": "float",
+        "values": values,
+    }  # fmt: skip
+
+
+def attended(shape: list[int], us: float) -> dict[str, Any]:
+    return {"operator": "aten::_flash_attention_forward", "shapes": [*[shape] * 3, *[[]] * 8], "us": us}
+
+
+PLANTED: dict[str, tuple[dict[str, Any], Reason]] = {
+    "few tiles": (
+        {"operator": "aten::mm", "shapes": [[256, 131072], [131072, 512]], "us": 1089, "kernel": TENSILE},
+        Reason.FEW_TILES,
+    ),
+    "no power of two": (
+        {"operator": "aten::mm", "shapes": [[1025, 8192], [8192, 1025]], "us": 107.1, "kernel": TENSILE},
+        Reason.MISALIGNED,
+    ),
+    "misaligned": (
+        {"operator": "aten::mm", "shapes": [[4097, 4097], [4097, 4097]], "us": 367.2, "kernel": TENSILE},
+        Reason.MISALIGNED,
+    ),
+    "tall and skinny": (
+        {"operator": "aten::mm", "shapes": [[131072, 32], [32, 32]], "us": 13.5, "kernel": TENSILE},
+        Reason.NARROW,
+    ),
+    "long sequence": (attended([1, 32768, 32, 128], 65_846), Reason.ATTENTION),
+    "odd heads": (attended([1, 65536, 8, 192], 112_321), Reason.HEADS),
+    "short sequence": (attended([32, 16, 32, 128], 25), Reason.SHORT),
+    "large heads": (attended([4, 2048, 8, 256], 3_200), Reason.HEADS),
+    "poor bandwidth": (
+        {"operator": "aten::add", "shapes": [[8192, 8192], [8192, 8192], []], "us": 421, "kernel": ADD,
+         "dtype": "float"},
+        Reason.MEMORY,
+    ),
+    "few channels": (
+        convolved([1, 3, 2048, 2048], [64, 3, 7, 7], 4_500, at3="[2, 2]", at4="[3, 3]"),
+        Reason.CHANNELS,
+    ),
+    "small images": (convolved([4, 2048, 4, 4], [2048, 2048, 3, 3], 1_200), Reason.SMALL_IMAGES),
+    "asymmetric": (convolved([2, 256, 56, 56], [512, 256, 1, 7], 800, at4="[0, 3]"), Reason.CONVOLUTION),
+    "depthwise": (convolved([8, 1024, 32, 32], [1024, 1, 3, 3], 350, at8="1024"), Reason.DEPTHWISE),
+    "pointwise": (convolved([16, 1024, 14, 14], [2048, 1024, 1, 1], 600, at4="[0, 0]"), Reason.SMALL_IMAGES),
+    "dilated": (convolved([2, 256, 128, 128], [256, 256, 3, 3], 2_200, at4="(16,16)", at5="(16,16)"),
+         Reason.CONVOLUTION),
+    "transposed": (
+        convolved([4, 512, 8, 8], [512, 256, 4, 4], 900, at3="[2, 2]", at6="True"),
+        Reason.SMALL_IMAGES,
+    ),
+    "few experts, many tokens": (
+        {"operator": "vllm::rocm_aiter_fused_moe", "us": 6_500, "kernel": "aiter_fused_moe_kernel_bf16",
+         "shapes": [[8192, 4096], [8, 22016, 4096], [8, 4096, 11008], [8192, 1]]},
+        Reason.UNKNOWN,
+    ),
+    "few tokens for an expert": (
+        {"operator": "vllm::rocm_aiter_fused_moe", "us": 9_500, "kernel": "aiter_fused_moe_kernel_bf16",
+         "shapes": [[16, 4096], [64, 22016, 4096], [64, 4096, 11008], [16, 2]]},
+        Reason.FEW_ROWS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_operator_is_named_with_its_reason(name: str) -> None:
+    planted, reason = PLANTED[name]
+    (found,) = traced(**planted)
+    assert found.kind == f"slow_operators_{reason}"
+    assert planted["operator"] in found.summary
+    assert found.recommendation
+    assert found.evidence[0].count == RUNS
+
+
+@pytest.mark.parametrize(
+    "fast",
+    [
+        {"operator": "aten::mm", "shapes": [[8192, 8192], [8192, 8192]], "us": 1_600, "kernel": TENSILE},
+        {
+            "operator": "aten::add",
+            "shapes": [[8192, 8192], [8192, 8192], []],
+            "us": 190,
+            "kernel": ADD,
+            "dtype": "float",
+        },
+        {"operator": "aten::mm", "shapes": [[64, 64], [64, 64]], "us": 6, "kernel": TENSILE},
+        attended([1, 32768, 32, 128], 30_000),
+    ],
+)
+def test_what_good_kernels_do_is_no_finding(fast: dict[str, Any]) -> None:
+    assert traced(**fast) == []
+
+
+def test_without_peaks_shapes_or_a_cost_nothing_is_claimed() -> None:
+    slow, _ = PLANTED["few tiles"]
+    assert traced(**slow, gpu=MI300X | {"name": "AMD Instinct MI999X"}) == []
+    assert traced(**slow | {"shapes": []}) == []
+    assert traced(**slow | {"operator": "other::op"}) == []
+
+
+@pytest.mark.parametrize("name", ["few tiles", "depthwise", "few experts, many tokens"])
+def test_operators_without_ids_are_found_by_thread_and_time(name: str) -> None:
+    planted, reason = PLANTED[name]
+    (found,) = traced(**planted, linked=False)
+    assert found.kind == f"slow_operators_{reason}"
+
+
+def test_the_faster_shape_is_aligned() -> None:
+    why = why_slow("aten::mm", "[[1025,8192],[8192,1025]]", 304)
+    assert (why.reason, why.numbers, why.faster) == (Reason.MISALIGNED, {"odd_size": 1025}, "1088 x 8192 x 1088")
+
+
+@pytest.mark.parametrize("shapes", ["", "[[1]]", "{}", "[[1,2],[3]]", "[[],[]]"])
+def test_shapes_that_do_not_fit_give_no_reason(shapes: str) -> None:
+    for operator in ("aten::mm", "aten::linear", "aten::convolution", "vllm::fused_moe", "flash_attn_3::bwd"):
+        assert why_slow(operator, shapes, 108).reason in set(Reason)
