@@ -74,11 +74,32 @@ def test_kernels_page_loads_nothing_and_fits_the_window(opened: Open, sample: st
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_usual_page_is_short_and_begins_with_chart_and_timeline(opened: Open) -> None:
+    page = opened("a100", width=1920, height=1080)
+    page.page.wait_for_selector("#kt[data-kt-drawn]")
+    assert page.page.evaluate("document.documentElement.scrollHeight") <= 5 * 1080
+    for part in ("#verdict", ".glance", "#kt canvas"):
+        box = page.page.locator(part).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 1080, part
+    width = page.page.locator("main").bounding_box()
+    assert width is not None
+    assert width["width"] > 1600
+
+
+def test_link_to_a_folded_section_opens_it(opened: Open) -> None:
+    page = opened("a100").page
+    assert not page.locator("#steps table").first.is_visible()
+    page.locator(".contents a[href='#steps']").click()
+    assert page.locator("#steps table").first.is_visible()
+
+
 def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
     page = opened("hostile").page
     page.locator("#kt-search").fill("<script>")
     page.locator("#kt-next").click()
     page.locator("#kn-search").fill("<script>")
+    page.locator("#annotations summary").first.click()
     for index in range(page.locator("#an-name option").count()):
         page.select_option("#an-name", index=index)
     assert page.evaluate("window.__hacked") is None
@@ -92,7 +113,7 @@ def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
 def test_page_without_script_has_verdict_findings_and_charts(opened: Open) -> None:
     page = opened("a100", scripts=False).page
     assert "LaunchBound" in page.locator("#findings").inner_text()
-    assert page.locator("#kn-time tbody tr").count() == 16
+    assert page.locator("#kn-time tbody tr").count() == 11
     assert not page.locator("#kt").is_visible()
     assert "needs JavaScript" in page.locator("#timeline").inner_text()
 
@@ -105,7 +126,7 @@ def test_kernel_table_follows_search_sort_and_k(opened: Open) -> None:
     page.locator("#kn-search").fill("ncclKERNEL_")
     assert page.locator("#kn-said").inner_text() == "2 of 2 kernels"
     page.locator("#kn-search").fill("")
-    totals = page.locator("#kn-table tbody tr td:nth-child(2)")
+    totals = page.locator("#kn-table tbody tr td:nth-child(3)")
     page.get_by_role("button", name="Runs").click()
     runs = [int(each.replace(",", "")) for each in totals.all_inner_texts()]
     assert runs == sorted(runs, reverse=True)
@@ -128,6 +149,7 @@ def test_ranks_and_older_profile_are_tables_without_script(opened: Open) -> None
     assert page.locator("#ranks .heat-4").count() > 0
     assert "LateRank" in page.locator("#verdict").inner_text()
     assert page.locator("#comparison details").count() == 11
+    assert page.locator("#ranks th.heat-4, #ranks th .heat-4").count() == 1
 
 
 def test_kernel_table_has_spread_occupancy_and_short_runs(opened: Open) -> None:
@@ -138,7 +160,7 @@ def test_kernel_table_has_spread_occupancy_and_short_runs(opened: Open) -> None:
     place = titles.index("Occupancy") + 1
     shown = page.locator(f"#kn-table tbody tr > :nth-child({place})").all_inner_texts()
     values = [float(each.removesuffix(" %")) for each in shown if each.endswith(" %") and not each.startswith("<")]
-    assert len(values) > 10
+    assert len(values) > 5
     assert values == sorted(values, reverse=True)
 
 

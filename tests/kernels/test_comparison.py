@@ -173,3 +173,13 @@ def test_another_program_is_not_compared_as_the_same_work() -> None:
     found = beside(profile({BF16_GEMM: 1_000.0}, marked=False), profile({FP32_GEMM: 1_000.0}, marked=False))
     assert (found.step, found.comparable.verdict) == (None, "no")
     assert changes(found) == {BF16_GEMM: "gone", FP32_GEMM: "came"}
+
+
+def test_first_step_is_without_work_of_before_the_profiler() -> None:
+    """The host runs ahead: the GPU is still busy with steps that were not recorded when the first one begins."""
+    made = TraceWriter()
+    made.kernel(BF16_GEMM, 0.0, 3_000.0, launch=None)
+    for step in range(4):
+        made.step(step, 100.0 * step, 100.0)
+        made.kernel(BF16_GEMM, 3_000.0 + 1_000.0 * step, 1_000.0, launch=100.0 * step + 10)
+    assert [step.gpu_duration_ns for step in judged(made.text()).steps] == [1_000_000] * 4

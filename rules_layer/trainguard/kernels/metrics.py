@@ -127,9 +127,19 @@ class RankMetrics:
         last = np.full(len(steps), np.iinfo(np.int64).min)
         launched = window.step >= 0
         np.maximum.at(last, window.step[launched], self.trace.gpu.end[launched])
-        before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
+        first = max(int(steps.start[0]), self._end_of_earlier_work())
+        before = np.concatenate(([first], np.maximum.accumulate(last)[:-1]))
         start = np.maximum(steps.start, before)
         return start, np.maximum(np.maximum(steps.end, last), start)
+
+    def _end_of_earlier_work(self) -> int:
+        """Return when the work ends that was launched before the first step and runs before its own; 0 without."""
+        rows, window, calls = self.trace.gpu, self.window, self.trace.launches
+        own = rows.start[window.step == 0]
+        launched = np.where(window.launch >= 0, calls.start[window.launch] if len(calls) else 0, np.int64(-(1 << 62)))
+        earlier = (window.step < 0) & (launched < window.steps.start[0])
+        mine = rows.end[earlier & (rows.start < own.min())] if len(own) else own
+        return int(mine.max()) if len(mine) else 0
 
     def host_busy(self) -> Spans:
         return union(self._calls(), self._operators())

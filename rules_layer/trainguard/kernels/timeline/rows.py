@@ -97,8 +97,11 @@ class AllRows:
         self._kinds = gpu.kind
         self._sources: list[tuple[Rows, Numbers, Sort]] = [(gpu, lane, Sort.COMPUTE)]
         host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
+        waits = LaneKey("gpu", device, "waits", "")
+        if len(trace.waits):
+            lanes = np.full(len(trace.waits), numbers.setdefault(waits, len(numbers)), dtype=np.int32)
+            self._sources.append((trace.waits, lanes, Sort.WAIT))
         for rows, sort, key in (
-            (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),
             (trace.gpu_annotations, Sort.GPU_ANNOTATION, LaneKey("gpu", device, "annotations", "")),
             (trace.annotations, Sort.ANNOTATION, host),
             (trace.operators, Sort.OPERATOR, host),

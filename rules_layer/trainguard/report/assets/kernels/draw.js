@@ -53,7 +53,7 @@ function makeDrawing(canvas, model, tree, range) {
       const quiet = found !== null && !found[table.name[row]];
       if (right - left >= 2) {
         const stop = Math.min(Math.max(Math.floor(right) - (right - left > 4 ? 1 : 0), x + 1), width);
-        line.fill(paint.pixel(table.sort[row], table.name[row], 1, quiet), x, stop);
+        line.fill(paint.pixel(model.colour(row), table.name[row], 1, quiet), x, stop);
         if (stop - x > NARROWEST_LABEL * ratio) labels.push({ row, x, stop, y, quiet });
         i += 1;
         continue;
@@ -64,7 +64,7 @@ function makeDrawing(canvas, model, tree, range) {
       if (next > i + 1 && (end[next - 1] - start[next - 1]) * scale >= 2) next -= 1;
       const full = (sum[next] - sum[i]) * scale;
       const shown = found === null ? row : firstFound(track, i, next, found);
-      line[x] = paint.pixel(table.sort[shown], 0, full, found !== null && !found[table.name[shown]]);
+      line[x] = paint.pixel(model.colour(shown), 0, full, found !== null && !found[table.name[shown]]);
       i = next;
     }
   }

@@ -15,6 +15,7 @@ const KERNEL = {
   short: 11,
   occupancy: 12,
   blocks: 13,
+  family: 14,
 };
 const TENSOR = 1;
 const COMMUNICATION = 2;
@@ -31,6 +32,7 @@ function kernelColumns(names, view) {
   });
   return [
     { title: "Kernel", value: (row) => names[row[KERNEL.name]].toLowerCase(), text: (row) => names[row[KERNEL.name]] },
+    { title: "Family", value: (row) => row[KERNEL.family], text: (row) => row[KERNEL.family] },
     { title: "Runs", value: (row) => row[KERNEL.count], text: (row) => showCount(row[KERNEL.count]), number: true },
     time("Total", (row) => row[KERNEL.total]),
     {
@@ -122,15 +124,15 @@ function kernelNameCell(name) {
   const cell = document.createElement("th");
   cell.scope = "row";
   cell.title = name;
-  cell.append(textElement("code", shortName(name)));
+  cell.append(textElement("code", middleCut(shortName(name), 60)));
   return cell;
 }
 
-function chartRows(view, names, { field, show, whole, k }) {
+function chartRows(view, names, { field, show, whole, k, tones }) {
   const sorted = [...view.rows].sort((a, b) => b[field] - a[field]);
   const rows = sorted
     .slice(0, k)
-    .map((row) => [names[row[KERNEL.name]], row[field], row[KERNEL.flags] & COMMUNICATION ? "s2" : "s1"]);
+    .map((row) => [names[row[KERNEL.name]], row[field], tones[row[KERNEL.family]] ?? "s8"]);
   if (sorted.length > k)
     rows.push([`${showCount(sorted.length - k)} others`, whole - rows.reduce((sum, row) => sum + row[1], 0), "s8"]);
   const most = Math.max(...rows.map((row) => row[1]), 1);
@@ -146,17 +148,17 @@ function chartRows(view, names, { field, show, whole, k }) {
   });
 }
 
-function startKernels(root, views, names) {
+function startKernels(root, { kernels: views, names, tones }) {
   const [k, rows, search] = ["#kn-k", "#kn-rows", "#kn-search"].map((each) => root.querySelector(each));
   const chooser = root.querySelector("#kn-view");
   const body = root.querySelector("#kn-table tbody");
   const head = root.querySelector("#kn-table thead tr");
   const said = root.querySelector("#kn-said");
-  let sort = { column: 2, down: true };
+  let sort = { column: 3, down: true };
   const view = () => views[chooser ? Number(chooser.value) : 0];
 
   function charts() {
-    const shown = { k: numberIn(k) };
+    const shown = { k: numberIn(k), tones };
     const time = { field: KERNEL.total, show: showNs, whole: view().total, ...shown };
     const count = { field: KERNEL.count, show: showCount, whole: view().runs, ...shown };
     root.querySelector("#kn-time tbody").replaceChildren(...chartRows(view(), names, time));
@@ -228,6 +230,7 @@ function startKernels(root, views, names) {
       "short_count",
       "occupancy",
       "blocks_per_sm",
+      "family",
     ];
     const lines = kept.map((row) => [
       names[row[0]],

@@ -3,7 +3,7 @@
 function startPage() {
   const island = readIsland("kernels-data");
   const kernels = document.getElementById("kn");
-  if (kernels) startKernels(kernels, island.kernels, island.names);
+  if (kernels) startKernels(kernels, island);
   const annotations = document.getElementById("annotations");
   if (annotations) startAnnotations(annotations);
   const root = document.getElementById("kt");
@@ -21,4 +21,12 @@ function startPage() {
   });
 }
 
+// Opens the section that a link goes to.
+function openTarget() {
+  const section = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (section) section.querySelectorAll("details.fold").forEach((each) => (each.open = true));
+}
+
+addEventListener("hashchange", openTarget);
+openTarget();
 startPage();

@@ -15,7 +15,16 @@ const SORTS = [
 ];
 const SORT = { copy: 2, memset: 3, gpuAnnotation: 5, annotation: 6, launch: 8 };
 
-function makeModel(document, names) {
+// What a row of a kernel that computes is coloured by: its family's tone, of the kernels whose name is a number.
+function colourOfRow(table, names, { kernels, tones }) {
+  const at = new Uint8Array(names.length + 1).fill(toneAt("s1"));
+  for (const view of kernels)
+    for (const row of view.rows) at[row[KERNEL.name] + 1] = toneAt(tones[row[KERNEL.family]] ?? "s8");
+  return (row) => (table.sort[row] === 0 ? at[table.name[row]] : table.sort[row]);
+}
+
+function makeModel(island) {
+  const { timelines: document, names } = island;
   const total = document.processes.reduce(
     (sum, each) => sum + each.lanes.reduce((rows, lane) => rows + lane.rows, 0),
     0,
@@ -61,7 +70,8 @@ function makeModel(document, names) {
   });
   for (let row = 0; row < total; row += 1) if (table.launch[row] >= 0) addTo(table.kernels, table.launch[row], row);
   const length = processes.reduce((most, each) => Math.max(most, each.offset + each.window), 1);
-  return { table, lanes, processes, length, zero: document.zero, names, shortNames: [] };
+  const colour = colourOfRow(table, names, island);
+  return { table, lanes, processes, length, zero: document.zero, names, colour, shortNames: [] };
 }
 
 function addTo(lists, key, value) {
@@ -139,6 +149,12 @@ function shortName(name) {
     else if (plain[i] === "(" && depth === 0 && i > 0) return plain.slice(0, i);
   }
   return plain;
+}
+
+// A long name with its start and its end: functors stand at the end.
+function middleCut(name, longest) {
+  const half = Math.floor(longest / 2);
+  return name.length <= longest ? name : `${name.slice(0, half)}…${name.slice(1 - half)}`;
 }
 
 function shortNameOf(model, row) {

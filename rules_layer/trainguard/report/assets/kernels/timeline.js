@@ -3,7 +3,7 @@
 const AROUND = 0.35;
 
 function startTimeline(root, island) {
-  const model = makeModel(island.timelines, island.names);
+  const model = makeModel(island);
   const canvas = root.querySelector("canvas");
   const tree = makeTree(model);
   const range = makeRange(model.length);

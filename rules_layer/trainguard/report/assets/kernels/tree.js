@@ -1,4 +1,4 @@
-// What is drawn below what: node > process > threads, GPU > streams. Every entry has a button that folds it.
+// What is drawn below what: node > process > GPU > streams, threads. Every entry has a button that folds it.
 
 const HEAD = 20;
 const LEVEL = 15;
@@ -34,9 +34,6 @@ function makeTree(model) {
         if (!add({ key, kind: "head", title: process.title, depth: 1, height: HEAD })) return;
         if (process.steps.length)
           add({ key: `${key}s`, kind: "steps", title: "steps", depth: 2, process, height: HEAD });
-        const host = process.lanes.filter((lane) => lane.side === "host");
-        if (host.length && add({ key: `${key}h`, kind: "head", title: "CPU", depth: 2, height: HEAD }))
-          addLanes(`${key}h`, 3, host);
         const gpus = Map.groupBy(
           process.lanes.filter((lane) => lane.side === "gpu"),
           (lane) => lane.device,
@@ -50,6 +47,9 @@ function makeTree(model) {
               addLanes(`${key}g${device}`, 3, lanes);
             }
           });
+        const host = process.lanes.filter((lane) => lane.side === "host");
+        if (host.length && add({ key: `${key}h`, kind: "head", title: "CPU", depth: 2, height: HEAD }))
+          addLanes(`${key}h`, 3, host);
       });
     });
   }
@@ -76,10 +76,15 @@ function makeTree(model) {
   };
 }
 
+// Threads by their order, as their numbers say nothing; the pointer shows the number.
 function laneTitle(lane) {
-  if (lane.side === "host") return `thread ${lane.name.split("/").at(-1)}`;
+  if (lane.side === "host") {
+    const threads = lane.process.lanes.filter((each) => each.side === "host");
+    return `thread ${threads.indexOf(lane) + 1}`;
+  }
+  if (lane.holds === "waits") return "waits";
   const stream = /^\d+$/.test(lane.name) ? `stream ${lane.name}` : lane.name || "stream not named";
-  return { work: stream, waits: `${stream}: waits`, annotations: `${stream}: annotations` }[lane.holds];
+  return lane.holds === "work" ? stream : `${stream}: annotations`;
 }
 
 // The buttons beside the canvas, one an entry; they move with what is scrolled.
@@ -109,7 +114,7 @@ function treeButton(entry, { onFold, onFocus }) {
   button.dataset.key = entry.key;
   button.className = `kt-entry kt-depth-${entry.depth} kt-${entry.kind}`;
   button.textContent = entry.title;
-  button.title = entry.title;
+  button.title = entry.lane?.side === "host" ? `thread ${entry.lane.name}` : entry.title;
   button.style.top = `${entry.top}px`;
   button.style.height = `${entry.height}px`;
   if (!folds) return button;

@@ -234,7 +234,6 @@ def joined(histograms: Sequence[Histogram]) -> Histogram:
 
 
 PRECISIONS = {"integer": "integer, bool", "unknown": "not known"}
-_SYNCHRONIZATION = {"gpu": "as the GPU recorded it", "host": "calls of the host"}
 
 
 def memory_totals(ranks: Iterable[RankProfile]) -> list[MemoryEntry]:
@@ -271,17 +270,12 @@ def _precision(ranks: Sequence[RankProfile]) -> list[Figure]:
 
 def _activity(ranks: Sequence[RankProfile]) -> list[Figure]:
     found = [rank.activity for rank in ranks if rank.activity is not None]
-    kernels, copies, waits = (total_of(found, field) for field in ("kernel_ns", "memory_ns", "synchronization_ns"))
-    if not kernels + copies:
-        return []
+    kernels, copies = (total_of(found, field) for field in ("kernel_ns", "memory_ns"))
     communication = total_of(ranks, "communication_kernels_ns")
-    sources = {rank.synchronization_source for rank in ranks}
-    side = _SYNCHRONIZATION[sources.pop()] if len(sources) == 1 else "of both sides"
     parts = [
         ("kernels that compute", kernels - communication, 1),
         ("kernels that communicate", communication, 2),
         ("memory", copies, 3),
-        (f"synchronization, {side}", waits, GREY),
     ]
     return _whole("GPU activity", parts, "Time of the GPU's activities")
 

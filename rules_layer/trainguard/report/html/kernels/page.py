@@ -21,6 +21,7 @@ from trainguard.render.names import shown_name
 from trainguard.render.numbers import count, moment, nanos
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.report.html.kernels import figures
+from trainguard.report.html.kernels.glance import TONES, glance
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.memory import memory_blocks
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
@@ -36,7 +37,7 @@ _SCRIPTS = (
 _STYLES = ("kernels/page.css", "kernels/timeline.css")
 
 LEGEND = (
-    ("computation", "s1"),
+    ("computation, coloured as above", "s1"),
     ("communication", "s2"),
     ("copies", "s3"),
     ("memory set, launches", "s6"),
@@ -85,7 +86,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
     totals = kernel_totals(ranks)
     views = kernel_views(ranks, totals, shown, names)
     timelines = timelines_document(drawn, names)
-    island: dict[str, Any] = {"kernels": views, "timelines": timelines, "names": names.texts}
+    island: dict[str, Any] = {"kernels": views, "tones": TONES, "timelines": timelines, "names": names.texts}
     kernels, whole = totals[:MOST_KERNELS], views[0]
     annotations = figures.grouped((each for rank in ranks for each in rank.annotations), lambda each: each.name)
     memory = figures.memory_totals(ranks)
@@ -103,6 +104,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         window=nanos(max((rank.window_ns for rank in ranks), default=0)),
         verdict=shown_verdict(document, findings),
         figures=key_figures(ranks) if ranks else [],
+        glance=glance(ranks) if ranks else None,
         findings=findings,
         missing=missing_lines(document),
         kernels=kernels,

@@ -15,9 +15,10 @@ from trainguard.render.blocks import Block, Cell, Column, Table, heat, numeric
 from trainguard.render.numbers import NOTHING, count, nanos, share
 from trainguard.render.plots.strips import parts_of_whole
 from trainguard.report.html.kernels.figures import grouped, total_of
+from trainguard.report.html.kernels.glance import TONES
 from trainguard.report.html.kernels.island import NO_BREAK, PageNames, rank_name
 
-TOP = 15
+TOP = 10
 MOST_KERNELS = 1_000
 MOST_OF_A_RANK = 200
 
@@ -109,6 +110,7 @@ def _row(kernel: KernelEntry, names: PageNames) -> list[Any]:
         kernel.short_count,
         kernel.occupancy,
         kernel.blocks_per_sm,
+        kernel.family,
     ]
 
 
@@ -117,7 +119,7 @@ def top_rows(
 ) -> list[tuple[str, Markup, str, str]]:
     """Return the first kernels by a field, and all others as one: name, bar, value, and share of the ``whole``."""
     ranked = sorted(kernels, key=lambda each: -getattr(each, field))
-    values = [(each.name, getattr(each, field), "s2" if each.communication else "s1") for each in ranked[:TOP]]
+    values = [(each.name, getattr(each, field), TONES.get(each.family, "s8")) for each in ranked[:TOP]]
     if len(ranked) > TOP:
         values.append((f"{len(ranked) - TOP:,} others", whole - sum(value for _, value, _ in values), "s8"))
     most = max((value for _, value, _ in values), default=0) or 1
@@ -223,11 +225,13 @@ def _cells(row: Row, values: Numbers, away: Sequence[float], across: AcrossRanks
     rank, line = row
     steps = across.compared_steps
     last: Cell = NOTHING
+    shade = 0
     if steps and line.wait_ns is not None:
         late = line.last_steps / steps
-        last = heat(4 if late >= 0.5 else 2 if late >= 0.25 else 0, f"{line.last_steps} of {counted(steps, 'step')}")
+        shade = 4 if late >= 0.5 else 2 if late >= 0.25 else 0
+        last = heat(shade, f"{line.last_steps} of {counted(steps, 'step')}")
     return [
-        _name(row),
+        heat(shade, _name(row)) if shade else _name(row),
         *([f"set {line.like + 1}"] if several else []),
         *(
             NOTHING if value is None else heat(_shade(far), write(value))
