@@ -11,6 +11,7 @@ import pytest
 from tests.claims.kernel_compare import untrue
 from tests.claims.kernel_files import Recording, read_recordings
 from tests.claims.random_kernels import write_kernels_job
+from trainguard.kernels.columns import Trace
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.profile import rank_profile
@@ -24,7 +25,9 @@ def beside(folders: tuple[Path, Path]) -> tuple[Recording, Recording, dict[str, 
     found = []
     for folder in folders:
         place = open_traces(str(folder / "kernel-traces"))
-        rank = msgspec.structs.replace(rank_profile(place.read(place.names[0])), rank=0)
+        trace = place.read(place.names[0])
+        assert isinstance(trace, Trace)
+        rank = msgspec.structs.replace(rank_profile(trace), rank=0)
         found.append(KernelProfiles(source=str(folder), ranks=[rank], unread={}))
     said = json.loads(msgspec.json.encode(compared(*found)))["ranks"][0]
     names = [profile.ranks[0].trace for profile in found]
