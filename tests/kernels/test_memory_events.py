@@ -168,6 +168,16 @@ def test_two_gpus_have_a_history_each() -> None:
     assert [(each.device, each.peak) for each in judged(made.text()).memory] == [(0, 1_017_000_000), (1, 50)]
 
 
+def test_what_is_allocated_behind_an_operator_is_not_its_own() -> None:
+    made = Memory()
+    made.event("cpu_op", "aten::linear", 100, 100)
+    made.event("cpu_op", "aten::addmm", 110, 50)
+    for number, at in enumerate((120, 170, 200, 300)):
+        made.change(at, number, 1_000 + number)
+    held = {each.bytes: each.where for each in memory_of(made).holders}
+    assert held == {1_000: ["aten::addmm", "aten::linear"], 1_001: ["aten::linear"], 1_002 + 1_003: []}
+
+
 def test_a_lost_free_ends_with_the_next_use_of_its_address() -> None:
     made = Memory()
     for number in range(3):
