@@ -50,6 +50,14 @@ def test_holders_of_a_recording_have_operators_and_functions(recorded: GpuMemory
     assert own_frame(largest.where) == "rec.py:6 <module>"
 
 
+def test_stacks_that_say_who_allocates_are_no_fault(text: bytes) -> None:
+    document = json.loads(text)
+    assert "stacks of Python" not in str(judged(text).quality.missing)
+    document["traceEvents"] = [each for each in document["traceEvents"] if each["name"] != "[memory]"] * 2
+    document["traceEvents"] += [each for each in document["traceEvents"] if each.get("cat") == "python_function"] * 3
+    assert "stacks of Python, which nothing here reads" in str(judged(json.dumps(document).encode()).quality.missing)
+
+
 def test_the_curve_of_a_real_recording_has_what_the_trace_says(text: bytes, recorded: GpuMemory) -> None:
     events = [each["args"] for each in json.loads(text)["traceEvents"] if each["name"] == "[memory]"]
     assert recorded.peak == max(each["Total Allocated"] for each in events)

@@ -142,9 +142,9 @@ def _of_memory(snapshots: Sequence[SnapshotProfile], findings: Sequence[ShownFin
     said = f"{most.name} holds {size(most.peak)} at most."
     if not findings:
         return ("No finding", "ok"), f"{said} No rule on memory fired; a snapshot says nothing about the GPU's time."
-    severest = max(each["severity"].rank for each in findings)
-    tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
-    return (word, tone), f"{said} {' '.join(each['finding'].summary for each in findings[:CAUSES])}"
+    is_high = max(each["severity"].rank for each in findings) >= Severity.HIGH.rank
+    mark = ("Needs attention", "bad") if is_high else ("Memory could be used better", "warn")
+    return mark, f"{said} {' '.join(each['finding'].summary for each in findings[:CAUSES])}"
 
 
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
