@@ -50,6 +50,14 @@ def test_holders_of_a_recording_have_operators_and_functions(recorded: GpuMemory
     assert own_frame(largest.where) == "rec.py:6 <module>"
 
 
+def test_stacks_that_say_who_allocates_are_no_fault(text: bytes) -> None:
+    document = json.loads(text)
+    assert "stacks of Python" not in str(judged(text).quality.missing)
+    document["traceEvents"] = [each for each in document["traceEvents"] if each["name"] != "[memory]"] * 2
+    document["traceEvents"] += [each for each in document["traceEvents"] if each.get("cat") == "python_function"] * 3
+    assert "stacks of Python, which nothing here reads" in str(judged(json.dumps(document).encode()).quality.missing)
+
+
 def test_the_curve_of_a_real_recording_has_what_the_trace_says(text: bytes, recorded: GpuMemory) -> None:
     events = [each["args"] for each in json.loads(text)["traceEvents"] if each["name"] == "[memory]"]
     assert recorded.peak == max(each["Total Allocated"] for each in events)
@@ -166,6 +174,16 @@ def test_two_gpus_have_a_history_each() -> None:
     made.change(1, 9, 50, **{"Device Id": 1, "Total Allocated": 50})
     made.change(2, 9, 50, **{"Device Type": 0, "Device Id": -1})
     assert [(each.device, each.peak) for each in judged(made.text()).memory] == [(0, 1_017_000_000), (1, 50)]
+
+
+def test_what_is_allocated_behind_an_operator_is_not_its_own() -> None:
+    made = Memory()
+    made.event("cpu_op", "aten::linear", 100, 100)
+    made.event("cpu_op", "aten::addmm", 110, 50)
+    for number, at in enumerate((120, 170, 200, 300)):
+        made.change(at, number, 1_000 + number)
+    held = {each.bytes: each.where for each in memory_of(made).holders}
+    assert held == {1_000: ["aten::addmm", "aten::linear"], 1_001: ["aten::linear"], 1_002 + 1_003: []}
 
 
 def test_a_lost_free_ends_with_the_next_use_of_its_address() -> None:

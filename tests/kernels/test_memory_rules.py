@@ -97,8 +97,20 @@ def test_what_grows_and_falls_again_is_no_leak() -> None:
     assert not found_in(training.allocator)
 
 
+def test_what_rises_and_falls_on_its_way_up_is_no_leak() -> None:
+    training = Training()
+    kept: list[int] = []
+    for step in range(24):
+        training.run(1)
+        if step % 2:
+            training.allocator.free(kept.pop())
+        else:
+            kept += [training.allocator.alloc(9 * MIB, LEAK) for _ in range(2)]
+    assert not found_in(training.allocator)
+
+
 def test_what_grows_at_first_alone_is_no_leak() -> None:
-    training = Training(leak=3)
+    training = Training(leak=30)
     training.run(8)
     training.leak = 0
     training.run(12)

@@ -162,6 +162,8 @@ def test_how_segments_are_divided_is_added_up() -> None:
     for address in held[::2]:
         allocator.free(address)
     allocator.alloc(30 * MIB, LOGITS)
+    allocator.free(allocator.alloc(3 * MIB, LOGITS))
+    allocator.free(allocator.alloc(21 * MIB, LOGITS))
     snapshot = allocator.snapshot()
     snapshot["segments"][0]["blocks"][1]["state"] = "active_awaiting_free"
     parts = memory_of(pickled(snapshot)).fragments
@@ -171,12 +173,13 @@ def test_how_segments_are_divided_is_added_up() -> None:
     states = Counter[str]()
     for block in blocks:
         states[block["state"]] += block["size"]
-    assert (parts.reserved, parts.segments) == (70 * MIB, 3)
+    assert (parts.reserved, parts.segments) == (92 * MIB, 4)
     assert (parts.allocated, parts.waiting, parts.free) == (
         states["active_allocated"], states["active_awaiting_free"], states["inactive"],
     )  # fmt: skip
     assert parts.allocated + parts.waiting + parts.free == parts.reserved
-    assert (parts.largest_free, parts.inactive_split) == (rounded, 4 * rounded)
+    # The last segment is free as a whole, so it could be given back.
+    assert (parts.largest_free, parts.inactive_split) == (22 * MIB, 4 * rounded)
     assert parts.rounding == sum(
         block["size"] - block["requested_size"] for block in blocks if block["state"] == "active_allocated"
     )

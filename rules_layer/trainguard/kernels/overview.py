@@ -53,7 +53,9 @@ def _of_memory(snapshots: Sequence[SnapshotProfile], fired: Sequence[tuple[str, 
         silent = "No rule on memory fired; a snapshot says nothing about the GPU's time."
         return Verdict("No finding", "ok", [said, silent])
     rules = f"Fired: {', '.join(rule for rule, _ in fired)}."
-    return _marked(max(severity.rank for _, severity in fired), [said, rules], in_part=False)
+    if max(severity.rank for _, severity in fired) >= Severity.HIGH.rank:
+        return Verdict("Needs attention", "bad", [said, rules])
+    return Verdict("Memory could be used better", "warn", [said, rules])
 
 
 def _marked(severest: int, sentences: list[str], *, in_part: bool) -> Verdict:

@@ -150,6 +150,11 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
     @property
+    def notable_estimates(self) -> list[MemoryEstimate]:
+        """Those that could save a hundredth of what is held, or more."""
+        return [each for each in self.estimates if each.saves_at_most >= 0.01 * self.held]
+
+    @property
     def name(self) -> str:
         return "the host" if self.device < 0 else f"GPU {self.device}"
 

@@ -44,8 +44,10 @@ def size_fact(name: str, size: int, threshold: int | None = None, device: str | 
 
 
 def said_size(size: float) -> str:
-    """Return bytes in GB or MB, as a person reads them."""
-    return f"{size / 1e9:,.2f} GB" if abs(size) >= 1e9 else f"{size / 1e6:,.1f} MB"
+    """Return bytes in GB, MB or kB, as a person reads them."""
+    if abs(size) >= 1e9:
+        return f"{size / 1e9:,.2f} GB"
+    return f"{size / 1e6:,.1f} MB" if abs(size) >= 1e6 or not size else f"{size / 1e3:,.1f} kB"
 
 
 def _size(sheet: FactSheet, name: str) -> str:

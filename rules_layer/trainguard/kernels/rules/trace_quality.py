@@ -178,7 +178,7 @@ def _costs(judged: Judged) -> list[Fault]:
         words = f"the profiler itself takes {percent(judged.share(spent.total))} of the time"
         found.append(Fault(words, "Record less: with_stack=False, profile_memory=False, fewer steps."))
     stacks = trace.tally.get("stack_bytes", 0) / max(trace.tally.get("text_bytes", 0), 1)
-    if stacks > TraceQuality.stacks:
+    if stacks > TraceQuality.stacks and not len(trace.functions):
         words = f"{percent(stacks)} of the file are stacks of Python, which nothing here reads"
         found.append(Fault(words, "Set with_stack=False."))
     return found

@@ -53,7 +53,7 @@ def _parts(memory: GpuMemory) -> Iterator[tuple[str, str]]:
 
 
 def _estimates(memory: GpuMemory) -> Iterator[tuple[str, str]]:
-    for each in memory.estimates:
+    for each in memory.notable_estimates:
         basis = f"estimated from {said_size(each.acts_on)} that it acts on"
         yield _CHANGES[each.change], f"at most {said_size(each.saves_at_most)} less, {basis}"
 

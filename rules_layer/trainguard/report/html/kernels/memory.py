@@ -8,6 +8,7 @@ from markupsafe import Markup
 from trainguard.core.units import counted
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.memory.entries import KINDS, GpuMemory, MemoryHolder
+from trainguard.kernels.memory.frames import own_frame
 from trainguard.render.blocks import Block, Cell, Facts, Figure, Figures, Key, Note, numeric, table
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import count, number, share, size
@@ -86,7 +87,7 @@ def _facts(memory: GpuMemory) -> Facts:
     if parts is not None:
         free = f"{size(parts.free)}, the largest block {size(parts.largest_free)}"
         facts += [("Free in segments at the end", free), ("Beside blocks in use", size(parts.inactive_split))]
-    for each in memory.estimates:
+    for each in memory.notable_estimates:
         estimate = f"at most {size(each.saves_at_most)} less, an estimate from {size(each.acts_on)} that it acts on"
         facts.append((_CHANGES[each.change], estimate))
     return Facts(facts)
@@ -113,5 +114,9 @@ def _holders(name: str, memory: GpuMemory) -> list[Block]:
 
 
 def _where(holder: MemoryHolder) -> Cell:
-    frames = [shown_name(each, 90) for each in holder.where[:MOST_FRAMES]]
-    return Markup("<br>").join(frames) if frames else "no stack was recorded"
+    """Return who allocates, and the stack without the folders of installed packages."""
+    if not holder.where:
+        return "no stack was recorded"
+    frames = (each.rpartition("site-packages/")[2] for each in holder.where[:MOST_FRAMES])
+    stack = Markup("<br>").join(shown_name(each, 90) for each in frames)
+    return Markup('{}<br><small class="note">{}</small>').format(shown_name(own_frame(holder.where), 90), stack)
