@@ -41,6 +41,7 @@ class Source:
             raise self.fault
         run = SourceRun(self.run.name, self.run.tool, bad=dict(self.run.bad), outcome=self.run.outcome)
         run.ended_at = self.run.ended_at
+        run.not_judged = {kind: set(devices) for kind, devices in self.run.not_judged.items()}
         start, end = (-1e18, 1e18) if self.gives_all else (asked.start, asked.end)
         run.snapshots = {
             node: [each for each in found if start <= each.at < end] for node, found in self.run.snapshots.items()
@@ -265,6 +266,22 @@ def test_verdict_of_a_polled_job_follows_its_metrics(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
     assert analyze(tmp_path / "jobs/bert").fired == ("LowGPUUtilization",)
+
+
+def test_accelerators_that_are_not_read_are_counted_once(tmp_path: Path) -> None:
+    run = training(90)
+    run.not_judged = {"IPU": {"ipu0", "ipu1"}}
+    stack = Stack(Source(run))
+    for minute in range(93):
+        stack.run(minute)
+    for key, body in stack.bodies().items():
+        path = tmp_path / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    counters = [each.counters for each in analyze(tmp_path / "jobs/bert").document.coverage]
+    assert [each["devices_not_judged"] for each in counters if "devices_not_judged" in each] == [2]
+    assert stack.status is not None
+    assert stack.status.not_judged == ["IPU ipu0", "IPU ipu1"]
 
 
 def test_written_status_is_the_documented_object() -> None:

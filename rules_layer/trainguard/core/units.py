@@ -24,7 +24,7 @@ def show_percentage_points(value: float) -> str:
 
 _FAULTS = {
     "devices_not_judged": ("device that is not judged", "devices that are not judged"),
-    "doubtful_series": ("series that may mix several writers", "series that may mix several writers"),
+    "uncertain_series": ("series that may mix several writers", "series that may mix several writers"),
     "runs_not_judged": ("run beside the newest", "runs beside the newest"),
     "bad_objects": ("object that could not be read", "objects that could not be read"),
     "scalars_out_of_order": ("scalar out of order", "scalars out of order"),

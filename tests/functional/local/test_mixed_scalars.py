@@ -38,27 +38,27 @@ def twice(share: int, apart: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("body", "in_doubt"),
+    ("body", "is_uncertain"),
     [(twice(1, 0.2), True), (twice(10, 0.2), True), (twice(1, 0.0), False), (twice(150, 0.2), False)],
     ids=["each step", "a tenth", "the same values", "two steps"],
 )
-def test_second_values_of_many_steps_give_no_all_clear(tmp_path: Path, body: str, in_doubt: bool) -> None:
+def test_second_values_of_many_steps_give_no_all_clear(tmp_path: Path, body: str, is_uncertain: bool) -> None:
     report = analyze(place(tmp_path, {"metrics.csv": body}))
-    assert report.document.healthy is not in_doubt
-    assert report.document.coverage[0].counters.get("doubtful_series", 0) == in_doubt
-    assert any("may mix several writers" in note for note in report.notes) is in_doubt
+    assert report.document.healthy is not is_uncertain
+    assert report.document.coverage[0].counters.get("uncertain_series", 0) == is_uncertain
+    assert any("may mix several writers" in note for note in report.notes) is is_uncertain
 
 
-@pytest.mark.parametrize(("values", "in_doubt"), [(OTHER, True), (CALM, False)], ids=["other values", "the same"])
-def test_two_writers_at_once_give_no_all_clear(tmp_path: Path, values: dict[int, float], in_doubt: bool) -> None:
+@pytest.mark.parametrize(("values", "is_uncertain"), [(OTHER, True), (CALM, False)], ids=["other values", "the same"])
+def test_two_writers_at_once_give_no_all_clear(tmp_path: Path, values: dict[int, float], is_uncertain: bool) -> None:
     files: dict[str, str | bytes] = {
         "events.out.tfevents.1.h": events(dict(CALM), "loss"),
         "events.out.tfevents.2.h": events(dict(values), "loss", at=START + 0.5),
     }
     report = analyze(place(tmp_path, files))
-    assert report.document.healthy is not in_doubt
+    assert report.document.healthy is not is_uncertain
     said = [note for note in report.notes if note.startswith("loss: at 300 of 300 steps events.out.tfevents.")]
-    assert len(said) == in_doubt
+    assert len(said) == is_uncertain
 
 
 EPOCH = 100
@@ -73,7 +73,7 @@ def test_epochs_beside_batches_are_where_they_were_recorded(tmp_path: Path) -> N
                 yield "val/loss", step // EPOCH, 2.0 * math.exp(-step / 600) + 0.4
 
     report = analyze(place(tmp_path, {"events.out.tfevents.1.h": written(recorded())}))
-    assert {"late", "scalars_out_of_order", "doubtful_series"}.isdisjoint(report.document.coverage[0].counters)
+    assert {"late", "scalars_out_of_order", "uncertain_series"}.isdisjoint(report.document.coverage[0].counters)
     assert series_of(report, "train/loss").seen == 30 * EPOCH
     for name in ("train/epoch_accuracy", "val/loss"):
         assert (series_of(report, name).seen, series_of(report, name).steps[-1]) == (30, 30 * EPOCH - 1)

@@ -107,6 +107,9 @@ def test_given_a_gap_then_never_healthy(nodes: list[Node], job: JobRecord) -> No
     ("counters", "level"),
     [
         ({"unread_parts": 1}, "unknown"),
+        ({"devices_not_judged": 1}, "unknown"),
+        ({"uncertain_series": 1}, "unknown"),
+        ({"runs_not_judged": 1}, "unknown"),
         ({"bad_objects": 2}, "healthy"),
         ({"truncated_objects": 1}, "healthy"),
         ({}, "healthy"),

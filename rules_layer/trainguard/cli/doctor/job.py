@@ -276,6 +276,12 @@ def grade_source(name: str, status: PollStatus | None, *, now: float, final: boo
     else:
         wrote = f"{counted(status.minutes, 'minute')} of metrics, {counted(status.scalars, 'row')} of scalars"
         yield ok(f"{what}: {wrote}")
+    if status.not_judged:
+        devices = ", ".join(one_line(each, _LONGEST) for each in status.not_judged[:3])
+        yield warn(
+            f"{what}: {counted(len(status.not_judged), 'accelerator')} whose metrics are not read: {devices}",
+            "What they do is not known, and the job is not called healthy.",
+        )
     if status.bad:
         listed = "; ".join(f"{one_line(why, _LONGEST)} ({count:,})" for why, count in islice(status.bad.items(), 3))
         yield warn(f"{what}: not read: {listed}", "See docs/sources.md for what each source has.")

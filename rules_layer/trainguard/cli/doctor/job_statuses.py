@@ -170,7 +170,7 @@ def _of_nodes(statuses: Sequence[CollectorStatus], now: float, *, final: bool) -
     if gone:
         yield warn(
             f"GPUs that the driver has lost, or does not answer for: {_listed(gone)}",
-            "Look for XIDs in the node's kernel log (dmesg), and replace the node.",
+            "Look for faults in the node's kernel log (dmesg; NVIDIA's are XIDs), and replace the node.",
         )
 
 

@@ -138,7 +138,7 @@ UNREAD_PARTS = ("unread_parts", "bad_rows", "bad_cells")
 NOT_JUDGED_DEVICES = "devices_not_judged"
 """The counter of accelerators whose metrics are recorded and not read."""
 
-DOUBTFUL_SERIES = "doubtful_series"
+UNCERTAIN_SERIES = "uncertain_series"
 """The counter of losses and scores whose curve may mix several writers, or lacks much."""
 
 RUNS_NOT_JUDGED = "runs_not_judged"
@@ -154,7 +154,7 @@ _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 class Judged:
     """Rules by whether they judged; ``devices`` are accelerators of which no metric is read.
 
-    ``doubtful`` counts losses and scores whose curve may mix several writers, ``runs`` those beside the one judged.
+    ``uncertain`` counts losses and scores whose curve may mix several writers, ``runs`` those beside the one judged.
     """
 
     judged: tuple[str, ...]
@@ -169,12 +169,12 @@ class Judged:
     unread_parts: int
     profiled: bool
     devices: int = 0
-    doubtful: int = 0
+    uncertain: int = 0
     runs: int = 0
 
     @property
     def complete(self) -> bool:
-        unread = self.unread or self.unread_parts or self.devices or self.doubtful or self.runs
+        unread = self.unread or self.unread_parts or self.devices or self.uncertain or self.runs
         if self.failed or self.vetoes or self.gaps or unread or not self.judged:
             return False
         return self.profiled or LEARNING in self.judged
@@ -203,7 +203,7 @@ def judged_of(case: Case) -> Judged:
         unread_parts=sum(_counted(case, name) for name in UNREAD_PARTS),
         profiled=_profiled(case, decided),
         devices=_counted(case, NOT_JUDGED_DEVICES),
-        doubtful=_counted(case, DOUBTFUL_SERIES),
+        uncertain=_counted(case, UNCERTAIN_SERIES),
         runs=_counted(case, RUNS_NOT_JUDGED),
     )
 

@@ -158,8 +158,8 @@ def _gaps(judged: Judged) -> list[str]:
         parts.append(
             f"the metrics of {counted(judged.devices, 'accelerator')} are not read, so what they did is not known"
         )
-    if judged.doubtful:
-        parts.append(f"{judged.doubtful:,} of the losses and scores may mix several writers, or lack many values")
+    if judged.uncertain:
+        parts.append(f"{judged.uncertain:,} of the losses and scores may mix several writers, or lack many values")
     if judged.runs:
         parts.append(
             f"of the job's runs the newest alone is judged, and {counted(judged.runs, 'other')} went on beside it"

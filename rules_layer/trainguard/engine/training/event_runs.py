@@ -12,8 +12,8 @@ import numpy as np
 
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles
-from trainguard.engine.training.doubts import compared
 from trainguard.engine.training.scalar_files import PIECE_BYTES, FileState, ListedFile, OlderRun, ScalarFiles, is_unread
+from trainguard.engine.training.uncertain import compared
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.rows import RunValues, Series
 from trainguard.formats.tensors.step_view import Mode

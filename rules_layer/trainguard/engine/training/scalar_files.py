@@ -10,9 +10,9 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.training.doubts import Doubt, said
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.engine.training.stream import StepsState
+from trainguard.engine.training.uncertain import Uncertain, said
 from trainguard.formats.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.formats.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows
 from trainguard.formats.tensors.scalars.segments import Segments
@@ -57,7 +57,7 @@ class FileState(msgspec.Struct, array_like=True):
     counted: int = 0
     newest_s: float = 0.0
     furthest: int = -1
-    apart: list[Doubt] = msgspec.field(default_factory=list)
+    apart: list[Uncertain] = msgspec.field(default_factory=list)
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -81,7 +81,7 @@ class ScalarState(StepsState, kw_only=True):
     run_of: dict[str, str] = msgspec.field(default_factory=dict)
     runs_left: dict[str, bool] = msgspec.field(default_factory=dict)
     late: dict[str, int] = msgspec.field(default_factory=dict)
-    doubts: list[Doubt] = msgspec.field(default_factory=list)
+    uncertain: list[Uncertain] = msgspec.field(default_factory=list)
 
     @property
     def scalars(self) -> FoundScalars:
@@ -98,7 +98,7 @@ class ScalarState(StepsState, kw_only=True):
             *(_left(run, beside=beside) for run, beside in list(self.runs_left.items())[:_MOST_NOTES]),
             *self._begun_segments(),
             *self._other_counters(),
-            *map(said, self.doubts[:_MOST_NOTES]),
+            *map(said, self.uncertain[:_MOST_NOTES]),
             *self._unread(),
         ]
 

@@ -16,12 +16,12 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
 from trainguard.engine.training import scalar_files
-from trainguard.engine.training.doubts import MOST_DOUBTS, Doubt, doubts_of
 from trainguard.engine.training.event_runs import EventRuns
 from trainguard.engine.training.job_runs import JobRuns
 from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
 from trainguard.engine.training.table_runs import RunFinder
+from trainguard.engine.training.uncertain import MOST_UNCERTAIN, Uncertain, uncertain_of
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.segments import MOST_NAMES
@@ -61,8 +61,8 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
 
     def to_record(self, *, closed: bool) -> NodeRecord:
         state = self.stream.state
-        state.doubts = self._doubts()
-        self.counters["doubtful_series"] = len(state.doubts)
+        state.uncertain = self._uncertain()
+        self.counters["uncertain_series"] = len(state.uncertain)
         self.counters["runs_not_judged"] = sum(state.runs_left.values())
         self.counters["overwritten_scalars"] = state.rows.overwritten
         self.counters["scalars_out_of_order"] = state.rows.disordered
@@ -70,10 +70,10 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)
         return self._steps_record(state.step, newest, closed=closed)
 
-    def _doubts(self) -> list[Doubt]:
+    def _uncertain(self) -> list[Uncertain]:
         state = self.stream.state
-        writers = [doubt for known in state.files.values() if known.until is None for doubt in known.apart]
-        return doubts_of(state.rows.segments.values(), state.late, writers, self._names)[:MOST_DOUBTS]
+        writers = [each for known in state.files.values() if known.until is None for each in known.apart]
+        return uncertain_of(state.rows.segments.values(), state.late, writers, self._names)[:MOST_UNCERTAIN]
 
     @property
     def _waiting(self) -> dict[str, int]:

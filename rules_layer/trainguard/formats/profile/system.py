@@ -122,6 +122,10 @@ _MAX_BYTES = 1e15
 _IGNORED = -1
 _UNKNOWN = -2
 _TOO_MANY_SERIES = -3
+_NOT_JUDGED = -4
+
+NOT_JUDGED = "NotJudged"
+"""The dimension of a line that names an accelerator whose metrics are recorded, and not read."""
 
 
 class SystemLine(msgspec.Struct, gc=False):
@@ -246,6 +250,7 @@ def _columns(text: bytes, *, node: str, minute: int, tally: Counter[str]) -> Sam
     values = np.minimum(values, largest)
     if not used.all():
         tally["unknown_dimensions"] += int(np.count_nonzero(ids == _UNKNOWN))
+        tally["devices_not_judged"] += int(np.count_nonzero(ids == _NOT_JUDGED))
         tally["too_many_series"] += int(np.count_nonzero(ids == _TOO_MANY_SERIES))
         tally["times_outside_minute"] += int(np.count_nonzero(known & ~timely))
         tally["values_out_of_range"] += int(np.count_nonzero(known & timely & ~sane))
@@ -311,6 +316,8 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         kind = "host_memory" if name == _HOST_MEMORY else _DIMENSIONS.get(dimension)
         if kind is None and dimension == _NO_DIMENSION and device_name(name) is not None:
             kind = _DEVICE
+        if dimension == NOT_JUDGED:
+            return _NOT_JUDGED
         if kind is None:
             return _IGNORED if dimension in _UNREAD_DIMENSIONS else _UNKNOWN
         if self._sizes[kind] >= MAX_SERIES.get(kind, MOST_DEVICE_SERIES):
@@ -320,13 +327,13 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         return len(self._table) - 1
 
     def largest(self) -> FloatArray:
-        """Return float64[C + 3], at the end for the lines that have no column."""
+        """Return float64[C + 4], at the end for the lines that have no column."""
         further = [device_name(series.name) if series.kind == _DEVICE else None for series in self._table]
         limits = [
             name[2] if name is not None else _MAX_BYTES if series.kind == "network" else 100.0
             for series, name in zip(self._table, further, strict=True)
         ]
-        return np.array([*limits, *[100.0] * -_TOO_MANY_SERIES], dtype=np.float64)
+        return np.array([*limits, *[100.0] * -_NOT_JUDGED], dtype=np.float64)
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
         """Return the series in canonical order and each column's place in it."""

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from trainguard.core.accelerators import listing_tools
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import clause, counted, listed, show_duration, show_share
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE
@@ -247,8 +248,9 @@ def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
             what="GPU metrics" if not judged.gpus else f"GPU metrics of {listed(without)}",
             unknown="How busy GPUs and their memory are: the rules on GPUs cannot judge "
             f"{'this job' if not judged.gpus else counted(len(without), 'node')}.",
-            how="If these nodes have GPUs, check that the container sees them (`nvidia-smi`), and that what recorded "
-            "the run samples them: the collector (docs/collector.md) does.",
+            how="If these nodes have accelerators, check that the container sees them "
+            f"({listing_tools(judged.job.instance_type)}), and that what recorded the run samples them: the collector "
+            "(docs/collector.md) does.",
         )
 
 

@@ -92,7 +92,7 @@ _FAULTS: Mapping[HealthKind, Words] = {
     ),
     HealthKind.UNANSWERED: Words(
         "the driver {did not answer/has not answered} for {device} on {node} in {unanswered_minutes:minute}",
-        "Check the driver's log on {node} for XIDs and stuck processes of {device}, and replace the node if it does "
+        "Check the driver's log on {node} for faults and stuck processes of {device}, and replace the node if it does "
         "not answer after a restart.",
     ),
     HealthKind.XID: Words(

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from trainguard.core.accelerators import STATE
 from trainguard.core.finding import Fact, Status, clock
 from trainguard.core.units import show_number
 from trainguard.render.details import SeriesDetails
@@ -135,8 +136,8 @@ def details_of(increases: Sequence[Increase], view: NodeView, window: int, windo
 LONG_WAIT_S = 7_200.0
 KEPT_TENSORS = "tensors that are kept from step to step (losses summed with their graph, growing lists and caches)"
 METRIC = (
-    "the metric is the activity of the memory controller, not memory in use: check that first (nvidia-smi, or the peak "
-    "that the framework reports)"
+    "the metric is the activity of the memory controller, not memory in use: check that first, with "
+    f"{STATE} or by the peak that the framework reports"
 )
 _GIGA = 1e9
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from trainguard.core.accelerators import FAULTS, STATE
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.core.units import show_number
@@ -119,8 +120,8 @@ _WORDS: Mapping[LoadBalancingKind, Words] = {
     LoadBalancingKind.BEHIND: Words(f"{_GAP}.", "{advice}", _UNEVEN),
     LoadBalancingKind.STOPPED: Words(
         f"{{side}} stopped working at about {{stopped_at}}{{again}}. {_GAP}.",
-        "Find out why {side} stopped at about {stopped_at}: look at its process's log, and at the GPU (Xid errors in "
-        "dmesg, nvidia-smi -q). What the others computed without it may be worth nothing.",
+        "Find out why {side} stopped at about {stopped_at}: look at its process's log, and for faults of the GPU in "
+        f"{FAULTS} and {STATE}. What the others computed without it may be worth nothing.",
         "{side} stopped working",
     ),
     LoadBalancingKind.EVEN: Words(f"{_GAP}."),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from trainguard.core.accelerators import FAULTS, STATE
 from trainguard.core.finding import Status
 from trainguard.core.units import show_percent
 from trainguard.rules.low_gpu_utilization.usage import Kind
@@ -65,8 +66,9 @@ _PAUSING = (
 _HIGH = "{p95_utilization_at_work} (threshold {p95_utilization_at_work.limit})"
 _LOW = "{p5_utilization_at_work} (threshold {p5_utilization_at_work.limit})"
 _NOTHING_DONE = (
-    "Look at the process of {device} on {node}, at its log, and at the GPU (Xid errors in dmesg, nvidia-smi -q): it "
-    "{did/does} nothing."
+    "Look at the process of {device} on {node}, at its log, and for faults of the GPU in "
+    f"{FAULTS} and {STATE}: "
+    "it {did/does} nothing."
 )
 _LITTLE_DONE = (
     "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have nothing "
@@ -233,8 +235,7 @@ def _end_holders(sheet: FactSheet) -> str:
             "holds memory like this."
         )
     return (
-        f"Save what is needed, then end {who} or stop the job: {holders} holds the memory, and nvidia-smi there names "
-        "it."
+        f"Save what is needed, then end {who} or stop the job: {holders} holds the memory, and {STATE} there names it."
     )
 
 
@@ -245,8 +246,9 @@ def _see_who_holds(sheet: FactSheet) -> str:
             "next run, or place that elsewhere. If it was, find out why it did not compute, or pay for fewer GPUs."
         )
     return sheet.say(
-        "Look with nvidia-smi which process holds the memory of {device} of {node}. If it is not the job's, end it, or "
-        "place the job elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs."
+        f"Look with {STATE} "
+        "which process holds the memory of {device} of {node}. If it is not the job's, end it, or place the job "
+        "elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs."
     )
 
 

@@ -10,11 +10,13 @@ from trainguard.core.errors import ObjectMissingError, TrainGuardError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ProfileObjects
 from trainguard.core.text import one_line
+from trainguard.formats.profile.system import NOT_JUDGED
 from trainguard.formats.runs.managed import END_MARK, EVENT_FILE, event_file, system_files
-from trainguard.formats.runs.run import ScalarsOfStep, SourceRun
+from trainguard.formats.runs.run import ScalarsOfStep, SeriesName, Snapshot, SourceRun
 
 FOLDER = "live-source"
 MAX_BYTES = 256 * 1024
+MOST_NOT_JUDGED = 1_024
 _LONGEST_FAULT = 500
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -23,8 +25,9 @@ class PollStatus(msgspec.Struct, frozen=True, kw_only=True):
     """``<job>/live-source/<name>.json``: all before ``through`` is read and written; times in epoch seconds.
 
     ``events_bytes`` is the length of the last file of scalars: what lies behind is rewritten. ``counted`` is the next
-    step of scalars logged without one, by name, ``bad`` counts unreadable parts by reason. ``fault`` is empty without
-    one, ``failed_since`` the first failure without a success since.
+    step of scalars logged without one, by name, ``bad`` counts unreadable parts by reason. ``not_judged`` are the
+    accelerators that are named as such in the metrics. ``fault`` is empty without one, ``failed_since`` the first
+    failure without a success since.
     """
 
     schema_version: Literal[1] = 1
@@ -37,6 +40,7 @@ class PollStatus(msgspec.Struct, frozen=True, kw_only=True):
     scalars: _Count = 0
     counted: dict[str, int] = msgspec.field(default_factory=dict)
     bad: dict[str, int] = msgspec.field(default_factory=dict)
+    not_judged: list[str] = msgspec.field(default_factory=list)
     fault: str = ""
     failed_since: float | None = None
     ended: bool = False
@@ -101,16 +105,32 @@ def between(run: SourceRun, start: float, end: float) -> SourceRun:
         gpu_type=run.gpu_type,
         link=run.link,
         bad=run.bad,
+        not_judged=run.not_judged,
     )
 
 
 def deliver(place: Place, run: SourceRun, status: PollStatus) -> PollStatus:
     """Write what was read since ``status``, return the new status to write; raises PortUnavailableError."""
+    status = _name_not_judged(run, status)
     files = {name: body for name, body in system_files(run).items() if name != END_MARK}
     for name, body in sorted(files.items()):
         place.put(f"profiler-output/{name}", body, _JSON)
     status = _scalars(place, run.scalars, status)
     return msgspec.structs.replace(status, minutes=status.minutes + len(files))
+
+
+def _name_not_judged(run: SourceRun, status: PollStatus) -> PollStatus:
+    """Name accelerators whose metrics are not read in a run's first metrics, each once in a job."""
+    names = {f"{kind} {device}" for kind, devices in run.not_judged.items() for device in devices}
+    new = sorted(names.difference(status.not_judged))[: MOST_NOT_JUDGED - len(status.not_judged)]
+    first = min((found[0] for found in run.snapshots.values() if found), key=lambda each: each.at, default=None)
+    if first is None or not new:
+        return status
+    lines = {SeriesName("accelerator", name, NOT_JUDGED): 1.0 for name in new}
+    for node, found in run.snapshots.items():
+        if found and found[0] is first:
+            run.snapshots[node] = [Snapshot(first.at, {**first.values, **lines}), *found[1:]]
+    return msgspec.structs.replace(status, not_judged=[*status.not_judged, *new])
 
 
 def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
