@@ -149,6 +149,15 @@ def test_one_lost_launch_of_many_leaves_findings_sure() -> None:
     assert found.confidence == "normal"
 
 
+def test_work_that_runs_when_a_recording_ends_is_not_missed() -> None:
+    """As in an export of Nsight Systems whose last launches were still queued; it is named, and no idle time."""
+    made = steps(lambda trace, start: late(trace, start, 0.6), number=12)
+    profile = judged(without(made, kernels(made)[-10:]).text())
+    assert (profile.quality.work_lost, profile.quality.is_whole) == (10, True)
+    assert "10 of 1,200 launches without their work on the GPU" in quality(profile)
+    assert not judged(without(made, kernels(made)[-30:]).text()).quality.is_whole
+
+
 FAULTS: list[Callable[[TraceWriter, float], None]] = [
     good,
     *(lambda made, start, fault=fault: fault(made, start, 0.3) for fault in (loader, exposed, fp32, idle, late, sync)),
