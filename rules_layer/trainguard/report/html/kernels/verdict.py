@@ -117,13 +117,14 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> tu
         return ("Not judged", "idle"), "No work of a GPU is in the trace, so no rule on GPUs could be judged."
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
-    sentences = [f"{where} busy {share(busy / window)} of the time."]
+    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
+    least = "at least " if lost else ""
+    sentences = [f"{where} busy {least}{share(busy / window)} of the time."]
     cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     if cut:
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
-    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
     if lost:
-        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
+        sentences.append(f"{counted(lost, 'piece')} of work {'is' if lost == 1 else 'are'} missing in the trace.")
     judged = [each for each in findings if each["rule"] != TraceQuality.__name__]
     if not judged:
         mark = ("Judged in part", "idle") if cut or lost else ("Healthy", "ok")
