@@ -1,6 +1,6 @@
 """Why a GPU is idle, on traces whose gaps can be added up by hand."""
 
-from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, judged, read
+from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, ids, judged, read
 from trainguard.kernels.entries import GpuIdleEntry
 from trainguard.kernels.metrics import RankMetrics
 
@@ -57,6 +57,45 @@ def test_where_no_launch_is_known_only_the_loader_is_a_cause() -> None:
     made.event("user_annotation", LOADER, 400, 200)
     made.kernel(BF16_GEMM, 800, 200, launch=None)
     assert idle(made) == GpuIdleEntry(loader_ns=200 * US, host_ns=0, other_ns=300 * US)
+
+
+def test_a_copy_that_waits_is_launched_when_its_call_begins() -> None:
+    made = one_step()
+    made.kernel(BF16_GEMM, 0, 300, launch=-10)
+    made.event("cuda_runtime", "cudaMemcpyAsync", 320, 580, args={"correlation": 9})
+    said = {"correlation": 9, "device": 0, "stream": 7}
+    made.event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 800, 50, args=said)
+    assert idle(made) == GpuIdleEntry(loader_ns=0, host_ns=(20 + 150) * US, other_ns=480 * US)
+
+
+def test_idle_time_within_a_graph_is_no_stall() -> None:
+    """The host waits 90 % of the time; the GPU is idle between the nodes of a graph, and 9 % until the next one."""
+    made = TraceWriter()
+    for step in range(5):
+        start, number = 1_000.0 * step, 2 * step + 1
+        made.step(step, start, 1_000)
+        made.event("cuda_runtime", "cudaGraphLaunch", start + 5, 20, args={"correlation": number})
+        for node in range(8):
+            said = {"correlation": number, "device": 0, "stream": 7}
+            made.event("kernel", BF16_GEMM, start + 30 + 110 * node, 50, args=said)
+        made.event("cuda_runtime", "cudaMemcpyAsync", start + 40, 900, args={"correlation": number + 1})
+        said = {"correlation": number + 1, "device": 0, "stream": 7}
+        made.event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", start + 920, 10, args=said)
+    found = {finding.id.removeprefix("kernels/"): finding for finding in judged(made.text()).findings}
+    assert "GpuGap" not in found
+    assert (found["SyncStall"].gain.share, found["SyncStall"].severity.value) == (0.09, "medium")
+    assert {fact.name: fact.value for fact in found["SyncStall"].facts}["idle_share"] == 0.09
+
+
+def test_a_gap_of_launched_work_is_not_of_the_host() -> None:
+    made = TraceWriter()
+    for step in range(6):
+        made.step(step, 1_000.0 * step, 1_000)
+        made.kernel(BF16_GEMM, 1_000.0 * step + 600, 400, launch=1_000.0 * step + 1)
+    profile = judged(made.text())
+    assert not {"GpuGap", "LaunchBound", "SyncStall"} & ids(profile)
+    assert profile.critical_paths[0].parts["gpu_gap"] >= 500 * US
+    assert profile.idle.host_wait_ns < 50 * US
 
 
 def test_behind_the_last_work_nothing_was_launched() -> None:

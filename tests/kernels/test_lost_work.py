@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.kernel_faults import exposed, fp32, good, idle, late, loader, steps, sync
 from tests.support.kernel_traces import BF16_GEMM, TraceWriter, ids, judged, real_text
 from trainguard.kernels.captures.capture import is_judged
-from trainguard.kernels.document import RankProfile
+from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.report.html.kernels.verdict import verdict_of
 
 Event = dict[str, Any]
 IDLE = {"GpuBusyLow", "GpuGap", "LaunchBound", "SyncStall", "SmallKernelStorm", "LoaderBound"}
@@ -55,6 +56,9 @@ def test_kernels_without_a_time_are_no_idle_time() -> None:
         "15 of 30 launches without their work on the GPU",
     ]
     assert (profile.quality.work_lost, profile.quality.is_whole, is_judged(profile)) == (15, False, False)
+    mark, sentences = verdict_of(KernelProfiles(source="here", ranks=[profile], unread={}), [])
+    assert mark[0] == "Judged in part"
+    assert sentences.startswith("The GPU is busy at least 47.5 % of the time. 15 pieces of work are missing")
     assert profile.streams[0].queue_mean >= 0
 
 
@@ -147,6 +151,15 @@ def test_one_lost_launch_of_many_leaves_findings_sure() -> None:
     assert profile.quality.work_lost == 1
     (found,) = (each for each in profile.findings if each.id == "kernels/LaunchBound")
     assert found.confidence == "normal"
+
+
+def test_work_that_runs_when_a_recording_ends_is_not_missed() -> None:
+    """As in an export of Nsight Systems whose last launches were still queued; it is named, and no idle time."""
+    made = steps(lambda trace, start: late(trace, start, 0.6), number=12)
+    profile = judged(without(made, kernels(made)[-10:]).text())
+    assert (profile.quality.work_lost, profile.quality.is_whole) == (10, True)
+    assert "10 of 1,200 launches without their work on the GPU" in quality(profile)
+    assert not judged(without(made, kernels(made)[-30:]).text()).quality.is_whole
 
 
 FAULTS: list[Callable[[TraceWriter, float], None]] = [

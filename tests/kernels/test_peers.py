@@ -31,7 +31,7 @@ def hta_rows(trace: Trace, *, include_last: bool) -> tuple[Ints, Ints, Ints]:
     kind = np.concatenate((gpu.kind, np.where(is_wait, Kind.COMPUTE, Kind.MEMSET)))
     correlation = np.concatenate((gpu.correlation, waits.correlation[named]))
     kept = np.ones(len(start), dtype=bool)
-    if len(window.steps) > 1:
+    if len(window.steps) > 1 and any(name.startswith("ProfilerStep") for name in trace.names):
         # Steps that the GPU's side has, too, come later: with them the last step's start drops nothing.
         later = [trace.names[name].startswith("ProfilerStep") for name in trace.gpu_annotations.name]
         include_last = include_last or any(later)

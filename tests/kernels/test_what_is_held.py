@@ -82,7 +82,7 @@ def test_jax_waits_where_it_blocks(name: str) -> None:
     assert path.parts["compute"] > 0.85 * path.total_ns
 
 
-def merged(labels: tuple[str, str] = ("[TP00] ", "[TP01] "), device: int = 1) -> TraceWriter:
+def merged(labels: tuple[str, str], device: int = 1) -> TraceWriter:
     """Two ranks in one file, each with its own correlation ids from 1 on."""
     made = TraceWriter(gpus=[A100, A100 | {"id": 1}])
     for rank, label in enumerate(labels):
@@ -100,10 +100,11 @@ def merged(labels: tuple[str, str] = ("[TP00] ", "[TP01] "), device: int = 1) ->
     return made
 
 
+@pytest.mark.parametrize("labels", [("[TP00] ", "[TP01] "), ("rank0 ", "rank1 "), ("Rank 7: ", "Rank 12: ")])
 @pytest.mark.parametrize("device", [0, 1])
-def test_ranks_in_one_file_keep_their_own_launches(device: int) -> None:
+def test_ranks_in_one_file_keep_their_own_launches(labels: tuple[str, str], device: int) -> None:
     """As SGLang's merge_profiles writes them; each rank may call its GPU 0."""
-    profile = judged(merged(device=device).text())
+    profile = judged(merged(labels, device).text())
     assert profile.launches is not None
     assert (profile.launches.kernels, profile.launches.calls, profile.launches.unlaunched) == (8, 8, 0)
     assert profile.launch_delay_ns is not None
@@ -113,9 +114,14 @@ def test_ranks_in_one_file_keep_their_own_launches(device: int) -> None:
     assert not profile.quality.damaged
 
 
-def test_text_as_a_process_of_one_rank_is_no_merge() -> None:
-    profile = judged(merged(labels=("", "")).text())
+def test_other_texts_as_processes_are_no_ranks() -> None:
+    made = merged(labels=("", ""))
+    for event in made.events:
+        event["pid"] = "GPU 0" if event["cat"] == "kernel" else "python 10"
+    profile = judged(made.text())
     assert not any("in one file" in line for line in profile.quality.missing)
+    assert profile.launches is not None
+    assert profile.launches.unlaunched == 0
 
 
 @pytest.mark.parametrize(("call", "fires"), [("hipLaunchKernel", True), ("cudaLaunchKernel", False)])

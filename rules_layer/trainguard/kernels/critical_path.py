@@ -1,7 +1,8 @@
 """The critical path of a step: the work that would have to be shorter for the step to be shorter.
 
 It is walked from the end. Work of the GPU follows the row before it on its stream, where it was launched before that
-row ended; a row of another stream, where it waited longer than the GPU itself takes; else the host. The classes are
+row ended; a row of another stream, where it waited longer than the GPU itself takes; else the host. What a launched row
+waits beyond that without a known cause is a gap of the GPU. The classes are
 those of HolisticTraceAnalysis, which joins streams by recorded events that most traces do not have.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
-from trainguard.kernels.gpu_times import KERNEL_WAIT_NS
+from trainguard.kernels.gpu_times import KERNEL_WAIT_NS, launched_at
 from trainguard.kernels.metrics import RankMetrics
 
 MOST_ROWS = 100_000
@@ -83,6 +84,8 @@ class _Walk:
                     place = gate
                 else:
                     launched = self._launched[place]
+                    if launched != _UNKNOWN:
+                        at = self._add("gpu_gap", self._sent[place] + KERNEL_WAIT_NS, at)
                     at = self._add("launch", at if launched == _UNKNOWN else max(launched, self._low), at)
                     on_gpu = False
             else:
@@ -104,6 +107,8 @@ class _Walk:
         self._ends: list[int] = rows.end[mine].tolist()
         self._kinds = trace.gpu.kind[mine].tolist()
         self._launched: list[int] = np.where(launch >= 0, np.minimum(called, starts), _UNKNOWN).tolist()
+        sent = launched_at(trace, np.maximum(launch, 0), self._metrics.waiting_calls) if len(trace.launches) else called
+        self._sent: list[int] = np.minimum(sent, starts).tolist()
         self._before = _before(rows.lane[mine], trace.gpu.device[mine], starts, rows.end[mine])
 
     def _waits(self) -> tuple[list[int], list[int]]:

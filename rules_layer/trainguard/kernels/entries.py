@@ -219,8 +219,8 @@ class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     step: Its number; None of a window without steps.
     total_ns: Its length with its work on the GPU.
-    parts: ``compute``, ``communication``, ``memory``: work of the GPU; ``gpu_gap``: between two rows of the GPU that
-        were both launched; ``launch``: from a call to its kernel; ``host``: the host works; ``data_loading``;
+    parts: ``compute``, ``communication``, ``memory``: work of the GPU; ``gpu_gap``: before a row of the GPU that
+        was launched; ``launch``: from a call to its kernel; ``host``: the host works; ``data_loading``;
         ``synchronization``: from the end of the GPU's work to that of the call that waited for it. They add up.
     kernels: Those with most time on the path, the first ten.
     """

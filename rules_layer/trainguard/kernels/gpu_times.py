@@ -177,7 +177,7 @@ def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiti
     launch[follows] = window.launch[mine[place[follows]]]
     called = launch >= 0
     until = idle.start.copy()
-    until[called] = _launched(trace, launch[called], waiting)
+    until[called] = launched_at(trace, launch[called], waiting)
     nothing_follows = ~follows & bool((window.launch[mine] >= 0).any())
     until[nothing_follows] = idle.end[nothing_follows]
     known = called | nothing_follows
@@ -266,7 +266,7 @@ def _idle(trace: Trace, window: Window, mine: Ints, waiting: Bools) -> IdleEntry
     start = np.maximum(rows.start[mine][1:], before)
     launch = window.launch[mine][1:]
     until = before.copy()
-    until[launch >= 0] = _launched(trace, launch[launch >= 0], waiting)
+    until[launch >= 0] = launched_at(trace, launch[launch >= 0], waiting)
     until = np.clip(until, before, start)
     left = start - until
     short = left < KERNEL_WAIT_NS
@@ -277,7 +277,7 @@ def _idle(trace: Trace, window: Window, mine: Ints, waiting: Bools) -> IdleEntry
     )
 
 
-def _launched(trace: Trace, calls: Ints, waiting: Bools) -> Ints:
+def launched_at(trace: Trace, calls: Ints, waiting: Bools) -> Ints:
     """Return when calls have launched: at their end, or at their start where they wait for what they launch."""
     return np.where(waiting[calls], trace.launches.start[calls], trace.launches.end[calls])
 

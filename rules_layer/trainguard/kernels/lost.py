@@ -11,6 +11,9 @@ from trainguard.kernels.intervals import Spans, merged
 MOST_LOST = 0.001
 """A larger share of lost work makes every finding unsure, and the trace one that is not whole."""
 
+MOST_IN_FLIGHT = 0.01
+"""So many of the launches may still run when a recording ends: they are the last ones of their threads."""
+
 _STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
 """Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
 
@@ -24,11 +27,15 @@ class Lost:
     at: When its launches start, rising.
     unplaced: Rows without a time, and without a launch that says when they ran.
     launches: Calls that start work, with those that lost it.
+    in_flight: How many of ``at`` are behind the last launch of their thread that has its work.
+    rows: Work of GPUs in the window.
     """
 
     at: Ints
     unplaced: int
     launches: int
+    in_flight: int
+    rows: int
 
     @property
     def count(self) -> int:
@@ -36,7 +43,9 @@ class Lost:
 
     @property
     def matters(self) -> bool:
-        return self.count > MOST_LOST * (self.launches + self.unplaced)
+        every = max(self.launches, self.rows) + self.unplaced
+        running = self.in_flight if self.in_flight <= MOST_IN_FLIGHT * every else 0
+        return self.count - running > MOST_LOST * every
 
     def stretches(self, launched: Ints, started: Ints, end: int) -> Spans:
         """Return when lost work may run: from its launch to the next start of work that was launched later.
@@ -55,9 +64,14 @@ def find_lost(trace: Trace, start: int, end: int) -> Lost:
     wanted = starting_work(trace) & (calls.start >= start) & (calls.start < end)
     without = wanted & ~worked(trace)
     without[np.flatnonzero(without)[_is_nothing(trace, np.flatnonzero(without))]] = False
-    unplaced = trace.tally.get("unplaced_rows", 0)
-    rows = int(((trace.gpu.end > start) & (trace.gpu.start < end)).sum())
-    return Lost(np.sort(calls.start[without]), unplaced, max(int(wanted.sum()), rows))
+    mine = np.flatnonzero(without)
+    return Lost(
+        at=np.sort(calls.start[mine]),
+        unplaced=trace.tally.get("unplaced_rows", 0),
+        launches=int(wanted.sum()),
+        in_flight=_in_flight(trace, mine),
+        rows=int(((trace.gpu.end > start) & (trace.gpu.start < end)).sum()),
+    )
 
 
 def starting_work(trace: Trace) -> Bools:
@@ -85,6 +99,15 @@ def _is_nothing(trace: Trace, mine: Ints) -> Bools:
         found[on_lane] = np.searchsorted(inside, end, side="left") > np.searchsorted(inside, start, side="right")
         captured = _captures(trace, lane)
         found[on_lane] |= captured.within(start, start + 1) > 0
+    return found
+
+
+def _in_flight(trace: Trace, mine: Ints) -> int:
+    calls, found = trace.launches, 0
+    done = np.flatnonzero(worked(trace)) if len(mine) else mine
+    for lane in np.unique(calls.lane[mine]).tolist():
+        last = calls.start[done[calls.lane[done] == lane]].max(initial=np.iinfo(np.int64).min)
+        found += int((calls.start[mine[calls.lane[mine] == lane]] > last).sum())
     return found
 
 

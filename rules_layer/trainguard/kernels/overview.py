@@ -30,12 +30,13 @@ def verdict_of(document: KernelProfiles, fired: Sequence[tuple[str, Severity]]) 
         return Verdict("Not judged", "idle", ["No work of a GPU is in the trace, so no rule on GPUs could be judged."])
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
-    sentences = [f"{where} busy {share(busy / window)} of the time."]
+    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
+    least = "at least " if lost else ""
+    sentences = [f"{where} busy {least}{share(busy / window)} of the time."]
     if cut := sum(is_cut(rank.quality.counts) for rank in ranks):
         sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
-    lost = sum(rank.quality.work_lost for rank in ranks if not rank.quality.is_whole)
     if lost:
-        sentences.append(f"{counted(lost, 'piece')} of its work {'is' if lost == 1 else 'are'} missing: it was busier.")
+        sentences.append(f"{counted(lost, 'piece')} of work {'is' if lost == 1 else 'are'} missing in the trace.")
     severest = max((severity.rank for _, severity in fired), default=-1)
     if severest >= Severity.MEDIUM.rank:
         having = [(rule, severity) for rule, severity in fired if severity.rank == severest]

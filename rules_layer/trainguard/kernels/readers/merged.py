@@ -12,12 +12,11 @@ import numpy as np
 
 from trainguard.kernels.columns import Ints
 
-_LABEL = re.compile(r"(.*\D)\d*", re.DOTALL)
+_LABEL = re.compile(r"\s*(\[[^\]]{1,100}\]|(?:rank|[tdpe]p)[\W_]{0,3}\d{1,9})(?!\d)", re.IGNORECASE)
 _APART = 1 << 44
 """Between the numbers of two ranks: their own are below it."""
 
 MOST_RANKS = 4_096
-LONGEST_LABEL = 100
 
 
 class MergedRanks:
@@ -32,17 +31,17 @@ class MergedRanks:
         """Return each row's rank by its place in the trace; None where the processes are those of one rank."""
         texts = {each for each in processes if type(each) is str}
         for text in sorted(texts):
-            label = _LABEL.fullmatch(text)
+            label = _LABEL.match(text)
             if label and len(self._places) < MOST_RANKS:
-                self._places.setdefault(label[1][:LONGEST_LABEL].strip(), len(self._places))
+                self._places.setdefault(label[1], len(self._places))
         if len(self._places) < 2:
             return None
         self._tally["merged_ranks"] = len(self._places)
         return np.array([self._place(each) for each in processes], dtype=np.int64)
 
     def _place(self, process: Any) -> int:
-        label = _LABEL.fullmatch(process) if type(process) is str else None
-        return self._places.get(label[1][:LONGEST_LABEL].strip(), 0) if label else 0
+        label = _LABEL.match(process) if type(process) is str else None
+        return self._places.get(label[1], 0) if label else 0
 
     def lanes(self, places: Ints, lanes: Sequence[Any]) -> list[Any]:
         names = list(self._places)

@@ -201,7 +201,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
     yield Facts(
         [
             ("window", f"{_ms(rank.window_ns)}, {counted(len(rank.steps), 'step')}"),
-            ("GPU busy", _part(rank, rank.busy_ns)),
+            ("GPU busy", ("at least " if rank.quality.work_lost else "") + _part(rank, rank.busy_ns)),
             ("computes", _part(rank, rank.compute_ns)),
             ("communicates", f"{_part(rank, rank.communication_ns)}, exposed {_ms(rank.exposed_communication_ns)}"),
             ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
