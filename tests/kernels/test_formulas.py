@@ -127,6 +127,7 @@ PARAMETERS = [[64, 64], [64]]
         ("aten::embedding", called([[1000, 16], [4, 8], []], [BF16, "long int", ""]), 0, 2 * 32 * 32 + 32 * 8),
         ("aten::index_select", called([[1000, 16], [], [32]], [BF16, "", "long"], {1: "0"}), 0, 2 * 32 * 32 + 32 * 8),
         ("aten::_foreach_add_", called([PARAMETERS, PARAMETERS, []], kernel_bytes=4), 4160, 3 * 4 * 4160),
+        ("aten::_foreach_addcmul_", called([PARAMETERS] * 3, kernel_bytes=4), 3 * 4160, 3 * 4 * 4160),
         ("aten::_foreach_sqrt", called([PARAMETERS], kernel_bytes=4), 4160, 2 * 4 * 4160),
         ("aten::_fused_adamw_", called([PARAMETERS] * 4, kernel_bytes=4), 12 * 4160, 7 * 4 * 4160),
         ("aten::cat", called([PARAMETERS, []], kernel_bytes=2), 0, 2 * 2 * 4160),
