@@ -118,6 +118,7 @@ PARAMETERS = [[64, 64], [64]]
         ("aten::native_layer_norm_backward", called([[4, 8, 16], [4, 8, 16], []]), 512, 3 * 2 * 512),
         ("aten::native_batch_norm", called([[4, 8, 16], [8], [8], [8], [8], []], values={5: "True"}), 512, 3 * 1024),
         ("aten::native_batch_norm", called([[4, 8, 16], [8], [8], [8], [8], []], values={5: "False"}), 512, 2 * 1024),
+        ("aten::cudnn_batch_norm_backward", called([[4, 8, 16]] * 2), 512, 5 * 2 * 512),
         ("aten::_softmax", called([[4, 8, 16], [], []]), 512, 2 * 2 * 512),
         ("aten::_log_softmax_backward_data", called([[4, 8], [4, 8], [], []]), 32, 3 * 2 * 32),
         ("aten::copy_", called([[8, 16], [8, 16], []], ["float", BF16, ""]), 0, 128 * 6),
