@@ -146,6 +146,17 @@ def test_arithmetic_and_bytes(name: str, inputs: Inputs, flops: int, moved: int)
     assert (found.flops, found.bytes) == (flops, moved)
 
 
+def test_dimensions_of_tensors_alone_are_enough() -> None:
+    """TraceLens' micro-traces leave out the places of other arguments, and write these as tuples."""
+    values = ["", "", "", "(2,2)", "(3,3)", "(1,1)", "False", "(0,0)", "1"]
+    parts = ([[1, 3, 2048, 2048], [64, 3, 7, 7]], ["Float", "Float"], values)
+    inputs = read_inputs(inputs_text(*(json.dumps(part).encode() for part in parts)))
+    assert inputs is not None
+    found = cost("aten::convolution", inputs)
+    assert found is not None
+    assert found.flops == 19_730_006_016  # as TraceLens counts it
+
+
 @given(st.sampled_from(sorted({"aten::_foreach_add_", "aten::cat", "aten::_grouped_mm",
          "aten::max_pool2d_with_indices"})),
        st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=5),

@@ -68,9 +68,10 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNK
         read = [_shapes(each) for each in parts[0]]
     except msgspec.ValidationError:
         return None
-    shapes, lists = [shape for shape, _ in read], [each for _, each in read]
     types, values = (part if isinstance(part, list) else [] for part in parts[1:])
-    count = len(shapes)
+    count = max(len(read), len(values))  # some profilers write the dimensions of tensors alone
+    read += [((), ())] * (count - len(read))
+    shapes, lists = [shape for shape, _ in read], [each for _, each in read]
     if list_elements >= 0:
         kinds = [*types[:count], *[""] * (count - len(types))]
         lists = [
