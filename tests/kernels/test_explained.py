@@ -83,4 +83,4 @@ def test_the_documentation_has_the_order_of_causes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
     listed = re.findall(r"`(\w+)`", page.partition("causes before symptoms (")[2].partition(")")[0])
     assert listed == [rule.name.removeprefix("kernels/") for rule in CAUSES_FIRST][: len(listed)]
-    assert len(listed) == 14
+    assert len(listed) == 15

@@ -60,6 +60,9 @@ MULTI = "multi_tensor_apply_kernel<TensorListMetadata<3>, FusedAdamMathFunctor<f
         ("void vllm::paged_attention_v2_kernel<__nv_bfloat16, __nv_bfloat16>", "", "attention", "bf16", False),
         ("triton_tem_fused_flex_attention_0", BF16, Family.ATTENTION, Precision.BF16, True),
         ("chunk_gated_delta_rule_fwd_kernel_h_blockdim64", BF16, Family.ATTENTION, Precision.BF16, True),
+        ("void ck_tile::kentry<gfx950_t, 1, FmhaBwdDQDKDVKernel<Pipeline<bf16>>>", BF16, "attention", "bf16", True),
+        ("void ck_tile::kentry<gfx950_t, 2, FmhaBwdOGradDotOKernel<BlockFmhaBwdOGradDotO<bf16>>>", BF16, "attention",
+         "bf16", False),
         # Convolutions
         ("void conv_depthwise2d_forward_kernel<3, __nv_bfloat16, int>", "", Family.CONVOLUTION, "bf16", False),
         ("void causal_conv1d_fwd_kernel<Traits<128, 4, c10::BFloat16>>", "", Family.CONVOLUTION, "bf16", False),
@@ -87,6 +90,7 @@ MULTI = "multi_tensor_apply_kernel<TensorListMetadata<3>, FusedAdamMathFunctor<f
         ("triton_per_fused_native_layer_norm_mm_4", BF16, Family.NORMALISATION, Precision.BF16, False),
         ("triton_red_fused_sum_5", BF16, Family.REDUCTION, Precision.BF16, False),
         ("triton_tem_fused_addmm_relu_7", BF16, Family.GEMM, Precision.BF16, True),
+        ("input_reduce_fusion_1", "", Family.REDUCTION, Precision.UNKNOWN, False),
         ("loop_convert_fusion", "", Family.ELEMENTWISE, Precision.UNKNOWN, False),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::float8_copy_kernel_cuda>", "", "copy",
          "fp8", False),

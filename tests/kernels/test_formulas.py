@@ -118,6 +118,7 @@ PARAMETERS = [[64, 64], [64]]
         ("aten::native_layer_norm_backward", called([[4, 8, 16], [4, 8, 16], []]), 512, 3 * 2 * 512),
         ("aten::native_batch_norm", called([[4, 8, 16], [8], [8], [8], [8], []], values={5: "True"}), 512, 3 * 1024),
         ("aten::native_batch_norm", called([[4, 8, 16], [8], [8], [8], [8], []], values={5: "False"}), 512, 2 * 1024),
+        ("aten::cudnn_batch_norm_backward", called([[4, 8, 16]] * 2), 512, 5 * 2 * 512),
         ("aten::_softmax", called([[4, 8, 16], [], []]), 512, 2 * 2 * 512),
         ("aten::_log_softmax_backward_data", called([[4, 8], [4, 8], [], []]), 32, 3 * 2 * 32),
         ("aten::copy_", called([[8, 16], [8, 16], []], ["float", BF16, ""]), 0, 128 * 6),
@@ -127,6 +128,7 @@ PARAMETERS = [[64, 64], [64]]
         ("aten::embedding", called([[1000, 16], [4, 8], []], [BF16, "long int", ""]), 0, 2 * 32 * 32 + 32 * 8),
         ("aten::index_select", called([[1000, 16], [], [32]], [BF16, "", "long"], {1: "0"}), 0, 2 * 32 * 32 + 32 * 8),
         ("aten::_foreach_add_", called([PARAMETERS, PARAMETERS, []], kernel_bytes=4), 4160, 3 * 4 * 4160),
+        ("aten::_foreach_addcmul_", called([PARAMETERS] * 3, kernel_bytes=4), 3 * 4160, 3 * 4 * 4160),
         ("aten::_foreach_sqrt", called([PARAMETERS], kernel_bytes=4), 4160, 2 * 4 * 4160),
         ("aten::_fused_adamw_", called([PARAMETERS] * 4, kernel_bytes=4), 12 * 4160, 7 * 4 * 4160),
         ("aten::cat", called([PARAMETERS, []], kernel_bytes=2), 0, 2 * 2 * 4160),
@@ -142,6 +144,17 @@ def test_arithmetic_and_bytes(name: str, inputs: Inputs, flops: int, moved: int)
     found = cost(name, inputs)
     assert found is not None
     assert (found.flops, found.bytes) == (flops, moved)
+
+
+def test_dimensions_of_tensors_alone_are_enough() -> None:
+    """TraceLens' micro-traces leave out the places of other arguments, and write these as tuples."""
+    values = ["", "", "", "(2,2)", "(3,3)", "(1,1)", "False", "(0,0)", "1"]
+    parts = ([[1, 3, 2048, 2048], [64, 3, 7, 7]], ["Float", "Float"], values)
+    inputs = read_inputs(inputs_text(*(json.dumps(part).encode() for part in parts)))
+    assert inputs is not None
+    found = cost("aten::convolution", inputs)
+    assert found is not None
+    assert found.flops == 19_730_006_016  # as TraceLens counts it
 
 
 @given(st.sampled_from(sorted({"aten::_foreach_add_", "aten::cat", "aten::_grouped_mm",

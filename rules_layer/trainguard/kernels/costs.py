@@ -52,8 +52,15 @@ def short_shapes(shapes: str) -> str:
     return ", ".join("x".join(map(str, each)) if all(type(size) is int for size in each) else "…" for each in known)
 
 
-def read_inputs(text: str, kernel_bytes: int = UNKNOWN) -> Inputs | None:
-    """Return the inputs of a text of `inputs_text`; None where they cannot be read."""
+LIST = "TensorList"
+"""The type of a list of tensors, whose dimensions newer profilers leave out."""
+
+
+def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNKNOWN) -> Inputs | None:
+    """Return the inputs of a text of `inputs_text`; None where they cannot be read.
+
+    ``list_elements`` are those of each list of tensors whose dimensions are not recorded, if that is known.
+    """
     parts = [_decoded(part) for part in text.split(_BETWEEN)]
     if len(parts) != 3 or not isinstance(parts[0], list):
         return None
@@ -61,9 +68,16 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN) -> Inputs | None:
         read = [_shapes(each) for each in parts[0]]
     except msgspec.ValidationError:
         return None
-    shapes, lists = [shape for shape, _ in read], [each for _, each in read]
     types, values = (part if isinstance(part, list) else [] for part in parts[1:])
-    count = len(shapes)
+    count = max(len(read), len(values))  # some profilers write the dimensions of tensors alone
+    read += [((), ())] * (count - len(read))
+    shapes, lists = [shape for shape, _ in read], [each for _, each in read]
+    if list_elements >= 0:
+        kinds = [*types[:count], *[""] * (count - len(types))]
+        lists = [
+            [(list_elements,)] if kind == LIST and not known else known
+            for kind, known in zip(kinds, lists, strict=True)
+        ]
     return Inputs(
         shapes=shapes,
         element_bytes=[element_bytes(str(each)) for each in types[:count]] + [UNKNOWN] * (count - len(types)),

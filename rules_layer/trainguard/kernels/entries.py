@@ -185,6 +185,7 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     precision: In which most of that time is.
     flops, bytes: Of all calls: arithmetic from the shapes (a multiplication and an addition are two), and the least
         that has to move to and from memory. None where no formula fits the operator.
+    held_bytes: The size of the tensors of one call; one that is read and overwritten moves twice and counts once.
     tflops, gb_per_s: Achieved: by ``kernel_ns``.
     roofline_share: Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are
         unknown, or where ``unrated`` says why there is none.
@@ -205,6 +206,7 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     roofline_share: float | None
     bound: Literal["compute", "memory"] | None
     unrated: Literal["cache", "algorithm", "not_moved"] | None = None
+    held_bytes: int = 0
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):

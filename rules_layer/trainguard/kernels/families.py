@@ -88,7 +88,7 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
     (
         Family.REDUCTION, Core.NEVER,
         any_of(
-            "triton_(?:red|per)_", "splitk_?reduce", "splitkred", "reduce_?splitk", r"Cijk_\w*PostGSU",
+            "triton_(?:red|per)_", "splitk_?reduce", "reduce_fusion", "splitkred", "reduce_?splitk", r"Cijk_\w*PostGSU",
         ),
     ),
     (
@@ -101,7 +101,8 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
     (
         Family.ATTENTION, Core.NEVER,
         any_of(
-            "combine_kernel", "fwdcombine", "dot_do_o", "convert_d[qkv]+", "bwd_?(?:pre|post)_?process",
+            "combine_?kernel", "fwdcombine", "dot_do_o", "ograddoto", "convertqgrad",
+            "convert_d[qkv]+", "bwd_?(?:pre|post)_?process",
             "compute_delta", "_bwd_preprocess", r"paged_attention_v\d", "paged_attention_ll4mi_reduce",
             "merge_attn_states", "masked_multihead_attention", "reduce_kernel_mla", "selective_scan",
             "cascade_merge", r"(?<![a-z])(?:rotary|rope)(?![a-z])",

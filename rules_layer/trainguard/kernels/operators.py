@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Ints, Kind
@@ -13,6 +14,7 @@ from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
 from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.work import KernelLine
 
@@ -56,22 +58,24 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
     precisions = {line.name: line.precision for line in kernels}
     peaks = peaks_entry(trace.gpus)
     times = [int(lasted[mine].sum()) for mine in groups]
+    parameters = gradient_elements(metrics)
     found = []
     for place in sorted(range(len(keys)), key=lambda each: (-times[each], each)):
         mine = groups[place]
         names, which = np.unique(trace.gpu.name[chosen[mine]], return_inverse=True)
         longest = trace.names[int(names[np.bincount(which, weights=lasted[mine]).argmax()])]
         caller = int(operator[mine[0]])
+        count = len(np.unique(operator[mine]))
         entry = _entry(
             trace.names[int(trace.operators.name[caller])],
             trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
-            count=len(np.unique(operator[mine])),
+            count=count,
             kernel_ns=times[place],
             precision=precisions[longest],
-            less=any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
-            peaks=peaks,
+            list_elements=parameters if fills(metrics, chosen[mine], count, parameters) else UNKNOWN,
         )
-        found.append(Called(entry, chosen[mine]))
+        less = any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist())
+        found.append(Called(entry if peaks is None else _rated(entry, peaks, less=less), chosen[mine]))
     return found
 
 
@@ -110,14 +114,11 @@ def roofline(
 
 
 def _entry(
-    name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, less: bool, peaks: PeaksEntry | None
+    name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, list_elements: int
 ) -> OperatorEntry:
-    inputs = read_inputs(recorded, _BYTES_OF.get(precision, UNKNOWN)) if recorded else None
+    inputs = read_inputs(recorded, _BYTES_OF.get(precision, UNKNOWN), list_elements) if recorded else None
     once = cost(name, inputs) if inputs is not None else None
-    flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
-    share, bound, unrated = _UNKNOWN
-    if once is not None and peaks is not None:
-        share, bound, unrated = roofline(once, count, kernel_ns / 1e9, precision, peaks, less=less)
+    flops, moved, held = (None, None, 0) if once is None else (once.flops * count, once.bytes * count, once.held)
     return OperatorEntry(
         name=one_line(name),
         shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
@@ -126,9 +127,17 @@ def _entry(
         precision=precision,
         flops=flops,
         bytes=moved,
+        held_bytes=held,
         tflops=None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
         gb_per_s=None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
-        roofline_share=share,
-        bound=bound,
-        unrated=unrated,
+        roofline_share=None,
+        bound=None,
     )
+
+
+def _rated(entry: OperatorEntry, peaks: PeaksEntry, *, less: bool) -> OperatorEntry:
+    if entry.flops is None or entry.bytes is None:
+        return entry
+    once = Cost(entry.flops // entry.count, entry.bytes // entry.count, entry.held_bytes)
+    share, bound, unrated = roofline(once, entry.count, entry.kernel_ns / 1e9, entry.precision, peaks, less=less)
+    return replace(entry, roofline_share=share, bound=bound, unrated=unrated)

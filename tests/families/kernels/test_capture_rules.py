@@ -75,6 +75,23 @@ FACTS_OF = {
     "tensor_cores_idle": _shares("tensor_core_share"),
     "low_precision_unused": _shares("fp32_share"),
     "sm_underfilled": _shares("underfilled_share"),
+    **{
+        f"slow_operators_{reason}": _shares("saved_share", "reached_share") + _counts("operator", "shapes", *numbers)
+        for reason, numbers in {
+            "misaligned": ("odd_size", "faster_shape"),
+            "narrow": ("narrowest",),
+            "few_tiles": ("tiles", "multiprocessors"),
+            "waves": ("tiles", "multiprocessors"),
+            "few_rows": ("experts", "rows"),
+            "heads": ("head_width",),
+            "short": ("sequence",),
+            "attention": ("sequence",),
+            "depthwise": ("channels",),
+            "channels": ("channels", "channels_out"),
+            "small_images": ("positions",),
+            **dict.fromkeys(("convolution", "memory", "unknown"), ()),
+        }.items()
+    },
     "slow_steps": _counts("slowest_step", "median_step", "slow_steps", "steps"),
     "gpu_memory_full": _shares("reserved_share"),
     "gpu_memory_ran_out": _counts("requested", "allocated", "reserved", "device_free", "largest_kind", "place"),

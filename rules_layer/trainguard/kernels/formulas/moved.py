@@ -274,6 +274,9 @@ MOVED: dict[str, Formula] = {
     "aten::max_pool2d_with_indices_backward": max_pool_backward,
     **{f"aten::_foreach_{name}": listed() for name in _FOREACH},
     **{f"aten::_foreach_{name}_": listed() for name in _FOREACH},
+    # Adam gives its gradients twice to addcmul.
+    "aten::_foreach_addcmul": listed(3, 3),
+    "aten::_foreach_addcmul_": listed(3, 3),
     "aten::_foreach_norm": listed(1, 2),
     "aten::_foreach_zero_": listed(1, 0),
     "aten::_foreach_copy_": listed(2, 0),

@@ -1,7 +1,7 @@
 """The part of training that launched a row of the GPU, and the module or range that did."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ MODULE = "nn.Module: "
 MOST_RANGES = 1_000_000
 """Modules or ranges that are searched for those around a launch."""
 
-_DEEPEST = 64
+DEEPEST = 64
 _ENGINE = "autograd::engine::evaluate_function"
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#|(?i:\W*optimi[sz]er(?:[-_. ]?step)?\W*$)")
 _BACKWARD = re.compile(r"(?i)\W*(?:backward|bwd)(?:[-_ ]?(?:pass|compute|step))?\W*$")
@@ -88,10 +88,10 @@ def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
     """
     trace, launch = metrics.trace, metrics.window.launch
     ranges = trace.modules if len(trace.modules) else _own_ranges(trace)
-    paths: dict[str, int] = {}
     found = np.full(len(trace.gpu), -1, dtype=np.int64)
     if not 0 < len(ranges) <= MOST_RANGES:
         return [], found
+    paths = _Paths(trace.names)
     known = np.flatnonzero((launch >= 0) & metrics.in_window)
     called = launch[known]
     for lane in np.unique(ranges.lane).tolist():
@@ -99,10 +99,46 @@ def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
         mine = mine[np.lexsort((-ranges.end[mine], ranges.start[mine]))]
         here = np.flatnonzero(trace.launches.lane[called] == lane)
         around, parent = innermost(ranges.start[mine], ranges.end[mine], trace.launches.start[called[here]])
-        for place in np.unique(around[around >= 0]).tolist():
-            path = "/".join(reversed([_shown(trace, ranges, int(mine[each])) for each in _up(place, parent)]))
-            found[known[here[around == place]]] = paths.setdefault(path, len(paths))
-    return list(paths), found
+        inside = np.flatnonzero(around >= 0)
+        places, which = np.unique(around[inside], return_inverse=True)
+        numbers = paths.numbers(places.tolist(), parent.tolist(), ranges.name[mine].tolist())
+        found[known[here[inside]]] = np.array(numbers, dtype=np.int64)[which]
+    return paths.texts, found
+
+
+class _Paths:
+    """Paths of nested ranges by number; what lies deeper than `DEEPEST` belongs to the last one above."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.texts: list[str] = []
+        self._names = names
+        self._depths: list[int] = []
+        self._known: dict[tuple[int, int], int] = {}
+
+    def numbers(self, places: Iterable[int], parent: Sequence[int], names: Sequence[int]) -> list[int]:
+        made = {-1: -1}
+
+        def number(place: int) -> int:
+            chain = []
+            while place not in made:
+                chain.append(place)
+                place = parent[place]
+            for each in reversed(chain):
+                made[each] = self._below(made[parent[each]], names[each])
+            return made[chain[0]] if chain else made[place]
+
+        return [number(place) for place in places]
+
+    def _below(self, above: int, name: int) -> int:
+        depth = 0 if above < 0 else self._depths[above] + 1
+        if depth >= DEEPEST:
+            return above
+        if (above, name) not in self._known:
+            text = self._names[name].removeprefix(MODULE)
+            self._known[above, name] = len(self.texts)
+            self.texts.append(text if above < 0 else f"{self.texts[above]}/{text}")
+            self._depths.append(depth)
+        return self._known[above, name]
 
 
 def _own_ranges(trace: Trace) -> Rows:
@@ -117,15 +153,3 @@ def _own_ranges(trace: Trace) -> Rows:
         correlation=marks.correlation[kept],
         operator=marks.operator[kept],
     )
-
-
-def _shown(trace: Trace, ranges: Rows, place: int) -> str:
-    return trace.names[int(ranges.name[place])].removeprefix(MODULE)
-
-
-def _up(place: int, parent: Ints) -> Iterator[int]:
-    for _ in range(_DEEPEST):
-        if place < 0:
-            return
-        yield place
-        place = int(parent[place])

@@ -1,7 +1,6 @@
 """The GPU's time by family, phase and module, and how much of its arithmetic a rank uses."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from msgspec.structs import replace
@@ -59,7 +58,6 @@ def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints,
 _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF16: 2, Precision.FP16: 2}
 
 
-@lru_cache(maxsize=16_384)
 def _operations(operator: str, recorded: str, precision: Precision) -> float:
     """Return the operations of a call of a product; -1 where they are not known."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
@@ -76,11 +74,13 @@ def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precisi
     order = known[np.lexsort((-lasted[known], ~matrix, operator[known]))]
     callers, first = np.unique(operator[order], return_index=True)
     lead = order[first]
-    shapes = trace.operator_inputs[callers]
-    for caller, place, inputs in zip(callers.tolist(), lead.tolist(), shapes.tolist(), strict=True):
-        name = trace.names[int(trace.operators.name[caller])]
-        recorded = trace.names[inputs] if inputs >= 0 else ""
-        found[place] = _operations(name, recorded, _PRECISIONS[int(precision[rows[place]])])
+    sorts = np.stack((trace.operators.name[callers], trace.operator_inputs[callers], precision[rows[lead]]))
+    distinct, which = np.unique(sorts, axis=1, return_inverse=True)
+    costs = [
+        _operations(trace.names[name], trace.names[inputs] if inputs >= 0 else "", _PRECISIONS[kind])
+        for name, inputs, kind in distinct.T.tolist()
+    ]
+    found[lead] = np.array(costs, dtype=np.float64)[which.reshape(-1)]
     # Rows beside the longest one of a known operator are part of it.
     costed = callers[found[lead] >= 0]
     beside = np.isin(operator, costed)
@@ -126,11 +126,15 @@ def _families(
 
 
 def _modules(paths: list[str], module: Ints, lasted: Ints) -> list[ModuleEntry]:
-    found = []
-    for place, path in enumerate(paths):
-        mine = module == place
-        if mine.any():
-            found.append(ModuleEntry(path=one_line(path), count=int(mine.sum()), total_ns=exact_sum(lasted[mine])))
+    mine = module >= 0
+    counts = np.bincount(module[mine], minlength=len(paths)).tolist()
+    times = np.zeros(len(paths), dtype=np.int64)
+    np.add.at(times, module[mine], lasted[mine])
+    found = [
+        ModuleEntry(path=one_line(path), count=count, total_ns=total)
+        for path, count, total in zip(paths, counts, times.tolist(), strict=True)
+        if count
+    ]
     return sorted(found, key=lambda entry: (-entry.total_ns, entry.path))
 
 
