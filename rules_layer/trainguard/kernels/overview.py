@@ -52,7 +52,7 @@ def _marked(severest: int, sentences: list[str], *, cut: bool) -> Verdict:
 def _worse(document: KernelProfiles, found: Verdict) -> Verdict:
     """Return the verdict, with the rank that differs most from the older profile: what got slower is not healthy."""
     ranks = [] if document.comparison is None else document.comparison.ranks
-    slower = [rank for rank in ranks if rank.change == "slower"]
+    slower = [rank for rank in ranks if rank.is_worse]
     if not slower:
         return found
     worst = max(slower, key=lambda rank: rank.worsened)
