@@ -186,6 +186,14 @@ def test_what_differs_is_named_first(more: dict[str, object], verdict: str, aspe
         assert each.after in text.comparable(found)
 
 
+def test_another_gpu_is_no_verdict_on_the_program() -> None:
+    old = KernelProfiles(source="a", ranks=[profile({BF16_GEMM: 900.0})], unread={})
+    new = KernelProfiles(source="b", ranks=[profile({BF16_GEMM: 1_900.0}, gpu="Tesla T4")], unread={})
+    said = verdict_of(replace(new, comparison=compared(old, new)), [])
+    assert said.word == "Healthy"
+    assert said.sentences[-1] == "The older profile is of other work or another machine."
+
+
 def test_other_software_and_options_are_named() -> None:
     usual = profile({BF16_GEMM: 1_000.0})
     before = replace(usual, software={"CUDA runtime": "12.4", "with_stack": "off"})

@@ -143,6 +143,9 @@ class RankComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_worse(self) -> bool:
+        """Whether the same work takes longer."""
+        if self.comparable.verdict == "no":
+            return False
         return self.step is not None and (self.step.change == "slower" or self.step.single_steps == "longer")
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from trainguard.core.units import counted
 from trainguard.kernels.changes import (
     Aspect,
     Change,
@@ -65,7 +66,8 @@ def _difference(found: Difference) -> str:
     if found.aspect == "kernels":
         return f"{found.before} of the kernel time before, {found.after} now, is in kernels that both have"
     if found.aspect == "steps":
-        return f"{found.before} steps before, {found.after} now, and three say how steps differ"
+        counts = f"{counted(int(found.before), 'step')} before, {found.after} now"
+        return f"{counts}, and three say how steps differ"
     what = found.name if found.aspect in ("software", "recording") else _ASPECTS[found.aspect]
     named = f" of {found.name}" if found.aspect == "shapes" else ""
     return f"{what}{named} {found.before or 'none'} before, {found.after or 'none'} now"
@@ -73,6 +75,8 @@ def _difference(found: Difference) -> str:
 
 def headline(found: RankComparison) -> str:
     """Say how long a step, or as much work, takes, and whether that is more than noise."""
+    if not (found.before_busy and found.after_busy):
+        return "A profile has no work of a GPU, so nothing is compared."
     if found.step is None:
         return "How long as much work takes is not known: the profiles have no steps and too few kernels in common."
     step = found.step
