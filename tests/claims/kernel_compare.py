@@ -1,7 +1,9 @@
 """What a comparison of two profiles says, computed again from the events of both: steps, parts, runs of kernels."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ class Middle:
 
     def __init__(self, recording: Recording) -> None:
         self.trace = KernelTrace(recording)
-        spans = list(self._spans())
+        spans = self._until_next(list(self._spans()))
         order = sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0])
         left = (len(spans) + 1) // 4
         self.spans = [spans[place] for place in sorted(order[left : len(order) - left])]
@@ -36,6 +38,15 @@ class Middle:
             start = max(step.start, done)
             yield start, max(step.end, last, start)
             done = max(done, last)
+
+    def _until_next(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the spans up to the next step where over 1 % lies between them; the last one has none."""
+        numbers = [int(re.findall(r"\d+", step.name)[-1]) for step in self.trace.steps]
+        follows = [later == earlier + 1 for earlier, later in pairwise(numbers)]
+        pairs = zip(pairwise(spans), follows, strict=True)
+        until = [(one[0], other[0] if joined else one[1]) for (one, other), joined in pairs]
+        between = sum(longer[1] - span[1] for longer, span in zip(until, spans, strict=False))
+        return until if between > 0.01 * sum(end - start for start, end in spans) else spans
 
     def mean(self, part: Callable[[Gpu], Flags]) -> float:
         """Return the mean time of a part in these steps, over the GPUs that count."""

@@ -21,7 +21,7 @@ PAIRS = ((13, 19), (22, 24), (30, 32), (33, 37))
 
 
 def beside(folders: tuple[Path, Path]) -> tuple[Recording, Recording, dict[str, Any]]:
-    """Return the first trace of two jobs, and what is said of them."""
+    """Return the first trace of two jobs, and what the comparison says about them."""
     found = []
     for folder in folders:
         place = open_traces(str(folder / "kernel-traces"))

@@ -117,7 +117,7 @@ def test_the_command_compares_and_shows_ranks(tmp_path: Path) -> None:
     words = [str(tmp_path / "new.pt.trace.json"), "--compare", str(tmp_path / "old.pt.trace.json")]
     result = CliRunner().invoke(app, ["kernels", *words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "A step takes 10 ms, 10 ms before: no difference above the noise of 2 %." in result.output
+    assert "A typical step takes 10 ms, 10 ms before: no difference above the noise of 2 %." in result.output
     assert "Slower a run" in result.output
     document = json.loads((tmp_path / "out" / "kernels.json").read_bytes())
     assert document["comparison"]["ranks"][0]["step"]["parts"]["compute"] == 1_000_000

@@ -82,8 +82,35 @@ def test_an_odd_step_moves_no_step() -> None:
     usual = profile({BF16_GEMM: 1_000.0})
     found = beside(usual, profile({BF16_GEMM: 1_000.0}, wait_us={2: 20_000.0}))
     assert found.change == "same"
+    assert found.is_worse
+    assert "single steps are longer" in text.headline(found)
     slower = beside(usual, profile({BF16_GEMM: 1_200.0}, wait_us={2: 20_000.0}))
     assert (slower.change, changes(slower)) == ("slower", {BF16_GEMM: "slower"})
+
+
+def test_a_wait_between_steps_is_a_part_of_them() -> None:
+    def waits(between_us: float) -> RankProfile:
+        made = TraceWriter()
+        for step in range(6):
+            at = (2_000.0 + between_us) * step
+            made.step(step, at, 2_000.0)
+            made.kernel(BF16_GEMM, at + 100, 1_800.0, launch=at + 10)
+        return judged(made.text())
+
+    found = beside(waits(0.0), waits(3_000.0))
+    assert found.step is not None
+    assert (found.step.before_ns, found.step.after_ns) == (2_000_000, 5_000_000)
+    assert found.change == "slower"
+    assert found.step.parts["idle_host"] == pytest.approx(3_000_000, rel=0.02)
+
+
+def test_steps_that_wait_for_data_now_and_then_are_told() -> None:
+    found = beside(profile({BF16_GEMM: 900.0}), profile({BF16_GEMM: 900.0}, wait_us={1: 2_000.0, 4: 2_000.0}))
+    assert found.step is not None
+    assert found.step.single_steps == "longer"
+    longer = found.step.mean_after_ns - found.step.mean_before_ns
+    assert sum(found.step.mean_parts.values()) == longer
+    assert longer == pytest.approx(667_000, rel=0.02)
 
 
 def test_more_short_runs_do_not_make_a_kernel_faster() -> None:
@@ -157,6 +184,14 @@ def test_what_differs_is_named_first(more: dict[str, object], verdict: str, aspe
     assert {each.aspect for each in found.differences} == aspects
     for each in found.differences:
         assert each.after in text.comparable(found)
+
+
+def test_another_gpu_is_no_verdict_on_the_program() -> None:
+    old = KernelProfiles(source="a", ranks=[profile({BF16_GEMM: 900.0})], unread={})
+    new = KernelProfiles(source="b", ranks=[profile({BF16_GEMM: 1_900.0}, gpu="Tesla T4")], unread={})
+    said = verdict_of(replace(new, comparison=compared(old, new)), [])
+    assert said.word == "Healthy"
+    assert said.sentences[-1] == "The older profile is of other work or another machine."
 
 
 def test_other_software_and_options_are_named() -> None:

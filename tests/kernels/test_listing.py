@@ -161,7 +161,6 @@ def test_missing_place_is_refused_in_a_sentence(place: str) -> None:
         ("--list", "--status", "done"),
         ("--list", "--made-with", "caffe"),
         ("--out", "x", "--name", "y"),
-        (),
     ],
     ids=" ".join,
 )

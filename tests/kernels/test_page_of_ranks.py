@@ -82,7 +82,7 @@ def test_two_profiles_explain_the_step_with_escaped_names() -> None:
     whole = page(job([6_000.0, 6_000.0], steps=8), job([5_000.0, 6_000.0], steps=4))
     made = section(whole, "comparison")
     assert "<script>window.__hacked" not in whole
-    assert "rank 0: A step takes" in made
+    assert "rank 0: A typical step takes" in made
     assert "computation +1 ms" in made
     assert "exposed communication -1 ms" in made
     assert "slower +1 ms" in made

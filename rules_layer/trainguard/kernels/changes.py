@@ -40,6 +40,10 @@ class ChangedEntry(msgspec.Struct, frozen=True, kw_only=True):
         return round((self.run_after_ns - self.run_before_ns) * min(self.before_runs, self.after_runs))
 
 
+SINGLE_STEPS = 0.10
+"""By so much of it does a mean of all steps differ, for single ones to be named."""
+
+
 class StepChange(msgspec.Struct, frozen=True, kw_only=True):
     """As much work in both profiles: a typical step, see `TypicalStep`; without steps what the older window holds.
 
@@ -48,13 +52,25 @@ class StepChange(msgspec.Struct, frozen=True, kw_only=True):
     noise_ns: By which both may differ without a cause: by the spread of the steps, or of those shares, and by 2 % at
         least; by 10 % where a profile has fewer than three steps.
     noise_known: Whether both profiles have three steps.
+    mean_before_ns, mean_after_ns, mean_parts: The same of the mean of all steps, which a single long one moves.
     """
 
     before_ns: int
     after_ns: int
     parts: dict[str, int]
-    noise_ns: int = 0
-    noise_known: bool = True
+    noise_ns: int
+    noise_known: bool
+    mean_before_ns: int
+    mean_after_ns: int
+    mean_parts: dict[str, int]
+
+    @property
+    def single_steps(self) -> Literal["longer", "shorter", "same"]:
+        """How the mean changed where the typical step did not: single steps, such as those that wait for data."""
+        longer = self.mean_after_ns - self.mean_before_ns
+        if self.change != "same" or abs(longer) <= SINGLE_STEPS * min(self.mean_before_ns, self.mean_after_ns):
+            return "same"
+        return "longer" if longer > 0 else "shorter"
 
     @property
     def change(self) -> Literal["slower", "faster", "same"]:
@@ -126,9 +142,20 @@ class RankComparison(msgspec.Struct, frozen=True, kw_only=True):
         return "same" if self.step is None else self.step.change
 
     @property
+    def is_worse(self) -> bool:
+        """Whether the same work takes longer."""
+        if self.comparable.verdict == "no":
+            return False
+        return self.step is not None and (self.step.change == "slower" or self.step.single_steps == "longer")
+
+    @property
     def worsened(self) -> float:
-        """By how much of the older time it is longer."""
-        return 0.0 if self.step is None else (self.step.after_ns - self.step.before_ns) / max(self.step.before_ns, 1)
+        """By how much of the older time it is longer; of the mean where single steps changed."""
+        if self.step is None:
+            return 0.0
+        if self.step.single_steps != "same":
+            return (self.step.mean_after_ns - self.step.mean_before_ns) / max(self.step.mean_before_ns, 1)
+        return (self.step.after_ns - self.step.before_ns) / max(self.step.before_ns, 1)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -262,10 +262,11 @@ class TypicalStep(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of the middle half of the steps by length: of three the middle one, of fewer all.
 
     steps, of: How many steps that is, and of how many.
-    duration_ns: As ``gpu_duration_ns`` of its steps.
+    duration_ns: As ``gpu_duration_ns`` of its steps, and up to the next one where there is time between them.
     spread_ns: How the length differs between all steps, as a standard deviation, from the quartiles.
     parts: ``compute``, ``exposed_communication``, ``memcpy``, ``memset`` as of `StepEntry`; ``idle_loader``,
         ``idle_host``, ``idle_other``: an idle GPU, by cause as of `GpuIdleEntry`. They add up.
+    mean_ns, mean_parts: The same of all steps.
     """
 
     steps: int
@@ -273,6 +274,8 @@ class TypicalStep(msgspec.Struct, frozen=True, kw_only=True):
     duration_ns: int
     spread_ns: int
     parts: dict[str, int]
+    mean_ns: int
+    mean_parts: dict[str, int]
 
 
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,13 @@ _IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": 
 _QUARTILES_OF_A_SIGMA = 1.349
 """The distance of the quartiles of a normal distribution, in its standard deviations."""
 
+WAITS_BETWEEN = 0.01
+"""Of the steps: more time between them is a part of each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTable:
-    """Steps with their work on the GPU: start and end, int64[N], and the places of those in the middle."""
+    """Steps with their work on the GPU and the wait behind it: start and end, int64[N]; the middle ones' places."""
 
     start: Ints
     end: Ints
@@ -28,26 +31,23 @@ class StepTable:
         if not len(metrics.window.steps):
             nothing = np.empty(0, dtype=np.int64)
             return cls(start=nothing, end=nothing, middle=nothing)
-        start, end = metrics.steps_on_gpu()
+        start, end = _until_next(*metrics.steps_on_gpu(), metrics.window.steps.number)
         return cls(start=start, end=end, middle=middle_places(end - start))
 
     def entry(self, metrics: RankMetrics) -> TypicalStep | None:
         """Return the typical step; None without steps, or without work of a GPU."""
         if not len(self.middle) or not len(metrics.busy.start):
             return None
-        start, end = self.start[self.middle], self.end[self.middle]
-        found = metrics.step_parts(start, end)
-        parts = {name: round(float(found[name].mean())) for name in GPU_PARTS}
-        for name, wait in _IDLE.items():
-            parts[name] = round(float(mean_within(metrics.gpus, wait, start, end).mean()))
-        duration_ns = round(float((end - start).mean()))
-        parts["idle_other"] = duration_ns - sum(parts.values())
+        parts = _mean_parts(metrics, self.start[self.middle], self.end[self.middle])
+        mean_parts = _mean_parts(metrics, self.start, self.end)
         return TypicalStep(
             steps=len(self.middle),
             of=len(self.start),
-            duration_ns=duration_ns,
+            duration_ns=sum(parts.values()),
             spread_ns=spread(self.end - self.start),
             parts=parts,
+            mean_ns=sum(mean_parts.values()),
+            mean_parts=mean_parts,
         )
 
     def share_of(self, start: Ints, lasted: Ints) -> PerStep | None:
@@ -64,6 +64,26 @@ class StepTable:
             time_ns=round(float(time[self.middle].mean())),
             spread_ns=spread(time),
         )
+
+
+def _until_next(start: Ints, end: Ints, number: Ints) -> tuple[Ints, Ints]:
+    """Return steps up to the start of the next one, as some programs wait for data between them.
+
+    Where they do, the last step is left out: how long it waits is not recorded.
+    """
+    until = end.copy()
+    until[:-1] = np.where(np.diff(number) == 1, start[1:], end[:-1])
+    waits = (until - end)[:-1].sum() > WAITS_BETWEEN * (end - start).sum()
+    return (start[:-1], until[:-1]) if waits else (start, end)
+
+
+def _mean_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, int]:
+    """Return the mean parts of some stretches, which add up to their mean length."""
+    found = metrics.step_parts(start, end)
+    parts = {name: round(float(found[name].mean())) for name in GPU_PARTS}
+    for name, wait in _IDLE.items():
+        parts[name] = round(float(mean_within(metrics.gpus, wait, start, end).mean()))
+    return parts | {"idle_other": round(float((end - start).mean())) - sum(parts.values())}
 
 
 def middle_places(lengths: Ints) -> Ints:

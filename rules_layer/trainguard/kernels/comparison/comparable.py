@@ -77,6 +77,8 @@ def _common(mine: Mapping[Key, int], others: Collection[Key]) -> float:
 
 def _kernels(before: RankProfile, after: RankProfile) -> _Found:
     old, new = ({each.name: each.total_ns for each in rank.kernels} for rank in (before, after))
+    if not (old and new):
+        return None
     shares = _common(old, new), _common(new, old)
     if min(shares) >= LEAST_COMMON:
         return []

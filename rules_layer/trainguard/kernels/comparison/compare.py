@@ -113,6 +113,9 @@ def _step(before: TypicalStep, after: TypicalStep) -> StepChange:
         parts={name: after.parts[name] - before.parts[name] for name in after.parts},
         noise_ns=round(step_noise(before, after)),
         noise_known=min(before.of, after.of) >= FEWEST,
+        mean_before_ns=before.mean_ns,
+        mean_after_ns=after.mean_ns,
+        mean_parts={name: after.mean_parts[name] - before.mean_parts[name] for name in after.mean_parts},
     )
 
 
@@ -122,7 +125,16 @@ def _windows(before: RankProfile, after: RankProfile, pace: Pace) -> StepChange:
     after_ns = round(after.window_ns / pace.work)
     parts["idle_other"] += after_ns - before.window_ns - sum(parts.values())
     noise_ns = round(pace.noise * max(after_ns, before.window_ns))
-    return StepChange(before_ns=before.window_ns, after_ns=after_ns, parts=parts, noise_ns=noise_ns)
+    return StepChange(
+        before_ns=before.window_ns,
+        after_ns=after_ns,
+        parts=parts,
+        noise_ns=noise_ns,
+        noise_known=True,
+        mean_before_ns=before.window_ns,
+        mean_after_ns=after_ns,
+        mean_parts=parts,
+    )
 
 
 def _parts(rank: RankProfile) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from trainguard.core.units import counted
 from trainguard.kernels.changes import (
     Aspect,
     Change,
@@ -9,6 +10,7 @@ from trainguard.kernels.changes import (
     Comparability,
     Difference,
     RankComparison,
+    StepChange,
 )
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import nanos, share
@@ -64,7 +66,8 @@ def _difference(found: Difference) -> str:
     if found.aspect == "kernels":
         return f"{found.before} of the kernel time before, {found.after} now, is in kernels that both have"
     if found.aspect == "steps":
-        return f"{found.before} steps before, {found.after} now, and three say how steps differ"
+        counts = f"{counted(int(found.before), 'step')} before, {found.after} now"
+        return f"{counts}, and three say how steps differ"
     what = found.name if found.aspect in ("software", "recording") else _ASPECTS[found.aspect]
     named = f" of {found.name}" if found.aspect == "shapes" else ""
     return f"{what}{named} {found.before or 'none'} before, {found.after or 'none'} now"
@@ -72,15 +75,25 @@ def _difference(found: Difference) -> str:
 
 def headline(found: RankComparison) -> str:
     """Say how long a step, or as much work, takes, and whether that is more than noise."""
+    if not (found.before_busy and found.after_busy):
+        return "A profile has no work of a GPU, so nothing is compared."
     if found.step is None:
         return "How long as much work takes is not known: the profiles have no steps and too few kernels in common."
-    step, what = found.step, "A step takes" if found.per == "step" else "The work of the older window takes"
+    step = found.step
+    what = "A typical step takes" if found.per == "step" else "The work of the older window takes"
     took = f"{what} {nanos(step.after_ns)}, {nanos(step.before_ns)} before"
     floor = share(step.noise_ns / max(step.before_ns, step.after_ns, 1))
     if step.change == "same":
         few = "" if step.noise_known else ", as fewer than three steps say how they differ"
-        return f"{took}: no difference above the noise of {floor}{few}."
+        return f"{took}: no difference above the noise of {floor}{few}.{_of_single_steps(found, step)}"
     return f"{took}: {share(abs(found.worsened))} {'more' if found.worsened > 0 else 'less'}, with noise of {floor}."
+
+
+def _of_single_steps(found: RankComparison, step: StepChange) -> str:
+    if found.per == "window" or step.single_steps == "same":
+        return ""
+    mean = f"The mean of all is {nanos(step.mean_after_ns)}, {nanos(step.mean_before_ns)} before"
+    return f" {mean}: single steps are {step.single_steps}."
 
 
 def causes(found: RankComparison) -> list[str]:
@@ -90,10 +103,15 @@ def causes(found: RankComparison) -> list[str]:
 
 
 def _parts(found: RankComparison) -> Iterator[str]:
-    if found.step is not None and found.change != "same":
-        largest = sorted(found.step.parts.items(), key=lambda part: -abs(part[1]))[:_NAMED_PARTS]
+    step = found.step
+    if step is None:
+        return
+    single = step.single_steps != "same"
+    if single or step.change != "same":
+        parts = step.mean_parts if single else step.parts
+        largest = sorted(parts.items(), key=lambda part: -abs(part[1]))[:_NAMED_PARTS]
         shown = [f"{PARTS[name]} {signed(change)}" for name, change in largest if change]
-        yield f"Of it: {', '.join(shown)}."
+        yield f"Of {'the mean' if single else 'it'}: {', '.join(shown)}."
 
 
 def _named(found: RankComparison) -> Iterator[str]:
