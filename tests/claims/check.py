@@ -37,6 +37,14 @@ def checked(name: str, raw: Raw, report: dict[str, Any]) -> Checked:
     return counted(name, _claims(raw, report))
 
 
+def wrong_facts(raw: Raw, report: dict[str, Any], rule: str) -> list[str]:
+    """Return what is untrue of the facts of a rule's findings; the rest of the report is not held again."""
+    parameters: dict[str, Any] = next((entry["parameters"] for entry in report["rules"] if entry["rule"] == rule), {})
+    findings = [each for each in report["findings"] if each["rule"] == rule]
+    claims = (claim for each in findings for claim in fact_claims(raw, each, parameters))
+    return [str(claim) for claim in claims if isinstance(claim, Untrue)]
+
+
 def counted(name: str, claims: Iterable[Claim | None]) -> Checked:
     """Count what came of the claims about a job."""
     found = Checked(jobs=1)

@@ -29,6 +29,14 @@ def _last_file(context: Context, node: str) -> float:
 
 def _loading(context: Context, node: str) -> dict[str, list[Event]]:
     """Return the loader events of each training process of a node that still loads."""
+    key = ("loading", node, (context.first("waiting_share") or {}).get("to"))
+    if key not in context.raw.cached:
+        context.raw.cached[key] = _events_of_loaders(context, node)
+    found: dict[str, list[Event]] = context.raw.cached[key]
+    return found
+
+
+def _events_of_loaders(context: Context, node: str) -> dict[str, list[Event]]:
     last_file = _last_file(context, node)
     found = {
         process: [each for each in events if each.phase.startswith("DataLoader") and each.file <= last_file]

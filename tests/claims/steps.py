@@ -16,10 +16,14 @@ def _last_file(context: Context) -> float:
     Its time ends with the newest step that counts: one more was read, but not the one after that.
     """
     named = context.first("process") or {}
-    series = _of(named, all_series(context))
-    events = context.raw.job.events[series.node, series.process]
-    later = sorted((e for e in events if e.name == series.mode and e.end > named["to"] + 1e-6), key=lambda e: e.end_us)
-    return last_file_without(later[1:])
+    key = ("last file of steps", named["node"], named["value"], named["to"], context.parameters.get("mode"))
+    if key not in context.raw.cached:
+        series = _of(named, all_series(context))
+        events = context.raw.job.events[series.node, series.process]
+        later = (e for e in events if e.name == series.mode and e.end > named["to"] + 1e-6)
+        context.raw.cached[key] = last_file_without(sorted(later, key=lambda e: e.end_us)[1:])
+    found: float = context.raw.cached[key]
+    return found
 
 
 def _judged(context: Context) -> list[StepSeries]:

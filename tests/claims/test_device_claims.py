@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.claims.check import checked
-from tests.claims.claim import Untrue
+from tests.claims.check import checked, wrong_facts
 from tests.claims.context import Raw, raw_of
 from tests.claims.device_jobs import Shows, write_device_job
-from tests.claims.facts import fact_claims
 from tests.claims.product import report_of
 
 HEAT, CAP = 0x20, 0x4
@@ -207,6 +205,5 @@ def test_a_wrong_fact_of_gpus_is_found(said: Callable[[str], Said], name: str, f
     job = said(name)
     finding = next(each for each in job.report["findings"] if fact in {one["name"] for one in each["facts"]})
     next(each for each in finding["facts"] if each["name"] == fact)["value"] += more
-    parameters = next(each["parameters"] for each in job.report["rules"] if each["rule"] == finding["rule"])
-    untrue = [str(claim) for claim in fact_claims(job.raw, finding, parameters) if isinstance(claim, Untrue)]
+    untrue = wrong_facts(job.raw, job.report, finding["rule"])
     assert any(f"{fact} = " in each or f" {fact}: " in each for each in untrue)

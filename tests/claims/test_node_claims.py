@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.claims.check import checked
+from tests.claims.check import checked, wrong_facts
 from tests.claims.context import Raw, raw_of
 from tests.claims.product import report_of, statuses_alone
 from tests.claims.random_jobs import drawn, write_random_job
@@ -54,7 +54,7 @@ def test_what_is_said_of_several_nodes_is_true(several: Reported) -> None:
     ],
 )
 def test_a_wrong_count_of_nodes_is_found(several: Reported, name: str, value: Any) -> None:
-    found = untrue(several[0], changed(several[1], "CPUBottleneck", name, value))
+    found = wrong_facts(several[0], changed(several[1], "CPUBottleneck", name, value), "CPUBottleneck")
     assert any(f"{name} = {value}" in each for each in found)
 
 
