@@ -1,6 +1,7 @@
 """Faults that tests order at the ports of the in-memory twins."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class Faults:
         self._lock = threading.RLock()
         self._orders: list[_Order] = []
         self._calls: list[str] = []
+        self._counts: Counter[str] = Counter()
         self._last_call: int | None = None
 
     @property
@@ -151,7 +153,7 @@ class Faults:
         if nth < 1 or times < 1:
             raise ValueError(f"nth is {nth} and times is {times}, expected 1 or more")
         with self._lock:
-            first = self._calls.count(operation) + nth
+            first = self._counts[operation] + nth
             self._orders.append(_Order(operation, first, first + times - 1, what))
 
     def _begin(self, operation: str, item: str, version: int) -> _Call:
@@ -161,8 +163,9 @@ class Faults:
                 self._last_call = None
                 raise Crash(f"before {operation}")
             self._calls.append(operation)
+            self._counts[operation] += 1
             call = _Call(operation, item, version, len(self._calls))
-            nth = self._calls.count(operation)
+            nth = self._counts[operation]
             for order in self._orders:
                 if order.operation == operation and order.first <= nth <= order.last:
                     order.met += 1

@@ -75,7 +75,7 @@ def test_a_job_in_a_long_epoch_is_not_closed(
     quiet_hours: int,
 ) -> None:
     network = outside()
-    for epoch in range(1, 4):
+    for epoch in range(1, 3):
         ticked(network, quiet_hours * HOUR)
         write(network, range(20 * epoch, 20 * epoch + 20), at=network.now)
         assert (network.job().closing, reports(network)) == (False, 0)
@@ -107,11 +107,12 @@ def test_an_old_message_opens_no_job_that_was_left() -> None:
     assert (network.job().active, reports(network)) == (False, 1)
 
 
-@pytest.mark.usefixtures("two_hours")
-def test_reopening_that_dies_is_done_by_the_message() -> None:
+def test_reopening_that_dies_is_done_by_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "ABANDONED_S", 900.0)
     for calls in range(1, 12):
         network = outside()
-        ticked(network, 3 * HOUR)
+        ticked(network, 30)
+        assert not network.job().active
         network.doomed = [calls]
         write(network, range(20, 40), at=network.now + 60.0)
         network.run_until(network.now + 400.0, batch_s=0.0)
