@@ -38,7 +38,7 @@ STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
   collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
 
-.PHONY: help install lint types structure format unit test test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint types structure format unit test tests test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,7 +77,10 @@ format: install  ## Repair style and format where that is safe
 unit: install  ## Run the unit tests, in less than a minute
 	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadscope -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
 
-test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
+test: install  ## Run `make lint` and every test: unit, property, functional, infrastructure, documents, deployed stack
+	@$(MAKE) --no-print-directory -j 2 types tests
+
+tests: structure
 	$(PYTEST) -n $(WORKERS) --dist loadscope -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
 
 $(TORCH)/.installed: tests/torch/requirements.lock

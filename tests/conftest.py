@@ -1,5 +1,6 @@
 """How the tests are spread over workers, and how property tests search."""
 
+import gc
 import os
 from pathlib import PurePosixPath
 
@@ -20,6 +21,14 @@ settings.register_profile(
 )
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile("short")
+
+
+gc.disable()  # collected tests and imported modules stay to the end: the collector of garbage need not look at them
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def literals(node: ast.expr) -> Iterator[str]:
         yield from literals(node.orelse)
 
 
-def counted() -> set[str]:
+@cache
+def counted() -> frozenset[str]:
     """Return what the code counts, measures and tallies, by its own name."""
     found = {"gaps", *DELIVERY_COUNTERS, *ROUTINE, *BY_RULE.values()}
     paths = [*(ROOT / "rules_layer" / "trainguard").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py")]
@@ -89,7 +91,7 @@ def counted() -> set[str]:
                 isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "what"
             ):
                 found.update(literals(node.value))
-    return found
+    return frozenset(found)
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,11 @@ PROJECT = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text("utf-8"))["p
 
 
 @pytest.fixture(scope="module", params=["arm64", "x86_64"])
-def layer(request: pytest.FixtureRequest) -> Path:
-    """Return the layer's folder for AWS, of each architecture."""
-    return layer_folder(overlay.on_aws(request.param))
+def layer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the layer's folder for AWS, of each architecture, without bytecode."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bundling, "compile_site", lambda *_: None)
+        return layer_folder(overlay.on_aws(request.param), tmp_path_factory.mktemp("layers"))
 
 
 def read(layer: Path) -> dict[str, Any]:
