@@ -124,6 +124,32 @@ def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict
             ),
             (0, {"accuracy": 0.88, "loss": 0.3}),
         ),
+        ("    train/CrossEntropyLoss=2.998", (0, {"train/CrossEntropyLoss": 2.998})),
+        ("Epoch 3, trainloss 0.5, testacc 0.8", (0, {"trainloss": 0.5, "testacc": 0.8})),
+        ("val Loss: 0.25 Acc: 0.75", (0, {"val_Loss": 0.25, "val_Acc": 0.75})),
+        (
+            "Test: [ 0/79]\tTime  4.2 (4.2)\tLoss 4.5e-01 (4.5e-01)\tAcc@1  90.5",
+            (0, {"test_Loss": 0.45, "test_Acc@1": 90.5}),
+        ),
+        (
+            "Test set: Average loss: 0.05, Accuracy: 9842/10000 (98%)",
+            (0, {"test_Average_loss": 0.05, "test_Accuracy": 0.9842}),
+        ),
+        (
+            "Epoch 1/20, Loss: 0.5, Val Loss: 0.25, Accuracy: 0.75",
+            (0, {"Loss": 0.5, "Val_Loss": 0.25, "Accuracy": 0.75}),
+        ),
+        ("[Epoch 3/200] [Batch 45/938] [D loss: 0.5] [G loss: 1.5]", (45, {"D_loss": 0.5, "G_loss": 1.5})),
+        (
+            "| epoch   1 |   200/ 2928 batches | lr 5.00 | ms/batch 30.8 | loss  8.05 | ppl  3123.5",
+            (3128, {"lr": 5.0, "loss": 8.05, "ppl": 3123.5}),
+        ),
+        (
+            "Train - Loss: 0.5, Acc: 0.75 | Val - Loss: 0.25, Acc: 0.5",
+            (0, {"Loss": 0.5, "Acc": 0.75, "val_Loss": 0.25, "val_Acc": 0.5}),
+        ),
+        ("Epoch(train)  [1][  50/1000]  lr: 1.0e-03  time: 0.5  loss: 0.75", (1050, {"lr": 0.001, "loss": 0.75})),
+        ("Basic. Step: 2000. Mean Reward: 0.5. Std of Reward: 0.25.", (2000, {"Mean_Reward": 0.5})),
         ("12/32 [====>.....] - ETA: 1s - loss: 0.9", (0, {})),
         ("#quality_metric: host=algo-1, epoch=0, train loss <loss>=6.5", (0, {})),
     ],

@@ -205,6 +205,43 @@ def test_lines_of_a_log_without_steps_are_placed() -> None:
     assert rows(mixed, "x.log") == [(10, {"loss": 0.5}), (10, {"val_loss": 0.7}), (20, {"loss": 0.4})]
 
 
+def test_values_below_a_heading_have_its_position() -> None:
+    tutorial = "".join(
+        f"Epoch {epoch}/2\n{'-' * 10}\ntrain Loss: 0.{epoch + 1} Acc: 0.5\nval Loss: 0.5 Acc: 0.75\n\n"
+        for epoch in range(3)
+    )
+    assert rows(tutorial, "x.log")[2:4] == [
+        (1, {"train_Loss": 0.2, "Acc": 0.5}),
+        (1, {"val_Loss": 0.5, "val_Acc": 0.75}),
+    ]
+    blocks = "".join(
+        f"2026-01-03 10:00:0{step}\tnode:0\ttrain:9\tINFO\t[step={10 * step}/90,epoch=0]\n"
+        f"    optim/total_grad_norm=0.5\n    train/CrossEntropyLoss=2.{step}\n"
+        for step in range(1, 4)
+    )
+    assert rows(blocks, "x.log")[:2] == [(10, {"optim/total_grad_norm": 0.5}), (10, {"train/CrossEntropyLoss": 2.1})]
+
+
+def test_heading_above_a_repeated_scalar_places_nothing() -> None:
+    batches = "".join(f"Epoch {epoch}\nloss: 0.{epoch}\nloss: 0.5\n" for epoch in (1, 2))
+    assert [step for step, _ in rows(batches, "x.log")] == [0, 1, 2, 3]
+
+
+def test_boxes_of_agents_are_read_at_their_steps() -> None:
+    frame = "-" * 30
+    boxes = "".join(
+        f"{frame}\n| rollout/           |      |\n|    ep_rew_mean     | 2{turn}.5 |\n| time/              |      |\n"
+        f"|    total_timesteps | {2048 * turn} |\n| train/             |      |\n|    loss            | 0.5  |\n"
+        f"{frame}\n"
+        for turn in (1, 2, 3)
+    )
+    assert is_training_log(boxes.encode())
+    assert rows(boxes, "x.log")[:2] == [
+        (2048, {"rollout/ep_rew_mean": 21.5, "train/loss": 0.5}),
+        (4096, {"rollout/ep_rew_mean": 22.5, "train/loss": 0.5}),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [

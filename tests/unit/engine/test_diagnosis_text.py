@@ -314,7 +314,9 @@ def test_loss_is_unknown_without_sampled_gpus() -> None:
     assert without.health == "Training was healthy: 1 rule found nothing wrong."
     assert without.cost.startswith("No GPU was sampled, so what the paid time went into is unknown; what was paid is")
     unknown = told(quiet("training/ExplodingTensor"), job=replace(ended(), instance_count=None), nodes=())
-    assert unknown.health == "Nothing was found by 1 of 1 rule; no rule judged losses, and no GPU was sampled."
+    assert unknown.health == (
+        "Nothing was found by 1 of 1 rule; whether the model learns was not judged, and no GPU was sampled."
+    )
 
 
 def test_almost_total_loss_is_not_rounded_to_all() -> None:

@@ -109,7 +109,7 @@ def _without_findings(case: Case, found: Diagnosis) -> str:
         parts.append(_unexplained(found))
     parts += [*_gaps(judged), *_silent(judged, case)]
     if judged.complete or len(parts) == 1:
-        parts.append("no rule judged losses, and no GPU was sampled")
+        parts.append("whether the model learns was not judged, and no GPU was sampled")
     return f"{'; '.join(parts)}."
 
 

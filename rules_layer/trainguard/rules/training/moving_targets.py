@@ -29,6 +29,8 @@ TIMES_KL, LEAST_KL = 10.0, 1.0
 OF_UPDATE = re.compile(r"(?i)approx|ppo_?kl")
 """A divergence from the policy before the update: of one that learns it is some hundredths of a nat."""
 GONE, WON, TIMES_LOST = 0.02, 0.02, 3.0
+LOST = 8.0
+"""The cross entropy of a generator of whose samples the discriminator takes 3 in 10,000 for real."""
 FALLEN = 0.25
 UNSURE = 0.25
 """So much of its entropy is left of a policy that is sure: a fault where its reward is worse than when it began."""
@@ -151,8 +153,9 @@ def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDiverged
     (name, generator), (other, discriminator) = measured[Signal.GENERATOR], measured[Signal.DISCRIMINATOR]
     if min(discriminator.least, generator.least) < 0.0:
         return None
-    won, most = WON * max(_starts(discriminator)), max(discriminator.means[-tail_of(discriminator) :])
-    threshold, least = TIMES_LOST * min(_starts(generator)), min(generator.means[-tail_of(generator) :])
+    won = WON * max(discriminator.first, *_starts(discriminator))
+    most, least = max(discriminator.means[-tail_of(discriminator) :]), min(generator.means[-tail_of(generator) :])
+    threshold = min(LOST, TIMES_LOST * min(_starts(generator)))
     if most >= won or least <= threshold:
         return None
     beside = (

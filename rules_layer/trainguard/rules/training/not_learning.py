@@ -40,7 +40,8 @@ from trainguard.rules.training.step_words import step_spec
 
 FEWEST_ALONE = 10
 """Of one loss alone, fewer values may be the first steps of a run that crashed."""
-RISEN_RATE = 2.0
+RISEN_RATE, STOOD = 2.0, 0.1
+"""A rate that rises is this many times its first value, and has not stood for such a share of its values."""
 FINE_TUNES, LOW_LOSS = 5e-4, 5.0
 """A learning rate of fine-tunes, and a loss that language models begin above."""
 CRITICAL, HIGH = 90.0, 40.0
@@ -64,16 +65,24 @@ WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Check | None], ...] = 
 
 
 class Rate(msgspec.Struct, array_like=True):
-    """The first learning rate that was recorded, the highest and the newest."""
+    """The first learning rate that was recorded, the highest and the newest; it rose up to the value ``risen``."""
 
     first: float
     highest: float
     newest: float
+    values: int = 1
+    risen: int = 1
+
+    def take(self, rate: float) -> None:
+        self.newest, self.values = rate, self.values + 1
+        if rate > self.highest:
+            self.highest, self.risen = rate, self.values
 
     @property
     def warms_up(self) -> bool:
-        """Whether it has only risen: the newest is the highest, and far above the first."""
-        return self.newest >= self.highest and self.newest > RISEN_RATE * self.first
+        """Whether it still rises: the newest is the highest, far above the first, and did not stand before."""
+        rises = self.values - self.risen <= STOOD * self.values
+        return rises and self.newest >= self.highest and self.newest > RISEN_RATE * self.first
 
 
 class NotLearningState(SeriesState, kw_only=True):
@@ -173,7 +182,7 @@ def _take_rate(state: NotLearningState, step: StepView) -> None:
         if rate is not None and state.rate is None:
             state.rate = Rate(rate, rate, rate)
         elif rate is not None and state.rate is not None:
-            state.rate.highest, state.rate.newest = max(state.rate.highest, rate), rate
+            state.rate.take(rate)
 
 
 def _longest(run: RunSeries, mode: Mode) -> int:

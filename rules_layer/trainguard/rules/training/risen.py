@@ -43,6 +43,7 @@ class DivergedKind(StrEnum):
     UNBOUNDED = "unbounded"
     SCORE_LOST = "score lost"
     MOVES = "moves"
+    EARNS = "earns"
     ZERO = "zero"
     REWARD_LOST = "reward lost"
     KL_EXPLODED = "kl exploded"

@@ -124,12 +124,12 @@ class RunSeries(msgspec.Struct):
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
         """Return the losses of a mode that count; beside the total of a variational model what it reconstructs."""
         of_mode = self.taken(mode)
-        best = min(map(_rank, of_mode), default=_WHOLE)
-        counting = [(name, each) for name, each in of_mode.items() if _rank(name) == best]
+        best = min(map(rank_of, of_mode), default=_WHOLE)
+        counting = [(name, each) for name, each in of_mode.items() if rank_of(name) == best]
         if best != _WHOLE:
             return counting
         beside = self.objective is Objective.VARIATIONAL
-        return counting[:1] + [(name, each) for name, each in of_mode.items() if beside and _rank(name) == _PIECE]
+        return counting[:1] + [(name, each) for name, each in of_mode.items() if beside and rank_of(name) == _PIECE]
 
     def improves_otherwise(self, least: float) -> bool:
         """Whether an error fell by a share of its start, or a score without a range rose, with a trend."""
@@ -214,7 +214,8 @@ def signals(step: StepView) -> Iterator[tuple[Signal, str]]:
 _WHOLE, _PIECE, _LESSER = range(3)
 
 
-def _rank(name: str) -> int:
+def rank_of(name: str) -> int:
+    """Return how little a loss counts beside others: 0 of a total, 2 of a part that only regularises."""
     if TOTAL.search(name):
         return _WHOLE
     return _LESSER if PART.search(name) or signal_of(name) in (Signal.KL, Signal.ENTROPY) else _PIECE
@@ -222,8 +223,8 @@ def _rank(name: str) -> int:
 
 def _give_up_a_lesser(series: dict[str, Series], name: str) -> bool:
     """Make room for a loss that counts more than one of those that are kept; the first of the least is given up."""
-    worst = max(series, key=_rank)
-    if _rank(worst) <= _rank(name):
+    worst = max(series, key=rank_of)
+    if rank_of(worst) <= rank_of(name):
         return False
     del series[worst]
     return True

@@ -17,7 +17,7 @@ from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import abs_mean, scalar, step_check, used
-from trainguard.rules.training.run_series import TOTAL, signals
+from trainguard.rules.training.run_series import rank_of, signals
 from trainguard.rules.training.selection import GRADIENT_NORM, GRADIENTS, LOSSES
 from trainguard.rules.training.series import level_of, step_number
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
@@ -87,7 +87,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
 
 def _main_loss(state: StepState, step: StepView, name: str | None) -> tuple[str | None, float | None]:
     """Return the name of the loss that is followed, at first the step's first, and its value if it is finite."""
-    names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
+    names = sorted(step.members(LOSSES), key=lambda each: (rank_of(each), each))
     name = name or next(iter(names), None)
     loss = used(state, scalar, step, name) if name is not None and name in names else None
     return name, loss if loss is not None and math.isfinite(loss) else None

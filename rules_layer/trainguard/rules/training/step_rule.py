@@ -217,8 +217,8 @@ class StepRule(Rule[P], Generic[P, S]):
                 remember(state, whole, timed=False)
         if state.latest is not None:
             return self.result(state, state.latest, view, parameters, onset=state.onset)
-        status, kind, facts = _unchecked(state, view, parameters)
         progress = self.progress(state, view, parameters)
+        status, kind, facts = _unchecked(state, view, parameters, progress)
         return RuleResult.of(self.text, status, kind, facts, progress=progress)
 
     def result(self, state: S, check: Check, view: RunView, parameters: P, *, onset: float | None) -> RuleResult:
@@ -267,7 +267,7 @@ def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
 
 
 def _unchecked(
-    state: StepState, view: RunView, parameters: StepParameters
+    state: StepState, view: RunView, parameters: StepParameters, progress: Progress | None
 ) -> tuple[Status, StepKind, tuple[Fact, ...]]:
     ignored = _ignored(parameters)
     if state.unusable_why is not None:
@@ -279,11 +279,18 @@ def _unchecked(
     if state.waiting:
         status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
         held = Fact(name="waiting_steps", value=state.waiting, unit="steps")
-        return status, StepKind.TOO_FEW, (held, *found, *notes(state, parameters))
+        return status, StepKind.TOO_FEW, (held, *_values(progress), *found, *notes(state, parameters))
     if view.scalars is not None and view.steps == 0:
         return Status.NOT_APPLICABLE, StepKind.UNREAD, ignored
     saved = Fact(name="saved_steps", value=view.steps, unit="steps")
     return Status.NOT_APPLICABLE, StepKind.NOTHING, (saved, *found, *ignored)
+
+
+def _values(progress: Progress | None) -> tuple[Fact, ...]:
+    """Return how many values a rule has that it can use, and how many it needs; none of one that counts otherwise."""
+    if progress is None or progress.counts != "values" or progress.seen >= progress.needed:
+        return ()
+    return Fact(name="values_seen", value=progress.seen), Fact(name="values_needed", value=progress.needed)
 
 
 def remember(state: StepState, check: Check, *, timed: bool = True) -> None:

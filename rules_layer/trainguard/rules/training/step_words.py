@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from trainguard.core.finding import Fact, Status
 from trainguard.core.units import counted, show_duration
+from trainguard.formats.tensors.scalars.names import MEANINGS, has_meaning
+from trainguard.formats.tensors.scalars.objective import signal_of, words_of
 from trainguard.rules.family_rules import TRAINING
 from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.spec import STEPS, ParameterHelp, RuleSpec
@@ -25,7 +27,10 @@ NEEDS: Mapping[str, str] = {
     "AllZero": _SELECTS,
     "TensorVariance": _SELECTS,
     "UnchangedTensor": _SELECTS,
-    "ExplodingTensor": "It checks every scalar, or those that collection_names and tensor_regex select: log one.",
+    "ExplodingTensor": (
+        "It checks every scalar but what episodes earn, or those that collection_names and tensor_regex select: "
+        "log one."
+    ),
     "LossNotDecreasing": "It checks losses at steps num_steps apart: log more of them, or set num_steps.",
     "Overfit": _BOTH,
     "Overtraining": _BOTH,
@@ -47,8 +52,11 @@ class FoundScalars(NamedTuple):
     more: bool = False
 
 
-def scalar_needs(rule: str, needs: str, found: FoundScalars) -> str:
-    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve."""
+def scalar_needs(rule: str, needs: str, found: FoundScalars, *, serves: bool = False) -> str:
+    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve.
+
+    What a rule checks is recorded where it ``serves``: more of it is what is missing.
+    """
     on_scalars = NEEDS.get(rule)
     if not found.names:
         return needs if on_scalars is None else on_scalars
@@ -57,13 +65,25 @@ def scalar_needs(rule: str, needs: str, found: FoundScalars) -> str:
         return f"{held}, and no tensors. {needs}"
     if found.losses or rule in _WITHOUT_LOSSES:
         taken = f"; taken for losses: {', '.join(found.losses)}" if found.losses else ""
-        return f"{held}{taken}. {on_scalars}"
+        return f"{held}{taken}." if serves else f"{held}{taken}. {on_scalars}"
+    unknown = [name for name in found.names if not _is_known(name)]
+    example = f", for example ScalarNames_losses={min(unknown, key=len)}" if unknown else ""
     return (
         f"{held}; none of these names is taken for a loss. If one is the loss, set ScalarNames_losses to a regular "
-        f"expression that is found in it, for example ScalarNames_losses={min(found.names, key=len)}."
+        f"expression that is found in it{example}."
     )
 
 
+def _is_known(name: str) -> bool:
+    """Whether a name says that it is no loss: a reward, a score, a rate, a count or a time."""
+    counts = not _COUNTS.isdisjoint(words_of(name))
+    return counts or signal_of(name) is not None or any(has_meaning(each, name) for each in MEANINGS)
+
+
+_COUNTS = frozenset(
+    {"count", "episode", "episodes", "epoch", "fps", "length", "num", "scale", "seconds", "step", "steps", "time"}
+    | {"timestamp", "tokens", "total"}
+)
 _WITHOUT_LOSSES = frozenset({"AllZero", "TensorVariance", "UnchangedTensor", "ExplodingTensor", "StalledTrainingRule"})
 BOUND = ("value", "of further tensors")
 MOST_NAMES = 8
@@ -144,13 +164,20 @@ def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) 
     if sheet.kind == StepKind.NO_STEP:
         return f"No step was saved.{_ignored(sheet)}"
     if sheet.kind == StepKind.UNREAD:
-        return f"No step of the files of scalars could be read.{_ignored(sheet)}"
-    what_to_do = needs
+        return (
+            "No step was found in the files of scalars: they are empty, hold a header alone or lines without a loss, "
+            f"or could not be read.{_ignored(sheet)}"
+        )
+    what_to_do, seen = needs, sheet.get("values_seen")
     if sheet.get("of_scalars") is not None:
         names = tuple(str(each.value) for each in sheet.all("scalar"))
         losses = tuple(str(each.value) for each in sheet.all("taken_for_loss"))
         found = FoundScalars(names, losses, more=sheet.get("scalars_more") is not None)
-        what_to_do = scalar_needs(rule, needs, found)
+        what_to_do = scalar_needs(rule, needs, found, serves=seen is not None and bool(seen.value))
+    if sheet.kind == StepKind.TOO_FEW and seen is not None:
+        values = counted(int(seen.value), "value") if seen.value else "no value"
+        why = f"It cannot be told: {values} can be used, and it takes {sheet.count('values_needed')}."
+        return f"{why} {what_to_do}{_notes(sheet, bound)}"
     if sheet.kind == StepKind.TOO_FEW:
         held = _hold("waiting_steps", sheet)
         return f"{held} what the rule checks, too few to compare. {what_to_do}{_notes(sheet, bound)}"

@@ -25,8 +25,8 @@ from trainguard.rules.training.risen import (
     runaway,
     score_lost,
 )
-from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, signals
-from trainguard.rules.training.series import Series, first_facts, level_of, step_number, unit
+from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check, signals
+from trainguard.rules.training.series import Series, first_facts, last_facts, level_of, step_number, unit
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 from trainguard.rules.training.training_diverged_text import NO_FINDING, diverged_words
@@ -116,6 +116,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE, DivergedKind.BREAKS), spec.measures[1]),
         DivergedKind.SCORE_LOST: spec.measures[2],
         DivergedKind.REWARD_LOST: spec.measures[3],
+        DivergedKind.EARNS: spec.measures[3],
         DivergedKind.KL_EXPLODED: spec.measures[4],
         DivergedKind.UPDATES_TOO_LARGE: spec.measures[4],
         DivergedKind.ENTROPY_GONE: spec.measures[5],
@@ -128,7 +129,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         losses = gather(state, step)
         _measure(state, step)
         if not losses:
-            return None
+            return None if state.run.losses or state.run.errors else _of_policy(state, step)
         for mode, name, value in losses:
             _note(state, f"{mode}/{name}", step, finite=math.isfinite(value))
             if mode is Mode.TRAIN:
@@ -309,9 +310,22 @@ def _judged(state: TrainingDivergedState, parameters: TrainingDivergedParameters
     return runaway(run, fewest) or rise(run, parameters, fewest) or score_lost(run, parameters, fewest)
 
 
+def _of_policy(state: TrainingDivergedState, step: StepView) -> Check | None:
+    """Return the check of a step of a run that records what a policy earns, and no loss."""
+    reward = state.measured.get(Signal.REWARD)
+    if reward is None or state.run.objective.loss_has_to_fall or reward[1].steps[-1] != step.step:
+        return None
+    return _without_finding(state, step_fact(step))
+
+
 def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
     run = state.run
-    name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
+    losses = run.loss(Mode.TRAIN) or run.loss(Mode.EVAL)
+    if not losses:
+        name, reward = state.measured[Signal.REWARD]
+        facts = (*first_facts(name, reward, "reward"), *last_facts(name, reward, "reward"))
+        return series_check(run, DivergedKind.EARNS, (name, reward), facts, reward.last, fires=False)
+    name, loss = losses[0]
     kind = DivergedKind.FINE
     known: tuple[Fact, ...] = ()
     if not run.objective.level_means_something:

@@ -4,7 +4,7 @@ from trainguard.rules.rule_result import FactSheet, Words
 from trainguard.rules.training.risen import DivergedKind
 from trainguard.rules.training.step_words import filled
 
-NO_FINDING = (DivergedKind.FINE, DivergedKind.MOVES, DivergedKind.BREAKS)
+NO_FINDING = (DivergedKind.FINE, DivergedKind.MOVES, DivergedKind.EARNS, DivergedKind.BREAKS)
 
 _NAN = (
     "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and targets to "
@@ -25,6 +25,9 @@ _SAID = {
         "{loss_first.series} is {loss_last:.6g}, and was {loss_first:began}; no loss is broken or has risen for good"
     ),
     DivergedKind.MOVES: "no loss is broken; where the objective is {objective}, its level says little",
+    DivergedKind.EARNS: (
+        "{reward_first.series} was {reward_first:began} and is {reward_last:ended}; it has not lost what it had gained"
+    ),
     DivergedKind.REWARD_LOST: (
         "{reward_first.series} was {reward_first:began} and {reward_best:.6g} at its best; after step "
         "{fallen_after_step} it was never above {reward_most_since:.6g}, below the threshold "

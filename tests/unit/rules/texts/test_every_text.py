@@ -54,7 +54,7 @@ UNSEEN = frozenset(
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
         *(f"LearningKind.{name}" for name in ("ASTRAY", "CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
         *(f"LearningKind.{name}" for name in ("WARM_UP", "WORSENS")),
-        *(f"DivergedKind.{name}" for name in ("BREAKS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
+        *(f"DivergedKind.{name}" for name in ("BREAKS", "EARNS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
         *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "UPDATES_TOO_LARGE")),
         *(
             f"StallKind.{name}"

@@ -150,6 +150,21 @@ def test_generator_that_lost_in_the_first_block_has_lost() -> None:
     assert observed("TrainingDiverged", run).result.kind == "generator lost"
 
 
+def test_generator_that_lost_almost_at_once_has_lost() -> None:
+    generator = [1.1, 3.4, 5.0, 6.0, *[15.0] * 56]
+    discriminator = [0.87, 0.09, 0.02, *[1e-3] * 45, 0.02, *[1e-5] * 11]
+    columns = dict(zip(ADVERSARIES, (generator, discriminator), strict=True))
+    assert diverged(columns, losses=ADVERSARIES).result.kind == "generator lost"
+
+
+@pytest.mark.parametrize(
+    ("reward", "kind", "status"), [(RISES, "earns", Status.OK), (LOST, "reward lost", Status.FIRED)]
+)
+def test_reward_is_judged_where_no_loss_is_recorded(reward: list[float], kind: str, status: Status) -> None:
+    result = diverged({"episode_reward": reward, "episode_length": [9.0] * STEPS}, losses=()).result
+    assert (result.kind, result.status) == (kind, status)
+
+
 @pytest.mark.parametrize(
     ("losses", "kind"),
     [

@@ -331,3 +331,15 @@ def test_standing_fine_tune_alone_is_not_known() -> None:
 def test_recorded_warm_up_has_no_verdict_on_learning(closed: bool, status: Status) -> None:
     result = alone([10.0] * 40, [1e-7 * (place + 1) for place in range(40)], closed=closed, live_rows=8)
     assert (result.status, result.kind) == (status, LearningKind.WARM_UP)
+
+
+def test_rate_that_stands_after_its_warm_up_is_judged() -> None:
+    rates = [1e-4 * min(place + 1, 10) for place in range(40)]
+    assert alone([2.3, 2.301] * 20, rates).kind == LearningKind.STANDS
+    assert alone([2.3, 2.301] * 20, [1e-4 * min(place + 1, 38) for place in range(40)]).kind == LearningKind.WARM_UP
+
+
+def test_too_few_values_say_how_many_it_takes() -> None:
+    result = alone([2.0, 1.5, 1.0])
+    assert result.status is Status.NOT_APPLICABLE
+    assert result.reason.startswith("It cannot be told: 3 values can be used, and it takes 10.")

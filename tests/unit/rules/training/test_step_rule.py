@@ -122,7 +122,8 @@ def test_non_finite_numbers_are_left_out_of_the_result(number: float) -> None:
         ({"waiting": 2, "left_out": 1_234}, RunView(2, closed=True), Status.NOT_APPLICABLE,
          f"2 saved steps hold what the rule checks, too few to compare. {NEEDS}"),
         ({}, RunView(0, closed=True, scalars=FOUND), Status.NOT_APPLICABLE,
-         "No step of the files of scalars could be read."),
+         ("No step was found in the files of scalars: they are empty, hold a header alone or lines without a loss, "
+         "or could not be read.")),
         ({}, RunView(1, closed=True, scalars=FOUND), Status.NOT_APPLICABLE,
          "None of 1 saved step holds what the rule checks. The files of scalars hold lr, acc, and no tensors. It "),
         ({"waiting": 3}, RunView(3, scalars=FOUND), Status.WARMING_UP,
@@ -175,10 +176,13 @@ def test_notes_say_how_often_and_why_data_was_not_used(state: dict[str, Any], no
          "The files of scalars hold loss and others; taken for losses: loss. It checks the loss of training: log one."),
         ("LossSpike", FoundScalars(("acc", "b/x", "lr")),
          ("The files of scalars hold acc, b/x, lr; none of these names is taken for a loss. If one is the loss, set "
-         "ScalarNames_losses to a regular expression that is found in it, for example ScalarNames_losses=lr.")),
+         "ScalarNames_losses to a regular expression that is found in it, for example ScalarNames_losses=b/x.")),
+        ("LossSpike", FoundScalars(("episode_reward", "total_steps")),
+         ("The files of scalars hold episode_reward, total_steps; none of these names is taken for a loss. If one is "
+         "the loss, set ScalarNames_losses to a regular expression that is found in it.")),
         ("ExplodingTensor", FoundScalars(("acc",)),
-         ("The files of scalars hold acc. It checks every scalar, or those that collection_names and tensor_regex "
-         "select: log one.")),
+         ("The files of scalars hold acc. It checks every scalar but what episodes earn, or those that "
+         "collection_names and tensor_regex select: log one.")),
         ("StalledTrainingRule", FoundScalars(("acc", "x", "y"), ("x", "y")),
          ("The files of scalars hold acc, x, y; taken for losses: x, y. It checks when steps are saved: log scalars "
          "with TensorBoard, whose files have times.")),

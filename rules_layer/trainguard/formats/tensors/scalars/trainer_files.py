@@ -169,6 +169,8 @@ def is_history(beginning: bytes, names: ScalarNames) -> bool:
 
 def _no_history(body: bytes) -> str:
     header = header_of(first_line(body[:MOST_LINE]))[:20]
+    if not header:
+        return "no columns and no lines, expected a table with a line a step, or lines of a log"
     return f"columns {header!r:.300} with no steps below them, expected a table with a line a step, or lines of a log"
 
 
