@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.support.kernel_traces import A100, BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged
+from tests.support.kernel_traces import A100, BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_profile
 from trainguard.kernels.changes import RankComparison
 from trainguard.kernels.comparison import text
 from trainguard.kernels.comparison.compare import compared
@@ -121,17 +121,20 @@ def test_more_short_runs_do_not_make_a_kernel_faster() -> None:
     assert changes(found) == {BF16_GEMM: "more_runs"}
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10_000), st.floats(0.0, 0.15))
-def test_steps_that_differ_by_chance_are_the_same(seed: int, jitter: float) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("steps", [3, 5, 10])
+@pytest.mark.parametrize("jitter", [0.02, 0.15])
+def test_what_differs_by_chance_is_the_same(steps: int, jitter: float) -> None:
+    rng = random.Random(steps)
 
     def noisy(_step: int, _place: int) -> float:
         return 1_000.0 * (1.0 + jitter * rng.uniform(-1, 1))
 
-    pair = [profile({BF16_GEMM: noisy, FP32_GEMM: noisy}, runs={BF16_GEMM: 3}, steps=10) for _ in range(2)]
-    found = beside(*pair)
-    assert found.change == "same"
+    told = 0
+    for _ in range(20):
+        pair = [profile({BF16_GEMM: noisy, FP32_GEMM: noisy}, runs={BF16_GEMM: 3}, steps=steps) for _ in range(2)]
+        found = beside(*pair)
+        told += found.change != "same" or bool(changes(found))
+    assert told <= 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -218,3 +221,12 @@ def test_first_step_is_without_work_of_before_the_profiler() -> None:
         made.step(step, 100.0 * step, 100.0)
         made.kernel(BF16_GEMM, 3_000.0 + 1_000.0 * step, 1_000.0, launch=100.0 * step + 10)
     assert [step.gpu_duration_ns for step in judged(made.text()).steps] == [1_000_000] * 4
+
+
+def test_versions_and_options_are_those_of_the_trace() -> None:
+    software = real_profile("h100_bert_small_1step").software
+    assert {name: software[name] for name in ("CUDA runtime", "CUDA driver", "with_stack")} == {
+        "CUDA runtime": "12.4",
+        "CUDA driver": "12.9",
+        "with_stack": "on",
+    }

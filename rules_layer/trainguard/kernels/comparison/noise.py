@@ -21,7 +21,8 @@ def step_noise(before: TypicalStep, after: TypicalStep) -> float:
     longer = max(before.duration_ns, after.duration_ns)
     if min(before.of, after.of) < FEWEST:
         return UNKNOWN * longer
-    return max(LEAST * longer, SIGMAS * math.hypot(*(_error(each.spread_ns, each.of) for each in (before, after))))
+    errors = _error(before.spread_ns, before.of), _error(after.spread_ns, after.of)
+    return max(LEAST * longer, _sigmas(min(before.of, after.of)) * math.hypot(*errors))
 
 
 def run_noise(before: KernelEntry, after: KernelEntry, steps: tuple[int, int] | None) -> float:
@@ -32,7 +33,12 @@ def run_noise(before: KernelEntry, after: KernelEntry, steps: tuple[int, int] | 
     if min(amounts) < FEWEST:
         return UNKNOWN * longer
     errors = _run_error(before, amounts[0], by_step=by_step), _run_error(after, amounts[1], by_step=by_step)
-    return max(LEAST * longer, SIGMAS * math.hypot(*errors))
+    return max(LEAST * longer, _sigmas(min(amounts)) * math.hypot(*errors))
+
+
+def _sigmas(amount: int) -> float:
+    """Return how many standard errors are noise: more where few values say how large the error is."""
+    return SIGMAS * (1.0 + 4.0 / (amount - 1))
 
 
 def mean_run(kernel: KernelEntry, *, by_step: bool) -> float:
