@@ -5,14 +5,16 @@ have a shape that AWS does not know.
 """
 
 import json
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from botocore.config import Config
 from botocore.exceptions import ParamValidationError
-from botocore.session import Session, get_session
+from botocore.session import Session
 from botocore.validate import validate_parameters
 
 from tests.functional.cli.doctor_stack import (
@@ -106,10 +108,26 @@ class Account:
 _current: list[Account] = []
 
 
+class OneClientEach(Session):
+    """A session that makes a client once for the same environment: what it answers is the account's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: dict[str, Any] = {}
+
+    def create_client(self, service_name: str, *given: Any, **named: Any) -> Any:
+        plain = {name: vars(each) if isinstance(each, Config) else each for name, each in named.items()}
+        around = sorted(each for each in os.environ.items() if each[0].startswith("AWS_"))
+        key = repr((service_name, given, sorted(plain.items()), around))
+        if key not in self._made:
+            self._made[key] = super().create_client(service_name, *given, **named)
+        return self._made[key]
+
+
 @cache
 def session() -> Session:
     """Return a session whose clients ask the account that was installed last; it reads each service's model once."""
-    made = get_session()
+    made = OneClientEach()
     made.set_credentials("testing", "testing")
     made.set_config_variable("region", REGION)
 
