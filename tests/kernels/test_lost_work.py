@@ -12,7 +12,7 @@ from tests.support.kernel_faults import exposed, fp32, good, idle, late, loader,
 from tests.support.kernel_traces import BF16_GEMM, TraceWriter, ids, judged, real_text
 from trainguard.kernels.captures.capture import is_judged
 from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.report.html.kernels.verdict import verdict_of
+from trainguard.report.html.kernels.verdict import shown_verdict
 
 Event = dict[str, Any]
 IDLE = {"GpuBusyLow", "GpuGap", "LaunchBound", "SyncStall", "SmallKernelStorm", "LoaderBound"}
@@ -56,7 +56,7 @@ def test_kernels_without_a_time_are_no_idle_time() -> None:
         "15 of 30 launches without their work on the GPU",
     ]
     assert (profile.quality.work_lost, profile.quality.is_whole, is_judged(profile)) == (15, False, False)
-    mark, sentences = verdict_of(KernelProfiles(source="here", ranks=[profile], unread={}), [])
+    mark, sentences = shown_verdict(KernelProfiles(source="here", ranks=[profile], unread={}), [])
     assert mark[0] == "Judged in part"
     assert sentences.startswith("The GPU is busy at least 47.5 % of the time. 15 pieces of work are missing")
     assert profile.streams[0].queue_mean >= 0
