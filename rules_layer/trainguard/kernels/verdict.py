@@ -98,6 +98,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rules: By explained time, then by severity; those of low confidence last.
     framework: As in ``kernels.json``; several are separated by commas.
     shares: Of the steps of judged ranks; None without any.
+    memory: Traces with events of a GPU's memory.
     """
 
     format: int = FORMAT
@@ -120,6 +121,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     framework: str = ""
     shares: StepShares | None = None
+    memory: int = 0
 
     def of(self, rule: str) -> RuleVerdict | None:
         return next((each for each in self.rules if each.rule == rule), None)

@@ -33,6 +33,7 @@ class CaptureKind(StrEnum):
     UNREAD = "unread"
     CUT_OFF = "cut_off"
     TOO_FEW_STEPS = "too_few_steps"
+    NO_MEMORY = "no_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,21 @@ def _few(sheet: FactSheet) -> str:
     )
 
 
+def _no_memory(sheet: FactSheet) -> str:
+    del sheet
+    return (
+        "The newest capture does not say it. Record traces with profile_memory=True; a failed allocation is in memory "
+        "snapshots alone, which `trainguard kernels` reads."
+    )
+
+
 _SILENT = {
     CaptureKind.NO_CAPTURE: lambda _: "No capture was judged yet.",
     CaptureKind.HOLDS_NOT: _holds_not,
     CaptureKind.UNREAD: _unread,
     CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
     CaptureKind.TOO_FEW_STEPS: _few,
+    CaptureKind.NO_MEMORY: _no_memory,
 }
 
 
@@ -310,6 +320,12 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
 
 def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
     return (*facts, *others)[:MOST_FACTS]
+
+
+def without_memory(verdict: CaptureVerdict) -> RuleResult:
+    """Return the result of a rule on memory for a capture whose traces do not say it."""
+    facts = tuple(_of_capture(verdict))
+    return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, facts, data_points=verdict.traces)
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
