@@ -98,6 +98,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rules: In the order of `trainguard.kernels.ranking`.
     framework: As in ``kernels.json``; several are separated by commas.
     shares: Of the steps of judged ranks; None without any.
+    memory: Traces with events of a GPU's memory.
     """
 
     format: int = FORMAT
@@ -121,6 +122,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     framework: str = ""
     shares: StepShares | None = None
+    memory: int = 0
 
     def of(self, rule: str) -> RuleVerdict | None:
         return next((each for each in self.rules if each.rule == rule), None)

@@ -9,6 +9,7 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
 from trainguard.engine.verdicts.losses import severity_of
+from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES
 from trainguard.kernels.rules.rule import SAYINGS, score_of, text, words
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, Proof, RuleVerdict, decode_verdict, encode_verdict
@@ -123,6 +124,14 @@ def test_rules_have_the_names_that_settings_know() -> None:
 def test_no_two_rules_share_a_kind_of_finding() -> None:
     kinds = [saying.kind for rule in KERNEL_RULES for saying in rule.says]
     assert sorted(kinds) == sorted(SAYINGS) == sorted(set(kinds))
+
+
+def test_without_events_of_memory_there_is_no_all_clear() -> None:
+    found = {rule.name: rule.judge(VERDICT).status for rule in MEMORY_RULES}
+    assert found == dict.fromkeys(found, Status.WARMING_UP)
+    known = {rule.name: rule.judge(replace(VERDICT, memory=1)).status for rule in MEMORY_RULES}
+    # A failed allocation is in no trace.
+    assert known == dict.fromkeys(known, Status.OK) | {"kernels/GpuMemoryRanOut": Status.WARMING_UP}
 
 
 def test_finding_on_some_ranks_fires_with_place_and_size() -> None:

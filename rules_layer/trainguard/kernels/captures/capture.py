@@ -120,6 +120,7 @@ def capture_verdict(
         lost=sum(map(_loses_work, ranks)),
         notes=[*head.notes, *notes],
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
+        memory=sum(any(each.device >= 0 for each in rank.memory) for rank in ranks),
         shares=capture_shares([rank for rank in ranks if is_judged(rank)]),
     )
 

@@ -5,6 +5,7 @@ They judge the memory of one GPU, from a trace as from a snapshot.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion, shown
-from trainguard.rules.rule_result import FactSheet, Measure
+from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion, shown, without_memory
+from trainguard.kernels.verdict import CaptureVerdict
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 
 _NO_GAIN = Gain(ns_per_step=0, share=0.0)
 UNKNOWN_PLACE = "a place without a stack"
@@ -22,13 +24,23 @@ _SMALLER = "Recompute activations (torch.utils.checkpoint), or take a smaller ba
 
 
 class MemoryRule(RankRule):
-    """A rule over the memory of one GPU; on a rank it has the finding on the GPU where it is severest."""
+    """A rule over the memory of one GPU; on a rank it has the finding on the GPU where it is severest.
+
+    in_traces: Whether events of a trace can say it; else snapshots alone do.
+    """
 
     is_steady = False
+    in_traces: ClassVar[bool] = True
 
     @abstractmethod
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         """Return what is found in the memory of a GPU."""
+
+    def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
+        says_it = verdict is None or not verdict.judged or verdict.of(self.name) is not None
+        if verdict is None or says_it or (self.in_traces and verdict.memory):
+            return super().judge(verdict)
+        return without_memory(verdict)
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         return worst(self.judge_memory(each) for each in judged.memory if each.device >= 0)
@@ -95,6 +107,7 @@ class GpuMemoryRanOut(MemoryRule):
     summary = _ran_out_summary
     advice = _SMALLER
     clause = "a GPU ran out of memory"
+    in_traces = False
 
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         failed = memory.ran_out

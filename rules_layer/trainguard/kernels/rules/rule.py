@@ -34,6 +34,7 @@ class CaptureKind(StrEnum):
     CUT_OFF = "cut_off"
     WORK_LOST = "work_lost"
     TOO_FEW_STEPS = "too_few_steps"
+    NO_MEMORY = "no_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,14 @@ def _few(sheet: FactSheet) -> str:
     )
 
 
+def _no_memory(sheet: FactSheet) -> str:
+    del sheet
+    return (
+        "The newest capture does not say it. Record traces with profile_memory=True; a failed allocation is in memory "
+        "snapshots alone, which `trainguard kernels` reads."
+    )
+
+
 _SILENT = {
     CaptureKind.NO_CAPTURE: lambda _: "No capture was judged yet.",
     CaptureKind.HOLDS_NOT: _holds_not,
@@ -154,6 +163,7 @@ _SILENT = {
     CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
     CaptureKind.WORK_LOST: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Record it again.",
     CaptureKind.TOO_FEW_STEPS: _few,
+    CaptureKind.NO_MEMORY: _no_memory,
 }
 
 
@@ -317,6 +327,12 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
 
 def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
     return (*facts, *others)[:MOST_FACTS]
+
+
+def without_memory(verdict: CaptureVerdict) -> RuleResult:
+    """Return the result of a rule on memory for a capture whose traces do not say it."""
+    facts = tuple(_of_capture(verdict))
+    return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, facts, data_points=verdict.traces)
 
 
 def unjudged(verdict: CaptureVerdict) -> str:

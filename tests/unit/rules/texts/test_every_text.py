@@ -49,8 +49,9 @@ OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
 
 UNSEEN = frozenset(
     {
-        *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
-        *("CaptureKind.WORK_LOST", "HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
+        *("CaptureKind.CUT_OFF", "CaptureKind.NO_MEMORY", "CaptureKind.UNREAD", "CaptureKind.WORK_LOST"),
+        *("DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
         *(f"LearningKind.{name}" for name in ("ASTRAY", "CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
         *(f"LearningKind.{name}" for name in ("WARM_UP", "WORSENS")),
