@@ -19,8 +19,8 @@ from tests.support.kernel_traces import (
     real_trace,
 )
 from trainguard.kernels.entries import CriticalPathEntry
-from trainguard.kernels.intervals import union
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.intervals import union
+from trainguard.kernels.times.metrics import RankMetrics
 
 
 def path(fill: Callable[[TraceWriter], None], lasts: float = 1_000) -> dict[str, float]:

@@ -24,8 +24,8 @@ from tests.support.kernel_faults import (
     unlaunched,
 )
 from tests.support.kernel_traces import A100, NCCL, TraceWriter, ids, judged, real_profile
-from trainguard.kernels.families import communicates
-from trainguard.kernels.kernel_names import Precision, classify
+from trainguard.kernels.names.families import communicates
+from trainguard.kernels.names.kernel_names import Precision, classify
 
 REAL = {
     "a100_ddp2_rank0_nccl_ns": (

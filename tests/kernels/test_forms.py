@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.kernel_traces import FOLDER, read, real_text, real_trace
 from trainguard.kernels.columns import Kind, Trace
-from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.window import find_window
+from trainguard.kernels.times.window import find_window
 
 GEMM = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT"
 BASE_NS = 1_759_300_074_000_000_000

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.kernel_traces import FOLDER, real_names, real_profile, real_trace
 from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
-from trainguard.kernels.intervals import difference, intersection, merged
-from trainguard.kernels.window import find_window
+from trainguard.kernels.times.intervals import difference, intersection, merged
+from trainguard.kernels.times.window import find_window
 
 DETAILS = json.loads(lzma.decompress((FOLDER / "peers" / "details.json.xz").read_bytes()))
 US = 1_000

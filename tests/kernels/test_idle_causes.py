@@ -2,7 +2,7 @@
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, ids, judged, read
 from trainguard.kernels.entries import GpuIdleEntry
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.metrics import RankMetrics
 
 US = 1_000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.intervals import Spans, clipped, difference, gaps, intersection, merged, union
+from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, intersection, merged, union
 
 stretches = st.lists(st.tuples(st.integers(-40, 40), st.integers(-3, 15)).map(lambda pair: (pair[0], sum(pair))))
 

@@ -18,7 +18,7 @@ from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.nsight import database
 from trainguard.kernels.readers.nsight.reader import read_nsight
 from trainguard.kernels.readers.reading import MAGIC
-from trainguard.kernels.window import find_window
+from trainguard.kernels.times.window import find_window
 
 NEW = SCHEMAS["2026"]
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.kernel_traces import FOLDER, real_names, real_profile, real_trace
 from trainguard.kernels.columns import Ints, Kind, Trace
-from trainguard.kernels.intervals import intersection, merged
-from trainguard.kernels.window import find_window
+from trainguard.kernels.times.intervals import intersection, merged
+from trainguard.kernels.times.window import find_window
 
 PEERS = json.loads((FOLDER / "peers.json").read_text("utf-8"))
 US = 1_000

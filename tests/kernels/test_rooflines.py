@@ -8,7 +8,7 @@ from tests.support.kernel_traces import real_profile
 from trainguard.kernels.columns import Gpu
 from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
 from trainguard.kernels.formulas.registry import cost
-from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.operators import roofline
 from trainguard.kernels.peaks import link_share, peaks_of
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.kernel_traces import FOLDER, real_profile, real_trace
 from trainguard.kernels.columns import Ints, Kind, Rows, Trace
-from trainguard.kernels.intervals import Spans, intersection, merged, union
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.intervals import Spans, intersection, merged, union
+from trainguard.kernels.times.metrics import RankMetrics
 
 US = 1_000
 DETAILS = json.loads(lzma.decompress((FOLDER / "peers" / "details.json.xz").read_bytes()))["tb_plugin"]

@@ -12,9 +12,9 @@ import pytest
 from tests.kernels.test_tb_plugin import AMD, STEPS, US, named, steps_by_operator
 from tests.support.kernel_traces import real_profile, real_trace
 from trainguard.kernels.columns import Ints, Kind, Rows, Trace
-from trainguard.kernels.gpu_times import breakdown
-from trainguard.kernels.intervals import Spans, merged, union
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.gpu_times import breakdown
+from trainguard.kernels.times.intervals import Spans, merged, union
+from trainguard.kernels.times.metrics import RankMetrics
 
 OF_2021 = "resnet50_workers0"
 NOTHING = merged(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -10,8 +10,8 @@ from tests.support.kernel_faults import STEP
 from tests.support.kernel_traces import A100, BF16_GEMM, TraceWriter, ids, judged, read
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.join import across_ranks
-from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.profile import rank_profile
+from trainguard.kernels.times.metrics import RankMetrics
 
 
 def said(profile: RankProfile) -> tuple[str, str]:

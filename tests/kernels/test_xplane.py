@@ -18,7 +18,7 @@ from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.xplane import reader
 from trainguard.kernels.readers.xplane.reader import framework_of
-from trainguard.kernels.window import find_window
+from trainguard.kernels.times.window import find_window
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
 

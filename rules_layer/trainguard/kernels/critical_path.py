@@ -14,8 +14,8 @@ import numpy as np
 
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
-from trainguard.kernels.gpu_times import KERNEL_WAIT_NS, launched_at
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.gpu_times import KERNEL_WAIT_NS, launched_at
+from trainguard.kernels.times.metrics import RankMetrics
 
 MOST_ROWS = 100_000
 """Of the GPU in a step; the path of a step with more is not walked."""

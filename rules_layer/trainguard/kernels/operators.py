@@ -13,9 +13,9 @@ from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
 from trainguard.kernels.formulas.registry import cost
-from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine
 
 MOST_SHAPES = 2_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import read_inputs
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.metrics import RankMetrics
 
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 _OPTIMIZES = "Optimizer.step#"

@@ -23,20 +23,20 @@ from trainguard.kernels.entries import (
     LaunchEntry,
     TemporalEntry,
 )
-from trainguard.kernels.gpu_times import busy_shares
-from trainguard.kernels.intervals import Spans, merged
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.memory.snapshot import Snapshot
-from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
 from trainguard.kernels.rules.allocator import memory_findings
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
+from trainguard.kernels.times.gpu_times import busy_shares
+from trainguard.kernels.times.intervals import Spans, merged
+from trainguard.kernels.times.metrics import RankMetrics
+from trainguard.kernels.times.window import Window
 from trainguard.kernels.typical import StepTable
-from trainguard.kernels.window import Window
 from trainguard.kernels.work import (
     annotations_of,
     collective_steps_of,

@@ -7,8 +7,8 @@ import numpy as np
 
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.entries import PerStep, TypicalStep
-from trainguard.kernels.gpu_times import GpuPart, mean_within
-from trainguard.kernels.metrics import GPU_PARTS, RankMetrics
+from trainguard.kernels.times.gpu_times import GpuPart, mean_within
+from trainguard.kernels.times.metrics import GPU_PARTS, RankMetrics
 
 _IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": "waits_for_host"}
 _QUARTILES_OF_A_SIGMA = 1.349

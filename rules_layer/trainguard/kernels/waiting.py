@@ -13,7 +13,7 @@ import numpy as np
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile, TransferEntry
 from trainguard.kernels.entries import CollectiveStepsEntry
-from trainguard.kernels.intervals import windows_of
+from trainguard.kernels.times.intervals import windows_of
 from trainguard.kernels.work import bus_factor
 
 WINDOW_NS = 300 * 1_000_000_000

@@ -18,12 +18,12 @@ from trainguard.kernels.entries import (
     KernelEntry,
     MemoryEntry,
 )
-from trainguard.kernels.families import Family
-from trainguard.kernels.kernel_names import KernelName, Precision, classify
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.names.families import Family
+from trainguard.kernels.names.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.peaks import link_share
+from trainguard.kernels.times.metrics import RankMetrics
+from trainguard.kernels.times.window import Window
 from trainguard.kernels.typical import StepTable
-from trainguard.kernels.window import Window
 
 MOST_BINS = 50
 _EXACT = 1 << 62

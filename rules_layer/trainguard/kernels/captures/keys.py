@@ -9,7 +9,7 @@ from functools import cached_property
 
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import ListedObject, ReadableObjects
-from trainguard.kernels.intervals import windows_of
+from trainguard.kernels.times.intervals import windows_of
 
 KERNELS = "kernels"
 ALL_RANKS = "all-ranks"

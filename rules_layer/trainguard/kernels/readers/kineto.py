@@ -15,7 +15,7 @@ from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
-from trainguard.kernels.families import communicates
+from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
     DIRECTIONS,
     TraceBuilder,

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Numbers, Rows, Trace
-from trainguard.kernels.intervals import Spans, innermost, merged
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.times.intervals import Spans, innermost, merged
+from trainguard.kernels.times.metrics import RankMetrics
 
 Phase = Literal["forward", "backward", "optimizer", "unknown"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "unknown")

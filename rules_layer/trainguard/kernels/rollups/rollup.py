@@ -9,12 +9,12 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
 from trainguard.kernels.entries import PeaksEntry
-from trainguard.kernels.families import MATRIX, Family, collective_of
 from trainguard.kernels.formulas.registry import cost, is_product
-from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.names.families import MATRIX, Family, collective_of
+from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, RollupEntry
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
+from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum
 
 MOST_MODULES = 200

@@ -4,11 +4,11 @@ import re
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans
-from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rules.finding import Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
+from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.work import KernelLine
 from trainguard.rules.rule_result import Measure
 

@@ -12,14 +12,14 @@ from trainguard.core.finding import Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime, until_launched
-from trainguard.kernels.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.memory.entries import GpuMemory
 from trainguard.kernels.memory.events import histories_of
 from trainguard.kernels.memory.history import memory_entry
-from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.operators import Called, operators_of
 from trainguard.kernels.ranking import place_of
+from trainguard.kernels.times.gpu_times import GpuTime, until_launched
+from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, merged, union
+from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 
 SHOWN = 5

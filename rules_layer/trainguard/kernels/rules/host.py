@@ -5,9 +5,6 @@ import numpy as np
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.intervals import Spans, intersection
-from trainguard.kernels.metrics import SYNC_REACH_NS
 from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow
 from trainguard.kernels.rules.rule import (
@@ -20,6 +17,9 @@ from trainguard.kernels.rules.rule import (
     portion,
     shown,
 )
+from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
+from trainguard.kernels.times.intervals import Spans, intersection
+from trainguard.kernels.times.metrics import SYNC_REACH_NS
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS

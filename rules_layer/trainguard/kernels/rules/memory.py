@@ -7,10 +7,10 @@ import numpy as np
 from trainguard.core.finding import Severity
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans, intersection
 from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share, portion, shown
+from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure

@@ -9,12 +9,12 @@ from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry, PeaksEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.shapes import Reason, why_slow
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
+from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.rule_result import Measure
 
 REACHED, REACHED_AMD, REACHED_BYTES = 0.75, 0.54, 0.85

@@ -7,10 +7,10 @@ import numpy as np
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.gpu_times import GpuTime
-from trainguard.kernels.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
 from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion
+from trainguard.kernels.times.gpu_times import GpuTime
+from trainguard.kernels.times.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import Measure

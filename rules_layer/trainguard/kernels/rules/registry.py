@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.intervals import Spans, difference, union
 from trainguard.kernels.rules.allocator import (
     GpuMemoryFragmented,
     GpuMemoryGrows,
@@ -26,8 +25,9 @@ from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParalle
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
 from trainguard.kernels.rules.rule import KernelRule, RankRule, words
 from trainguard.kernels.rules.trace_quality import TraceQuality
+from trainguard.kernels.times.intervals import Spans, difference, union
+from trainguard.kernels.times.window import inner
 from trainguard.kernels.verdict import RuleVerdict
-from trainguard.kernels.window import inner
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
 

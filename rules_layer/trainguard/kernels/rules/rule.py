@@ -13,9 +13,9 @@ import msgspec
 from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
 from trainguard.core.units import counted, show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.gpu_times import GpuPart, GpuTime
-from trainguard.kernels.intervals import Spans
 from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged, percent
+from trainguard.kernels.times.gpu_times import GpuPart, GpuTime
+from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters

@@ -6,10 +6,10 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Framework, Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.intervals import clipped, merged
-from trainguard.kernels.lost import starting_work
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
 from trainguard.kernels.rules.rule import RankRule, Saying, Share
+from trainguard.kernels.times.intervals import clipped, merged
+from trainguard.kernels.times.lost import starting_work
 from trainguard.rules.rule_result import FactSheet, Measure
 
 EPOCH_LEAST_NS = 10**18

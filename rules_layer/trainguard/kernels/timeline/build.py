@@ -9,7 +9,7 @@ import numpy as np
 from trainguard.kernels.columns import Floats, Ints, Trace
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort, chosen_rows
-from trainguard.kernels.window import Window, find_window
+from trainguard.kernels.times.window import Window, find_window
 
 MOST_ROWS = 100_000
 MOST_LANES = 64

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
-from trainguard.kernels.window import Window
+from trainguard.kernels.times.window import Window
 
 UNKNOWN_DEVICE = -1
 

@@ -117,8 +117,8 @@ LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
 """A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
 FIRST_PART = 0.1
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
-FAR_FALL = 0.75
-"""A loss that fell so far has changed what the model answers."""
+FAR_FALL, BY_HEART = 0.75, 0.9
+"""A loss that fell so far has changed what the model answers, or knows each sample."""
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
@@ -285,30 +285,36 @@ def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check
 
 def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that training learns, and validation is never better than it, and than training, began."""
-    for name, loss in run.loss(Mode.EVAL)[:1]:
-        for train_name, train in run.loss(Mode.TRAIN)[:1]:
-            if min(loss.count, train.count) < limits.min_rows or min(loss.least, train.least) < 0.0:
-                continue
-            if run.moves(name, train_name) or fall(train) < CLEAR_FALL or not _begins_early(loss, train):
-                continue
-            if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
-                continue
-            lowest = min(smoothed(loss.means))
-            untrained, fell = WORSE_THAN_UNTRAINED * train.means[0], SCORE_FELL
-            score_fell = any((each.means[0] - tail(each)) / unit(each) >= fell for _, each in run.score(Mode.EVAL))
-            is_guess = not run.regression and _stays_a_guess(train, loss, lowest)
-            is_lost = lowest > untrained or score_fell or is_guess
-            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or not is_lost:
-                continue
-            facts = (
-                *first_facts(train_name, train),
-                level_of("loss_last", train_name, tail(train)),
-                *first_facts(name, loss, "validation"),
-                *last_facts(name, loss, "validation"),
-                level_of("validation_lowest", name, lowest),
-            )
-            return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
+    for (name, loss), (train_name, train) in zip(run.loss(Mode.EVAL)[:1], run.loss(Mode.TRAIN)[:1], strict=False):
+        if min(loss.count, train.count) < limits.min_rows or min(loss.least, train.least) < 0.0:
+            continue
+        if run.moves(name, train_name) or fall(train) < CLEAR_FALL or not _begins_early(loss, train):
+            continue
+        if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
+            continue
+        lowest, untrained = min(smoothed(loss.means)), WORSE_THAN_UNTRAINED * train.means[0]
+        score_fell = any((each.means[0] - tail(each)) / unit(each) >= SCORE_FELL for _, each in run.score(Mode.EVAL))
+        is_guess = not run.regression and _stays_a_guess(train, loss, lowest)
+        is_lost = lowest > untrained or score_fell or is_guess or _by_heart(run, train, loss, lowest)
+        if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or not is_lost:
+            continue
+        facts = (
+            *first_facts(train_name, train),
+            level_of("loss_last", train_name, tail(train)),
+            *first_facts(name, loss, "validation"),
+            *last_facts(name, loss, "validation"),
+            level_of("validation_lowest", name, lowest),
+        )
+        return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
     return None
+
+
+def _by_heart(run: RunSeries, train: Series, loss: Series, lowest: float) -> bool:
+    """Whether both parts begin alike, training is learned by heart, and validation only rises, with no score of it."""
+    alike = max(train.first, loss.first) <= (1.0 + CLEAR_FALL) * min(train.first, loss.first)
+    rises = tail(loss) >= (1.0 + CLEAR_FALL) * loss.means[0] and z_score(loss.whole) >= NO_TREND
+    learned = fall(train) >= BY_HEART and not run.score(Mode.EVAL)
+    return alike and rises and learned and lowest >= (1.0 - AT_GUESS) * train.first
 
 
 def _stays_a_guess(train: Series, loss: Series, lowest: float) -> bool:

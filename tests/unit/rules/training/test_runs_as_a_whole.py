@@ -105,6 +105,20 @@ def test_validation_never_better_than_its_start_is_named(
         assert "both are prepared in the same way" in (result.advice or "")
 
 
+@pytest.mark.parametrize(
+    ("validation", "found"),
+    [
+        ([5.0 + 0.1 * step for step in range(20)], True),
+        ([5.0 + 0.01 * step for step in range(20)], False),
+        ([2.0 + 0.1 * step for step in range(20)], False),
+        ([5.0, 4.0, *[4.0 + 0.2 * step for step in range(18)]], False),
+    ],
+)
+def test_validation_that_only_rises_beside_learning_is_named(validation: list[float], found: bool) -> None:
+    run = run_of(loss=[5.0 * 0.7**step for step in range(20)], validation=validation)
+    assert (judged("NotLearning", run).result.kind == "unseen") is found
+
+
 @pytest.mark.parametrize(("share", "fall", "found"), [(0.2, 0.8, False), (0.04, 0.8, False), (0.2, 1.0, True)])
 def test_tiny_constant_score_with_a_halved_loss_is_a_regression(share: float, fall: float, found: bool) -> None:
     losses = [1e4 * fall**step for step in range(20)]

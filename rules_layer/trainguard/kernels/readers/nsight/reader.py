@@ -19,7 +19,7 @@ from trainguard.kernels.columns import (
     Kind,
     Trace,
 )
-from trainguard.kernels.families import communicates
+from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
     DIRECTIONS,
     TraceBuilder,

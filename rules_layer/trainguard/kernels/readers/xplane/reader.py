@@ -14,7 +14,7 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import ByteStream
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Kind, Trace
-from trainguard.kernels.families import communicates
+from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
     MOST_GPUS,
     TraceBuilder,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from trainguard.kernels.families import MATRIX, Core, Family, any_of, sort_of
+from trainguard.kernels.names.families import MATRIX, Core, Family, any_of, sort_of
 
 
 class Precision(StrEnum):

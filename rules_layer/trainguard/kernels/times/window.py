@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Rows, Trace
-from trainguard.kernels.intervals import innermost
-from trainguard.kernels.lost import starting_work, worked
+from trainguard.kernels.times.intervals import innermost
+from trainguard.kernels.times.lost import starting_work, worked
 
 _OPTIMIZER = "Optimizer.step#"
 _STEP = re.compile(r"ProfilerStep#?\s*(\d+)")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
-from trainguard.kernels.intervals import Spans, merged
+from trainguard.kernels.times.intervals import Spans, merged
 
 MOST_LOST = 0.001
 """A larger share of lost work makes every finding unsure, and the trace one that is not whole."""

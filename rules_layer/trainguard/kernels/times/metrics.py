@@ -8,10 +8,10 @@ import numpy as np
 
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.gpu_times import GpuTime, Host, Stream, breakdown, gpu_times, mean_ns, streams_of
-from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
-from trainguard.kernels.lost import Lost, find_lost
-from trainguard.kernels.window import Window, find_operators, find_window
+from trainguard.kernels.times.gpu_times import GpuTime, Host, Stream, breakdown, gpu_times, mean_ns, streams_of
+from trainguard.kernels.times.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.times.lost import Lost, find_lost
+from trainguard.kernels.times.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
 """So long after a synchronizing call the GPU may still be idle because of it."""

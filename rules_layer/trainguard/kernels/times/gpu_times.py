@@ -14,9 +14,9 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.intervals import Spans, clipped, difference, gaps, intersection, merged, union
-from trainguard.kernels.lost import Lost
-from trainguard.kernels.window import Window
+from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, intersection, merged, union
+from trainguard.kernels.times.lost import Lost
+from trainguard.kernels.times.window import Window
 
 LEAST_SHARE = 0.01
 """Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean."""

@@ -1,0 +1,1 @@
+"""Names of kernels: which family, precision and tensor cores they say."""
