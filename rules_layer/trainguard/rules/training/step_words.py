@@ -176,7 +176,7 @@ def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) 
         what_to_do = scalar_needs(rule, needs, found, serves=seen is not None and bool(seen.value))
     if sheet.kind == StepKind.TOO_FEW and seen is not None:
         values = counted(int(seen.value), "value") if seen.value else "no value"
-        why = f"It cannot be said yet: {values} can be used, and it takes {sheet.count('values_needed')}."
+        why = f"It is not known yet: {values} can be used, and it takes {sheet.count('values_needed')}."
         return f"{why} {what_to_do}{_notes(sheet, bound)}"
     if sheet.kind == StepKind.TOO_FEW:
         held = _hold("waiting_steps", sheet)

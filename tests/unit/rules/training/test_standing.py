@@ -342,4 +342,4 @@ def test_rate_that_stands_after_its_warm_up_is_judged() -> None:
 def test_too_few_values_say_how_many_it_takes() -> None:
     result = alone([2.0, 1.5, 1.0])
     assert result.status is Status.NOT_APPLICABLE
-    assert result.reason.startswith("It cannot be said yet: 3 values can be used, and it takes 10.")
+    assert result.reason.startswith("It is not known yet: 3 values can be used, and it takes 10.")
