@@ -226,6 +226,19 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     memory: list[GpuMemory] = []
 
     @property
+    def window_parts(self) -> dict[str, int]:
+        """The window's nanoseconds: work of the GPU, each moment once, and why it is idle; together the window."""
+        idle = self.gpu_idle
+        parts = {
+            "compute": self.compute_ns,
+            "exposed_communication": self.exposed_communication_ns,
+            "exposed_memory": self.exposed_memory_ns,
+            "idle_loader": 0 if idle is None else idle.loader_ns,
+            "idle_host": 0 if idle is None else idle.host_ns,
+        }
+        return parts | {"idle_other": self.window_ns - sum(parts.values())}
+
+    @property
     def step_count(self) -> int:
         return len(self.steps) + self.steps_left_out
 

@@ -120,7 +120,7 @@ def _step(before: TypicalStep, after: TypicalStep) -> StepChange:
 
 
 def _windows(before: RankProfile, after: RankProfile, pace: Pace) -> StepChange:
-    old, new = _parts(before), _parts(after)
+    old, new = before.window_parts, after.window_parts
     parts = {name: round(new[name] / pace.work - old[name]) for name in new}
     after_ns = round(after.window_ns / pace.work)
     parts["idle_other"] += after_ns - before.window_ns - sum(parts.values())
@@ -135,18 +135,6 @@ def _windows(before: RankProfile, after: RankProfile, pace: Pace) -> StepChange:
         mean_after_ns=after_ns,
         mean_parts=parts,
     )
-
-
-def _parts(rank: RankProfile) -> dict[str, int]:
-    idle = rank.gpu_idle
-    parts = {
-        "compute": rank.compute_ns,
-        "exposed_communication": rank.exposed_communication_ns,
-        "exposed_memory": rank.exposed_memory_ns,
-        "idle_loader": 0 if idle is None else idle.loader_ns,
-        "idle_host": 0 if idle is None else idle.host_ns,
-    }
-    return parts | {"idle_other": rank.window_ns - sum(parts.values())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

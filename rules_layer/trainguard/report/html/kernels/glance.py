@@ -55,18 +55,7 @@ def glance(ranks: Sequence[RankProfile]) -> tuple[str, Markup, list[Key]] | None
 
 def _parts(rank: RankProfile, *, by_step: bool) -> Iterator[Part]:
     step = rank.typical_step
-    if by_step and step is not None:
-        parts: Mapping[str, int] = step.parts
-    else:
-        idle = rank.gpu_idle
-        parts = {
-            "compute": rank.compute_ns,
-            "exposed_communication": rank.exposed_communication_ns,
-            "exposed_memory": rank.exposed_memory_ns,
-            "idle_loader": 0 if idle is None else idle.loader_ns,
-            "idle_host": 0 if idle is None else idle.host_ns,
-            "idle_other": rank.window_ns - rank.busy_ns if idle is None else idle.other_ns,
-        }
+    parts: Mapping[str, int] = step.parts if by_step and step is not None else rank.window_parts
     families = _families(rank)
     for family, part in families.items():
         yield family, part * parts["compute"], f"{TONES[family]} family-{family}"
