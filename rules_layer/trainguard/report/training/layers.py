@@ -10,9 +10,9 @@ from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.render.names import natural
 from trainguard.report.training.heat_map import HeatMap, ReadBudget
-from trainguard.rules.training.activations import SaturatedActivationParameters
 from trainguard.rules.training.readings import abs_mean, change_of, float64, numbers
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS, matching
+from trainguard.rules.training.tensors.activations import SaturatedActivationParameters
 
 ACTIVATIONS = ("activations", "relu_output")
 ACTIVATION_NAMES = (

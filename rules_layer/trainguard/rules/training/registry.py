@@ -5,23 +5,23 @@ from typing import Any
 
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
-from trainguard.rules.training.activations import DeadRelu, SaturatedActivation
-from trainguard.rules.training.classes import ClassImbalance, Confusion
 from trainguard.rules.training.exploding_tensor import ExplodingTensor
-from trainguard.rules.training.inputs import CheckInputImages, NLPSequenceRatio
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit, Overtraining
 from trainguard.rules.training.plateau import Plateau
-from trainguard.rules.training.sameness import RanksOutOfSync, SimilarAcrossRuns, UnchangedTensor
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
 from trainguard.rules.training.spikes_and_drift import GradientNormDrift, LossSpike
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
+from trainguard.rules.training.tensors.activations import DeadRelu, SaturatedActivation
+from trainguard.rules.training.tensors.classes import ClassImbalance, Confusion
+from trainguard.rules.training.tensors.inputs import CheckInputImages, NLPSequenceRatio
+from trainguard.rules.training.tensors.sameness import RanksOutOfSync, SimilarAcrossRuns, UnchangedTensor
+from trainguard.rules.training.tensors.values import AllZero, TensorVariance
+from trainguard.rules.training.tensors.weights import PoorWeightInitialization, VanishingGradient, WeightUpdateRatio
+from trainguard.rules.training.tensors.xgboost import CreateXgboostReport, FeatureImportanceOverweight, TreeDepth
 from trainguard.rules.training.training_diverged import TrainingDiverged
-from trainguard.rules.training.values import AllZero, TensorVariance
-from trainguard.rules.training.weights import PoorWeightInitialization, VanishingGradient, WeightUpdateRatio
-from trainguard.rules.training.xgboost import CreateXgboostReport, FeatureImportanceOverweight, TreeDepth
 
 AnyStepRule = StepRule[Any, Any]
 

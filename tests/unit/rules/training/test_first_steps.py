@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.steps import Outcome, Run, observed
 from trainguard.core.records import Status
-from trainguard.rules.training.weights import PoorWeightInitialization
+from trainguard.rules.training.tensors.weights import PoorWeightInitialization
 
 RULE = "PoorWeightInitialization"
 VARIANCE = "the variance of {} is {} times the least of the activation inputs, {}"

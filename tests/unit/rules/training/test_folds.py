@@ -5,7 +5,6 @@ import pytest
 
 from tests.support.steps import Run, Step, fired
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.rules.training.activations import inactive_percent
 from trainguard.rules.training.readings import (
     abs_mean,
     change_of,
@@ -17,6 +16,7 @@ from trainguard.rules.training.readings import (
     variance,
     zeros,
 )
+from trainguard.rules.training.tensors.activations import inactive_percent
 
 
 def step_of(values: object) -> Step:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.steps import Outcome, Run, fired, observed
 from trainguard.core.records import Status
-from trainguard.rules.training.classes import ClassImbalanceState
-from trainguard.rules.training.inputs import CheckInputImagesState
+from trainguard.rules.training.tensors.classes import ClassImbalanceState
+from trainguard.rules.training.tensors.inputs import CheckInputImagesState
 
 
 def one(tensors: Mapping[str, Any], **how: Any) -> Run:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.steps import Outcome, Run, observed, parameters
 from trainguard.core.errors import RuleConfigError, TensorMissingError, TensorUnusableError
 from trainguard.core.records import Status
-from trainguard.rules.training.activations import inactive_percent
+from trainguard.rules.training.tensors.activations import inactive_percent
 
 NAN, INF = math.nan, math.inf
 

@@ -16,7 +16,7 @@ from trainguard.rules.parameters import (
 )
 from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
-from trainguard.rules.training.weights import VanishingGradientParameters
+from trainguard.rules.training.tensors.weights import VanishingGradientParameters
 
 
 def test_lists_are_trimmed_and_words_are_case_insensitive() -> None:

@@ -1,0 +1,1 @@
+"""Rules of SageMaker Debugger over saved tensors: activations, weights, gradients, inputs, classes and trees."""
