@@ -98,11 +98,11 @@ def test_place_by_tag_must_be_in_our_bucket(profiler: Any, place: str, level: Le
 @pytest.mark.parametrize(
     ("settings", "tags", "expected", "said"),
     [
-        ({}, {}, [Level.OK], "0 settings; 41 rules run"),
+        ({}, {}, [Level.OK], "0 settings; 46 rules run"),
         ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting;"),
         ({"LowGPUUtilization_patience": "many"}, {}, [Level.FAIL], "LowGPUUtilization_patience is 'many'"),
         ({"NoSuchRule_patience": "1"}, {}, [Level.FAIL], "NoSuchRule"),
-        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "28 rules run (rule_to_invoke)"),
+        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "33 rules run (rule_to_invoke)"),
         ({}, {"TrainGuard:stop-on-fire": "allowed"}, [Level.WARN], "'TrainGuard:stop-on-fire' is not read"),
         ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [Level.OK], "0 settings"),
     ],
