@@ -263,3 +263,59 @@ def test_text_that_is_no_history_is_passed_over(text: str) -> None:
 def test_table_of_other_things_is_refused() -> None:
     with pytest.raises(TelemetryFormatError, match="column 'model' holds texts, expected a step or epoch"):
         read_history("log.csv", b"model,accuracy\nresnet,0.7\nvit,0.8\n")
+
+
+def _ppo(updates: range, *, beside: str = "") -> str:
+    return "".join(
+        f"{update},{beside}{1 + update / 500},{-0.001 * (update % 7)},{0.2 / update},{11 - update / 50},"
+        f"{0.008 + 0.001 * (update % 3)},{20 + update / 100},{11_800 + update % 5}\n"
+        for update in updates
+    )
+
+
+_COLUMNS = "update,reward,pg_loss,v_loss,entropy,kl,ep_len,sps\n"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(_ppo(range(10, 200, 10), beside="0.3,"), id="one more column"),
+        pytest.param("".join(f"{line.partition(',')[2]}\n" for line in _ppo(range(10, 200, 10)).split()), id="less"),
+        pytest.param(
+            "".join(
+                f"{line.rpartition(',')[0].replace(',', ',0.05,', 1)}\n" for line in _ppo(range(10, 200, 10)).split()
+            ),
+            id="as many",
+        ),
+    ],
+)
+def test_rows_of_other_columns_are_counted_not_taken(others: str) -> None:
+    taken = read_history("metrics.csv", (_COLUMNS + _ppo(range(10, 300, 10)) + others).encode())
+    assert rows_of(taken) == rows(_COLUMNS + _ppo(range(10, 300, 10)))
+    assert taken.bad_lines == 19
+    assert "line 31" in str(taken.why)
+
+
+@pytest.mark.parametrize("again", [range(150, 600, 10), range(10, 300, 10), range(300, 600, 10)])
+def test_rows_of_a_restart_are_of_the_same_columns(again: range) -> None:
+    found = rows(_COLUMNS + _ppo(range(10, 300, 10)) + _ppo(again))
+    assert len(found) == 29 + len(again)
+
+
+def test_loss_that_begins_anew_is_of_the_same_column() -> None:
+    text = "step,loss,lr\n" + "".join(f"{step},{0.001 + step / 1e6},1e-5\n" for step in range(0, 50, 10))
+    assert rows(text + "0,9.5,0.1\n10,9.1,0.1\n")[-2:] == [
+        (0, {"loss": 9.5, "lr": 0.1}),
+        (10, {"loss": 9.1, "lr": 0.1}),
+    ]
+
+
+def test_names_in_a_later_line_are_those_of_rows_below_it() -> None:
+    text = "loss,acc\n2.5,0.1\n2.0,0.2\nacc,lr,loss\n0.3,0.01,1.5\n"
+    with_steps = "step,loss,acc\n0,2.5,0.1\n1,2.0,0.2\nacc,lr,loss,step\n0.3,0.01,1.5,2\n"
+    assert rows(text)[-1] == rows(with_steps)[-1] == (2, {"acc": 0.3, "lr": 0.01, "loss": 1.5})
+
+
+def test_short_row_that_goes_on_is_taken() -> None:
+    text = "step,loss,val_loss\n" + "".join(f"{step},{2 - step / 10}\n" for step in range(1, 5)) + "5,1.5,1.75\n6,1.4\n"
+    assert rows(text)[-2:] == [(5, {"loss": 1.5, "val_loss": 1.75}), (6, {"loss": 1.4})]

@@ -3,10 +3,11 @@
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.scalars.cells import Numerals, is_absent, numerals_of
+from trainguard.formats.tensors.scalars.column_kinds import ColumnKinds
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.positions import Columns, columns_of, is_position
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
@@ -73,6 +74,7 @@ class _Table:
         self._columns = Columns(None)
         self._named: list[str | None] = []
         self._numeric: set[str] = set()
+        self._kinds = ColumnKinds()
 
     def opened(self) -> bool:
         """Read up to the header; whether there is one, which counts steps or has numbers below it."""
@@ -116,11 +118,12 @@ class _Table:
         return len(ahead), delimiter
 
     def _is_history(self, header: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
-        below = [cells for cells in sample if any(cells)]
+        rows = [cells for cells in sample if any(cells)]
+        below = list(takewhile(lambda cells: not self._is_header(cells), rows))
         place = self._columns.step
         if place is not None and len(header) > 1:
             counts = [cells[place] for cells in below if len(cells) > place]
-            return any(self._numerals.number(cell) is not None for cell in counts) or not below
+            return any(self._numerals.number(cell) is not None for cell in counts) or not rows
         numeric = [self._numerals.number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
         is_table = self._delimiter != " " and all(len(cells) == len(header) for cells in below)
         if not is_table or not any(map(self._has_number, below)) or self._has_number(header[:1]):
@@ -138,6 +141,7 @@ class _Table:
         self._columns = columns_of(header)
         counted = {self._columns.step, self._columns.epoch}
         self._named = [None if place in counted or is_position(name) else name for place, name in enumerate(header)]
+        self._kinds = ColumnKinds(self._columns.step)
 
     def read(self) -> None:
         reader = csv.reader(self._lines, delimiter=self._delimiter, skipinitialspace=self._delimiter == " ")
@@ -155,12 +159,21 @@ class _Table:
         line = self._lines.number
         while len(cells) > len(self._header) and not cells[-1]:
             cells.pop()
-        if not self._has_number(cells) and columns_of(cells).step is not None:
+        if self._is_header(cells):
             self._use(cells)
         elif len(cells) > len(self._header):
             self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
-        else:
+        elif self._kinds.take([self._numerals.number(cell) for cell in cells]):
             self._take(cells, line)
+        else:
+            why = f"line {line:,}: its {len(cells)} cells are of other columns than the header names"
+            self._taken.refuse("line", f"{why}, expected a header where columns change")
+
+    def _is_header(self, cells: Sequence[str]) -> bool:
+        """Whether cells name columns from here on, as a second run with others does."""
+        if self._has_number(cells):
+            return False
+        return columns_of(cells).step is not None or (self._columns.step is None and _is_like(cells, self._header))
 
     def _take(self, cells: Sequence[str], line: int) -> None:
         values: dict[str, float] = {}
@@ -201,6 +214,11 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in cells]
     except csv.Error:
         return
+
+
+def _is_like(cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether cells are names each once, and one of them is one of a header."""
+    return all(cells) and len(set(cells)) == len(cells) and not set(cells).isdisjoint(header)
 
 
 def _has_numbers(line: str) -> bool:
