@@ -1,6 +1,7 @@
 """Histories of training as tables: CSV of any delimiter, with or without a column that counts the steps."""
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
@@ -10,11 +11,18 @@ from trainguard.formats.tensors.scalars.cells import Numerals, is_absent, numera
 from trainguard.formats.tensors.scalars.column_kinds import ColumnKinds
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.positions import Columns, columns_of, is_position
+from trainguard.formats.tensors.scalars.table_forms import (
+    LongTable,
+    begins_as_monitor,
+    is_download,
+    names_of_columns,
+)
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
 
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r"\s*\"?sep=(?P<delimiter>[,;\t|])\"?\s*", re.IGNORECASE)
+_TRUE = ("1", "true", "t")
 _LOOKED_AT = 200
 """Lines by which a table shows how it writes numbers."""
 
@@ -41,9 +49,12 @@ def header_of(line: str) -> list[str]:
 def is_training_table(beginning: bytes, names: ScalarNames) -> bool:
     """Whether a table is one of training, by its first line: it counts steps, and names a loss or the like."""
     try:
-        header = header_of(first_line(beginning))
+        first = first_line(beginning)
     except UnicodeDecodeError:
         return False
+    header = header_of(first)
+    if begins_as_monitor(first) or is_download(header) or LongTable.of(header) is not None:
+        return True
     counted = columns_of(header).step
     others = [cell for place, cell in enumerate(header) if place != counted]
     return counted is not None and header[counted] != "" and _names_training(others, names)
@@ -75,6 +86,7 @@ class _Table:
         self._named: list[str | None] = []
         self._numeric: set[str] = set()
         self._kinds = ColumnKinds()
+        self._long: LongTable | None = None
 
     def opened(self) -> bool:
         """Read up to the header; whether there is one, which counts steps or has numbers below it."""
@@ -89,7 +101,7 @@ class _Table:
         header = next(_cells([first.lstrip().removeprefix("#")], self._delimiter), [])
         if self._have_names(sample, len(header) + 1):
             header = ["", *header]
-        self._use(header)
+        self._use(names_of_columns(self._name, ahead[:skipped], header))
         for _ in range(skipped + 1):
             next(self._lines)
         return self._is_history(header, sample)
@@ -142,6 +154,7 @@ class _Table:
         counted = {self._columns.step, self._columns.epoch}
         self._named = [None if place in counted or is_position(name) else name for place, name in enumerate(header)]
         self._kinds = ColumnKinds(self._columns.step)
+        self._long = LongTable.of(header)
 
     def read(self) -> None:
         reader = csv.reader(self._lines, delimiter=self._delimiter, skipinitialspace=self._delimiter == " ")
@@ -150,6 +163,7 @@ class _Table:
             if self._taken.is_full(self._lines.number):
                 break
             self._row([cell.strip() for cell in cells])
+        self._finish_long()
         if self._lines.too_long:
             self._taken.refuse("line", f"a line has over {self._lines.most:,} characters", self._lines.too_long)
 
@@ -160,7 +174,10 @@ class _Table:
         while len(cells) > len(self._header) and not cells[-1]:
             cells.pop()
         if self._is_header(cells):
+            self._finish_long()
             self._use(cells)
+        elif self._long is not None:
+            self._take_long(self._long, cells, line)
         elif len(cells) > len(self._header):
             self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
         elif self._kinds.take([self._numerals.number(cell) for cell in cells]):
@@ -189,6 +206,25 @@ class _Table:
         self._numeric |= values.keys()
         step = self._count(cells, self._columns.step)
         self._taken.add(f"line {line:,}", step, values, epoch=self._epoch(cells))
+
+    def _take_long(self, table: LongTable, cells: Sequence[str], line: int) -> None:
+        """Take a row that is one value of a scalar."""
+        key, text = table.cell("key", cells), table.cell("value", cells)
+        step = self._numerals.number(table.cell("step", cells))
+        value = math.nan if table.cell("is_nan", cells).lower() in _TRUE else self._numerals.number(text)
+        if table.is_of_other_run(cells):
+            self._taken.refuse(
+                "line", f"line {line:,} is of run {table.cell('run', cells)!r:.40}, expected one run a table"
+            )
+        elif step is None or math.isnan(step) or value is None or not key:
+            why = f"line {line:,}: {key!r:.40} has {text!r:.40} at step {table.cell('step', cells)!r:.40}"
+            self._taken.refuse("line", f"{why}, expected a name and two numbers")
+        else:
+            table.add(line, step, key, value)
+
+    def _finish_long(self) -> None:
+        for line, step, values in self._long.rows() if self._long is not None else ():
+            self._taken.add(f"line {line:,}", step, values)
 
     def _count(self, cells: Sequence[str], place: int | None) -> object:
         if place is None:
