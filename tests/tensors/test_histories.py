@@ -263,3 +263,132 @@ def test_text_that_is_no_history_is_passed_over(text: str) -> None:
 def test_table_of_other_things_is_refused() -> None:
     with pytest.raises(TelemetryFormatError, match="column 'model' holds texts, expected a step or epoch"):
         read_history("log.csv", b"model,accuracy\nresnet,0.7\nvit,0.8\n")
+
+
+def _ppo(updates: range, *, beside: str = "") -> str:
+    return "".join(
+        f"{update},{beside}{1 + update / 500},{-0.001 * (update % 7)},{0.2 / update},{11 - update / 50},"
+        f"{0.008 + 0.001 * (update % 3)},{20 + update / 100},{11_800 + update % 5}\n"
+        for update in updates
+    )
+
+
+_COLUMNS = "update,reward,pg_loss,v_loss,entropy,kl,ep_len,sps\n"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(_ppo(range(10, 200, 10), beside="0.3,"), id="one more column"),
+        pytest.param("".join(f"{line.partition(',')[2]}\n" for line in _ppo(range(10, 200, 10)).split()), id="less"),
+        pytest.param(
+            "".join(
+                f"{line.rpartition(',')[0].replace(',', ',0.05,', 1)}\n" for line in _ppo(range(10, 200, 10)).split()
+            ),
+            id="as many",
+        ),
+    ],
+)
+def test_rows_of_other_columns_are_counted_not_taken(others: str) -> None:
+    taken = read_history("metrics.csv", (_COLUMNS + _ppo(range(10, 300, 10)) + others).encode())
+    assert rows_of(taken) == rows(_COLUMNS + _ppo(range(10, 300, 10)))
+    assert taken.bad_lines == 19
+    assert "line 31" in str(taken.why)
+
+
+@pytest.mark.parametrize("again", [range(150, 600, 10), range(10, 300, 10), range(300, 600, 10)])
+def test_rows_of_a_restart_are_of_the_same_columns(again: range) -> None:
+    found = rows(_COLUMNS + _ppo(range(10, 300, 10)) + _ppo(again))
+    assert len(found) == 29 + len(again)
+
+
+def test_loss_that_begins_anew_is_of_the_same_column() -> None:
+    text = "step,loss,lr\n" + "".join(f"{step},{0.001 + step / 1e6},1e-5\n" for step in range(0, 50, 10))
+    assert rows(text + "0,9.5,0.1\n10,9.1,0.1\n")[-2:] == [
+        (0, {"loss": 9.5, "lr": 0.1}),
+        (10, {"loss": 9.1, "lr": 0.1}),
+    ]
+
+
+def test_names_in_a_later_line_are_those_of_rows_below_it() -> None:
+    text = "loss,acc\n2.5,0.1\n2.0,0.2\nacc,lr,loss\n0.3,0.01,1.5\n"
+    with_steps = "step,loss,acc\n0,2.5,0.1\n1,2.0,0.2\nacc,lr,loss,step\n0.3,0.01,1.5,2\n"
+    assert rows(text)[-1] == rows(with_steps)[-1] == (2, {"acc": 0.3, "lr": 0.01, "loss": 1.5})
+
+
+def test_short_row_that_goes_on_is_taken() -> None:
+    text = "step,loss,val_loss\n" + "".join(f"{step},{2 - step / 10}\n" for step in range(1, 5)) + "5,1.5,1.75\n6,1.4\n"
+    assert rows(text)[-2:] == [(5, {"loss": 1.5, "val_loss": 1.75}), (6, {"loss": 1.4})]
+
+
+MONITOR = (
+    '#{"t_start": 1700000000.1, "env_id": "CartPole-v1"}\nr,l,t,is_success\n-21.5,20,0.5,False\n9.5,23,1.25,True\n'
+)
+
+
+def test_episodes_of_a_monitor_have_a_reward() -> None:
+    assert is_history(MONITOR.encode(), ScalarNames())
+    assert rows(MONITOR, "0.monitor.csv") == [
+        (0, {"episode_reward": -21.5, "episode_length": 20.0, "time_elapsed": 0.5}),
+        (1, {"episode_reward": 9.5, "episode_length": 23.0, "time_elapsed": 1.25}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("run-baseline-tag-loss.csv", "loss"),
+        ("run-.-tag-train_loss (1).csv", "train_loss"),
+        ("run-fold_1_validation-tag-epoch_loss.csv", "validation/epoch_loss"),
+        ("logs/run-Loss_val-tag-Loss.csv/metrics.csv", "val/Loss"),
+        ("mean_reward.csv", "mean_reward"),
+    ],
+)
+def test_download_of_tensorboard_has_its_tag_in_its_name(file: str, name: str) -> None:
+    text = "Wall time,Step,Value\n1700000000.5,10,2.5\n1700000001.5,20,1.5\n"
+    assert is_history(text.encode(), ScalarNames())
+    assert rows(text, file) == [(10, {name: 2.5}), (20, {name: 1.5})]
+
+
+def test_table_with_a_line_a_value_has_a_row_a_step() -> None:
+    by_step = "run_id,key,value,step,timestamp\na,loss,2.5,0,17\na,acc,0.5,0,17\na,loss,1.5,1,18\na,acc,0.75,1,18\n"
+    by_key = "step,tag,value\n0,loss,2.5\n1,loss,1.5\n0,acc,0.5\n1,acc,0.75\n"
+    expected = [(0, {"loss": 2.5, "acc": 0.5}), (1, {"loss": 1.5, "acc": 0.75})]
+    assert is_history(by_step.encode(), ScalarNames())
+    assert is_history(by_key.encode(), ScalarNames())
+    assert rows(by_step) == rows(by_key) == expected
+
+
+def test_values_after_a_restart_stay_in_their_order() -> None:
+    found = rows("key,value,step\nloss,2.5,0\nloss,1.5,1\nloss,9.5,0\nloss,8.5,1\n")
+    assert found == [(0, {"loss": 2.5}), (1, {"loss": 1.5}), (0, {"loss": 9.5}), (1, {"loss": 8.5})]
+
+
+def test_what_is_no_value_of_the_first_run_is_named() -> None:
+    text = "run_uuid,key,value,step,is_nan\na,loss,2.5,0,0\na,loss,0.0,1,1\na,acc,good,1,0\nb,loss,7.5,2,0\n"
+    taken = read_history("metrics.csv", text.encode())
+    (first, second) = rows_of(taken)
+    assert first == (0, {"loss": 2.5})
+    assert math.isnan(second[1]["loss"])
+    assert taken.bad_lines == 2
+    assert taken.why == "line 4: 'acc' has 'good' at step '1', expected a name and two numbers"
+
+
+def test_wide_table_with_a_column_value_stays_wide() -> None:
+    assert rows("step,loss,value,name\n1,2.5,0.5,a\n2,1.5,0.25,b\n")[0] == (1, {"loss": 2.5, "value": 0.5})
+
+
+TRANSLATED = """\
+================ Training Loss (Sat Nov 28 12:00:00 2026) ================
+(epoch: 1, iters: 100, time: 0.123, data: 0.002) G_GAN: 0.812 G_L1: 20.1 D_real: 0.501 D_fake: nan lr: 0.0002
+[Rank 0] (epoch: 1, iters: 200, time: 0.1, data: 0.0) , G_GAN: 0.9, D_real: 5.1e-1
+(epoch: 2, iters: 100, time: 0.1, data: 0.0) G_GAN: 0.7
+"""
+
+
+def test_losses_of_two_networks_are_read_from_a_log() -> None:
+    found = rows(TRANSLATED, "loss_log.txt")
+    assert [step for step, _ in found] == [100, 200, 301]
+    assert found[0][1].keys() == {"loss_G_GAN", "loss_G_L1", "loss_D_real", "loss_D_fake", "lr"}
+    assert found[1][1] == {"loss_G_GAN": 0.9, "loss_D_real": 0.51}
+    assert is_training_log("\n".join(TRANSLATED.splitlines()[1:]).encode())

@@ -19,7 +19,10 @@ MOST_TABLES = 50
 """Tables of one folder that are compared; of more, all are of one run, of which the newest is judged."""
 
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_OF_ONE_RUN = re.compile(r"(?i)(?:^|[^a-z])(?:rank|worker|gpu|proc|process|node|host)[-_.]?\d+(?:[^0-9]|$)")
+_OF_ONE_RUN = re.compile(
+    r"(?i)(?:^|[^a-z])(?:rank|worker|gpu|proc|process|node|host)[-_.]?\d+(?:[^0-9]|$)|^\d+\.monitor$"
+)
+"""Ranks, and the environments of one agent: ``0.monitor.csv``."""
 
 Read = Callable[[int], bytes]
 """Returns up to so many bytes of a file; raises OSError or UnusableError."""

@@ -163,6 +163,21 @@ def test_late_gpu_with_few_points_is_left_out_of_the_comparison() -> None:
     assert sum(result.last.plain_details["workloads"]["gpu2"]) == 400
 
 
+@pytest.mark.parametrize(("points", "interval_s", "kind"), [(1_200, 1.0, "alike"), (360, 10.0, "even")])
+def test_mean_of_a_lost_gpu_is_up_to_its_last_sample(points: int, interval_s: float, kind: str) -> None:
+    lost = np.full(points, 90.0)
+    lost[2 * points // 3 :] = np.nan
+    node = node_of(np.full(points, 90.0), lost, interval_s=interval_s)
+
+    facts = {fact.device: fact for fact in judge(node).last.facts if fact.unit == "%" and fact.name.endswith("at_work")}
+
+    assert judge(node).last.kind == kind
+    assert facts["gpu1"].end == pytest.approx(node.times[2 * points // 3 - 1])
+    assert facts["gpu0"].end == pytest.approx(node.times[-1])
+    assert {fact.start for fact in facts.values()} == {facts["gpu0"].start}
+    assert judge(node).last.reason.count(" UTC") == len(facts)
+
+
 def test_single_gpu_makes_the_rule_inapplicable_with_reason() -> None:
     assert judge(node_of(work(20, 90.0))).last.status is Status.NOT_APPLICABLE
     assert judge(node_of(work(20, 90.0))).last.reason == "algo-1 has only one GPU, and so none to compare."

@@ -118,7 +118,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
         else:
             row, column = compared.worst(apart)
             worst = int(chosen[row])
-            spans = [kept_span(state, view)] * int(chosen.size)
+            spans = state.own([kept_span(state, view)] * len(view.gpu_names))
+            spans = [spans[index] for index in chosen.tolist()]
             told = compared_facts(compared, (row, column), [sides[index] for index in chosen.tolist()], spans)
             outcome = by_distance(compared, apart, (row, column), told, parameters)
             fired = outcome["kind"].status is Status.FIRED

@@ -13,6 +13,7 @@ NEVER_USED_PERCENT = 1.0
 """A mean below it is that of a GPU without a process."""
 LONG_WAIT_S = 7_200.0
 SAME_PERCENT = 0.05
+APART_S = 180.0
 REMEDY = (
     "split data and model evenly (one process a GPU, equal shards, equal batches), and do not let one process also "
     "load, gather or evaluate for the others"
@@ -60,8 +61,14 @@ def _gap(sheet: FactSheet) -> str:
 
 
 def _means(sheet: FactSheet, low: Fact, high: Fact) -> str:
-    said = "From {low.when} {side} was at {low} on average, {other} at {high}"
+    said = "From {low.when} {side} was at {low} on average, {other} at {high}" + _when(high, low, "high")
     return sheet.say(said, low=low, high=high, side=_side(low), other=_other(high, low))
+
+
+def _when(fact: Fact, beside: Fact, name: str) -> str:
+    """Return words for the time of a fact where it ends far from another's, as that of a GPU that was lost does."""
+    apart = fact.end is not None and beside.end is not None and abs(fact.end - beside.end) >= APART_S
+    return f" from {{{name}.when}}" if apart else ""
 
 
 def _rest(sheet: FactSheet) -> str:
@@ -92,6 +99,9 @@ _PARTS: Parts = {
     "sides": lambda sheet: "GPUs" if sheet["mean_utilization_at_work"].device else "nodes",
     "means": _gap,
     "rest": _rest,
+    "rest_when": lambda sheet: sheet.say(
+        _when(sheet["other_utilization_at_work"], sheet["mean_utilization_at_work"], "other_utilization_at_work")
+    ),
     "advice": _advice,
     "needed": lambda sheet: f"{int(sheet['points'].threshold or 0):,}",
     "slow": _slow,
@@ -110,8 +120,8 @@ _COLLECTED = "{node} has {points.value:,} of the {needed} points that a comparis
 _UNEVEN = "the {sides} did not share the work evenly"
 _DISTANCE = (
     "From {mean_utilization_at_work.when}, pauses left out, {side} was at {mean_utilization_at_work} on average, "
-    "{rest} at {other_utilization_at_work}; the distance of their histograms is {distance.value:.2f} (threshold "
-    "{distance.threshold:g}, at most {largest_distance.value:.2f})"
+    "{rest} at {other_utilization_at_work}{rest_when}; the distance of their histograms is {distance.value:.2f} "
+    "(threshold {distance.threshold:g}, at most {largest_distance.value:.2f})"
 )
 _WORDS: Mapping[LoadBalancingKind, Words] = {
     LoadBalancingKind.APART: Words(f"{_DISTANCE}{{close}}.", "{advice}", _UNEVEN),

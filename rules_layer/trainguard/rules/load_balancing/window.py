@@ -43,7 +43,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     ``since``, ``began`` and ``counted_to`` are epoch seconds; ``lost`` is in hundredths of a percent of the node's
     GPUs, summed over points, in ``seen`` of ``judged`` points. ``fine`` are stretches of three minutes, ``every``
     blocks with the samples of pauses too. ``worked`` is the newest stretch in which each GPU did something, -1 for
-    none.
+    none, ``sampled`` when each GPU's newest sample was taken: a lost one has none after its loss.
     """
 
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -56,6 +56,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     every: list[Block] = msgspec.field(default_factory=list)
     began: float | None = None
     worked: list[int] = msgspec.field(default_factory=list)
+    sampled: list[float] = msgspec.field(default_factory=list)
 
     def reset(self) -> None:
         """Forget the samples after a start-up that was not over yet."""
@@ -64,6 +65,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     def add_all(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add samples whether they are kept or not: float64[T], float64[T, G]."""
         self.every = _with_points(self.every, times, utilization, (BLOCK_S, 0), squares=False)
+        self._note_samples(times, utilization)
         kept = self.blocks[-1].number if self.blocks else -1
         newest = self.every[-1].number if self.every else 0
         self.every = [
@@ -77,12 +79,27 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         """All samples of the window, from its first block to that of the newest kept point; None without any."""
         if not self.blocks:
             return None
-        return overall_of([self.every], self.blocks[0].number, self.blocks[-1].number)
+        found = overall_of([self.every], self.blocks[0].number, self.blocks[-1].number)
+        return None if found is None else (self.own(found[0]), found[1])
+
+    def _note_samples(self, times: FloatArray, utilization: FloatArray) -> None:
+        self.sampled += [0.0] * (utilization.shape[1] - len(self.sampled))
+        for gpu, taken in enumerate(~np.isnan(utilization.T)):
+            if taken.any():
+                self.sampled[gpu] = max(self.sampled[gpu], float(times[taken].max()))
+
+    def own(self, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+        """Return spans, one for each GPU, up to the GPU's own newest sample."""
+        return tuple(
+            (begin, max(begin, min(end, self.sampled[gpu])) if gpu < len(self.sampled) else end)
+            for gpu, (begin, end) in enumerate(spans)
+        )
 
     def add(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add kept points: float64[T], float64[T, G]."""
         if self.began is None and times.size:
             self.began = float(times[0])
+        self._note_samples(times, utilization)
         self.blocks = _with_points(self.blocks, times, utilization, (BLOCK_S, BLOCKS), squares=True)
         self.fine = _with_points(self.fine, times, utilization, (FINE_S, FINE_BLOCKS), squares=False)
         for block in self.fine:
@@ -101,7 +118,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
         gaps = Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
-        return replace(gaps, spans=(_span(self.blocks),) * gpus, overall=self.overall)
+        return replace(gaps, spans=self.own((_span(self.blocks),) * gpus), overall=self.overall)
 
     @property
     def _gpus(self) -> int:

@@ -1,6 +1,7 @@
 """The conditions of NotLearning: each returns its evidence that a run learned nothing, or None."""
 
 import math
+import re
 from enum import StrEnum
 from statistics import fmean, median
 
@@ -119,6 +120,8 @@ FIRST_PART = 0.1
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 FAR_FALL, BY_HEART = 0.75, 0.9
 """A loss that fell so far has changed what the model answers, or knows each sample."""
+ROOT = re.compile(r"(?i)rms|root")
+"""Of a root of squares the root of a share is as clear."""
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
@@ -295,7 +298,7 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
         lowest, untrained = min(smoothed(loss.means)), WORSE_THAN_UNTRAINED * train.means[0]
         score_fell = any((each.means[0] - tail(each)) / unit(each) >= SCORE_FELL for _, each in run.score(Mode.EVAL))
         is_guess = not run.regression and _stays_a_guess(train, loss, lowest)
-        is_lost = lowest > untrained or score_fell or is_guess or _by_heart(run, train, loss, lowest)
+        is_lost = lowest > untrained or score_fell or is_guess or _by_heart(run, train, (name, loss), lowest)
         if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or not is_lost:
             continue
         facts = (
@@ -309,10 +312,12 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
     return None
 
 
-def _by_heart(run: RunSeries, train: Series, loss: Series, lowest: float) -> bool:
+def _by_heart(run: RunSeries, train: Series, validation: tuple[str, Series], lowest: float) -> bool:
     """Whether both parts begin alike, training is learned by heart, and validation only rises, with no score of it."""
+    name, loss = validation
+    clear = math.sqrt(1.0 + CLEAR_FALL) if ROOT.search(name) else 1.0 + CLEAR_FALL
     alike = max(train.first, loss.first) <= (1.0 + CLEAR_FALL) * min(train.first, loss.first)
-    rises = tail(loss) >= (1.0 + CLEAR_FALL) * loss.means[0] and z_score(loss.whole) >= NO_TREND
+    rises = tail(loss) >= clear * loss.first and z_score(loss.whole) >= NO_TREND
     learned = fall(train) >= BY_HEART and not run.score(Mode.EVAL)
     return alike and rises and learned and lowest >= (1.0 - AT_GUESS) * train.first
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import msgspec
-
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
@@ -30,20 +28,15 @@ from trainguard.rules.training.learned_nothing import (
     worse_than_a_guess,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
+from trainguard.rules.training.learning_rates import RatedState, is_fine_tune, take_rate
 from trainguard.rules.training.not_learning_text import _words
-from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check
-from trainguard.rules.training.selection import LEARNING_RATE
+from trainguard.rules.training.run_series import BOUND, RunSeries, gather, series_check
 from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts, last_facts, noise, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 
 FEWEST_ALONE = 10
 """Of one loss alone, fewer values may be the first steps of a run that crashed."""
-RISEN_RATE, STOOD = 2.0, 0.1
-"""A rate that rises is this many times its first value, and has not stood for such a share of its values."""
-FINE_TUNES, LOW_LOSS = 5e-4, 5.0
-"""A learning rate of fine-tunes, and a loss that language models begin above."""
 CRITICAL, HIGH = 90.0, 40.0
 FALL, SCORE = Measure("share of its first value by which the loss fell"), Measure("score")
 LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
@@ -64,32 +57,7 @@ WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Check | None], ...] = 
 )
 
 
-class Rate(msgspec.Struct, array_like=True):
-    """The first learning rate that was recorded, the highest and the newest; it rose up to the value ``risen``."""
-
-    first: float
-    highest: float
-    newest: float
-    values: int = 1
-    risen: int = 1
-
-    def take(self, rate: float) -> None:
-        self.newest, self.values = rate, self.values + 1
-        if rate > self.highest:
-            self.highest, self.risen = rate, self.values
-
-    @property
-    def warms_up(self) -> bool:
-        """Whether it still rises: the newest is the highest, far above the first, and did not stand before."""
-        rises = self.values - self.risen <= STOOD * self.values
-        return rises and self.newest >= self.highest and self.newest > RISEN_RATE * self.first
-
-
-class NotLearningState(SeriesState, kw_only=True):
-    rate: Rate | None = None
-
-
-class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
+class NotLearning(StepRule[NotLearningParameters, RatedState]):
     spec = step_spec(
         "NotLearning",
         title="Training that learns nothing",
@@ -137,9 +105,9 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
         LearningKind.SLOW: PACE,
     }
 
-    def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
+    def check(self, state: RatedState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         losses = gather(state, step)
-        _take_rate(state, step)
+        take_rate(state, step)
         state.waiting += bool(losses)
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if state.run.loss(mode)), None)
         if main is None or all(mode is not main for mode, _, _ in losses):
@@ -156,7 +124,7 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
             return found
         return _learns(state.run, main, parameters)
 
-    def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
+    def at_end(self, state: RatedState, parameters: NotLearningParameters) -> Check | None:
         run = state.run
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode) or run.score(mode)), None)
         if main is None or _longest(run, main) < _least_rows(run, parameters):
@@ -170,19 +138,10 @@ class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
     def score(self, check: Check) -> float:
         return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
 
-    def progress(self, state: NotLearningState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
+    def progress(self, state: RatedState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
         seen = max((_longest(state.run, mode) for mode in (Mode.TRAIN, Mode.EVAL)), default=0)
         needed = _least_rows(state.run, parameters) if view.closed else parameters.live_rows
         return Progress(seen=seen, needed=needed, counts="values")
-
-
-def _take_rate(state: NotLearningState, step: StepView) -> None:
-    for name in sorted(step.members(LEARNING_RATE))[:1]:
-        rate = used(state, scalar, step, name)
-        if rate is not None and state.rate is None:
-            state.rate = Rate(rate, rate, rate)
-        elif rate is not None and state.rate is not None:
-            state.rate.take(rate)
 
 
 def _longest(run: RunSeries, mode: Mode) -> int:
@@ -196,13 +155,12 @@ def _least_rows(run: RunSeries, parameters: NotLearningParameters) -> int:
     return max(parameters.min_rows, FEWEST_ALONE) if alone else parameters.min_rows
 
 
-def _stands(state: NotLearningState, mode: Mode, limits: NotLearningParameters) -> Check | None:
+def _stands(state: RatedState, mode: Mode, limits: NotLearningParameters) -> Check | None:
     found = stands(state.run, mode, limits)
-    if found is None or found.value is None or state.run.all_scores or state.rate is None:
+    if found is None or found.value is None or state.run.all_scores or found.value <= -limits.min_fall:
         return found
     first = state.run.loss(mode)[0][1].means[0]
-    fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= first < LOW_LOSS
-    return None if fine_tune and found.value > -limits.min_fall else found
+    return None if is_fine_tune(state.rate, state.run, first) else found
 
 
 def _learns(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check | None:
@@ -235,7 +193,7 @@ def _values_to_tell(loss: Series, limits: NotLearningParameters) -> int:
     return math.ceil(12.0 * loss.size * (SURE * noise(loss.means) / least) ** 2) if least > 0.0 else 0
 
 
-def _not_judged(state: NotLearningState, mode: Mode) -> Check | None:
+def _not_judged(state: RatedState, mode: Mode) -> Check | None:
     """Return why a run says nothing of learning yet, or never; None where it does."""
     run, rate = state.run, state.rate
     name, series = (run.loss(mode) or run.score(mode))[0]

@@ -5,9 +5,8 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import scalar, used
-from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check
-from trainguard.rules.training.selection import LEARNING_RATE
+from trainguard.rules.training.learning_rates import RatedState, is_fine_tune, take_rate
+from trainguard.rules.training.run_series import BOUND, RunSeries, gather, series_check
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -62,13 +61,7 @@ class PlateauParameters(StepParameters, frozen=True, kw_only=True):
     low_score: NonNegative = 0.7
 
 
-class PlateauState(SeriesState, kw_only=True):
-    """Series, and the newest learning rate."""
-
-    learning_rate: float | None = None
-
-
-class Plateau(StepRule[PlateauParameters, PlateauState]):
+class Plateau(StepRule[PlateauParameters, RatedState]):
     spec = step_spec(
         "Plateau",
         title="Plateau",
@@ -92,10 +85,9 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         bound=BOUND,
     )
 
-    def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
+    def check(self, state: RatedState, step: StepView, parameters: PlateauParameters) -> Check | None:
         losses = gather(state, step)
-        for name in sorted(step.members(LEARNING_RATE))[:1]:
-            state.learning_rate = used(state, scalar, step, name)
+        take_rate(state, step)
         state.waiting += bool(losses)
         if all(mode is not Mode.TRAIN for mode, _, _ in losses):
             return None
@@ -104,16 +96,16 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
             return None
         return _judged(state, parameters)
 
-    def at_end(self, state: PlateauState, parameters: PlateauParameters) -> Check | None:
+    def at_end(self, state: RatedState, parameters: PlateauParameters) -> Check | None:
         losses = state.run.loss(Mode.TRAIN)
         return _judged(state, parameters) if losses and losses[0][1].count >= parameters.min_rows else None
 
-    def progress(self, state: PlateauState, view: RunView, parameters: PlateauParameters) -> Progress | None:
+    def progress(self, state: RatedState, view: RunView, parameters: PlateauParameters) -> Progress | None:
         seen = next((loss.count for _, loss in state.run.loss(Mode.TRAIN)), 0)
         return Progress(seen=seen, needed=parameters.min_rows if view.closed else parameters.live_rows, counts="values")
 
 
-def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
+def _judged(state: RatedState, parameters: PlateauParameters) -> Check:
     name, loss = state.run.loss(Mode.TRAIN)[0]
     values = smoothed(loss.means)
     start, best = loss.means[0], min(values)
@@ -125,17 +117,17 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         and share <= parameters.early
         and loss.least >= 0.0
         and not state.run.moves(name)
+        and not is_fine_tune(state.rate, state.run, start)
         and _stands_since(loss, reached, start - best)
         and _score_is_low(state.run, share, parameters)
     )
-    rate = state.learning_rate
     facts = (
         *first_facts(name, loss),
         level_of("loss_lowest", name, best),
         Fact(name="change", value=-fallen, unit="share", series=name, threshold=-parameters.far),
         step_number("most_reached_step", loss.steps[reached]),
         Fact(name="share_of_run", value=share, unit="share", threshold=parameters.early),
-        *([] if rate is None else [Fact(name="learning_rate", value=rate)]),
+        *([] if state.rate is None else [Fact(name="learning_rate", value=state.rate.newest)]),
     )
     kind = PLATEAU if fires else FINE if fallen > 0.0 else NEVER_FELL
     onset = loss.begin_of(reached)

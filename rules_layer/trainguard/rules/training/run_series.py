@@ -73,13 +73,16 @@ REGRESSION = re.compile(
 """Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
 ACCURACY = re.compile(r"(?i)(?:^|[^a-z])(?:(?:acc|accuracy)(?:[^a-z]|$)|top_?[0-9])")
 """Shares of right answers: of no other score is it known what a guess would have."""
-UNBOUNDED = re.compile(r"(?i)(?:^|[^a-z])(?:margins|psnr|snr|si_?sdr|cider|dcg)(?:[^a-z]|$)")
+UNBOUNDED = re.compile(r"(?i)(?:^|[^a-z])(?:margins|elbo|psnr|snr|si_?sdr|cider|dcg)(?:[^a-z]|$)")
 """Scores without a range, of which a trend says more than a share of it."""
 TOTAL = re.compile(
     r"(?i)(?:^|/)(?:(?:reduced_|avg_|global_avg_)?(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?"
-    r"loss(?:_epoch|_step|_total)?|(?:loss|losses)/(?:(?:train|val|valid|validation|eval|test)/)?total|lm[ _]loss)$"
+    r"loss(?:_epoch|_step|_total)?|(?:loss|losses)/(?:(?:train|val|valid|validation|eval|test)/)?total|lm[ _]loss)$|"
+    r"(?:^|[^a-z])(?:vae[ _/-]?loss|loss[ _/-](?:[a-z]{1,8}_)?vae|n?elbo(?:[ _/-]?loss)?)$"
 )
-"""``loss``, ``train/loss``, ``val_loss``, ``total_loss``: what is minimised, where its parts are recorded too."""
+"""``loss``, ``train/loss``, ``val_loss``, ``total_loss``, ``vae_loss``: what is minimised, beside its parts."""
+LOWER_BOUND = re.compile(r"(?i)(?:^|[^a-z])elbo(?:[^a-z]|$)")
+"""A bound of the likelihood, of which more is better; many scripts give its negative that name, which is above 0."""
 PART = re.compile(
     r"(?i)(?:^|[^a-z])(?:aux|auxiliary|balance|balancing|z|reg|regulari[sz]ation|penalty|commit|commitment)(?:[^a-z]|$)"
 )
@@ -251,7 +254,15 @@ def _scalars(state: SeriesState, step: StepView) -> Iterator[tuple[Mode, str, di
         mode = _mode(step, name)
         value = used(state, scalar, step, name) if mode is not None else None
         if mode is not None and value is not None:
-            yield mode, name, _role(run, step, name, is_loss=name in losses, is_error=name in errors), value
+            is_loss = name in losses and not _is_bound(run, mode, name, value)
+            yield mode, name, _role(run, step, name, is_loss=is_loss, is_error=name in errors), value
+
+
+def _is_bound(run: RunSeries, mode: Mode, name: str, value: float) -> bool:
+    """Whether a scalar is a lower bound to be raised, by its name and the first value."""
+    if LOWER_BOUND.search(name) is None or name in run.losses.get(mode, {}):
+        return False
+    return value < 0.0 or name in run.scores.get(mode, {})
 
 
 def _role(run: RunSeries, step: StepView, name: str, *, is_loss: bool, is_error: bool) -> dict[Mode, dict[str, Series]]:
@@ -261,7 +272,7 @@ def _role(run: RunSeries, step: StepView, name: str, *, is_loss: bool, is_error:
         return run.scores if is_score(name) else run.losses
     if is_loss:
         return run.losses
-    return run.errors if has_meaning(LOSSES, name) else run.scores
+    return run.errors if has_meaning(LOSSES, name) and not LOWER_BOUND.search(name) else run.scores
 
 
 def _mode(step: StepView, name: str) -> Mode | None:

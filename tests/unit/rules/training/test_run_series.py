@@ -8,6 +8,10 @@ import pytest
 
 from tests.support.steps import RULES, Outcome, Run, observed, parameters
 from trainguard.core.records import Status
+from trainguard.formats.tensors.scalars.names import ScalarNames
+from trainguard.formats.tensors.scalars.objective import Objective
+from trainguard.formats.tensors.scalars.rows import ScalarRow
+from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.run_series import SeriesState, gather
 from trainguard.rules.training.step_rule import RunView
@@ -201,3 +205,35 @@ def test_ended_run_without_losses_has_nothing_to_judge() -> None:
     rule = RULES["TrainingDiverged"]
     assert rule.at_end(rule.state_type(), parameters("TrainingDiverged")) is None
     assert rule.judge(rule.state_type(), RunView(1), parameters("TrainingDiverged")).status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("total", "part"),
+    [
+        ("loss_vae", "loss_recon"),
+        ("vae_loss", "recon_loss"),
+        ("train/beta_vae_loss", "train/recon_loss"),
+        ("elbo", "recon"),
+        ("nelbo", "nll"),
+        ("neg_elbo", "bce_loss"),
+        ("loss/total", "loss/recon"),
+    ],
+)
+def test_total_of_a_variational_model_comes_first(total: str, part: str) -> None:
+    state, names = SeriesState(), ScalarNames()
+    gather(
+        state, ScalarStep(ScalarRow(0, Mode.TRAIN, 1.0, {part: 4.0, "kl": 1.0, "recon_term": 4.0, total: 5.0}), names)
+    )
+    assert state.run.objective is Objective.VARIATIONAL
+    assert state.run.loss(Mode.TRAIN)[0][0] == total
+
+
+def test_bound_below_zero_is_a_score_from_its_first_value() -> None:
+    for values, is_score in (([-500.0, -90.0, 1.0], True), ([500.0, 90.0, -1.0], False)):
+        state = SeriesState()
+        for step, value in enumerate(values):
+            row = ScalarRow(step, Mode.TRAIN, 1.0, {"elbo": value, "kl": 1.0})
+            gather(state, ScalarStep(row, ScalarNames()))
+        assert [[name for name, _ in kept] for kept in (state.run.score(Mode.TRAIN), state.run.loss(Mode.TRAIN))] == (
+            [["elbo"], []] if is_score else [[], ["elbo"]]
+        )

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.steps import Outcome, Run, observed
+from tests.unit.rules.training.series_runs import series_of
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.training.learned_nothing import NotLearningParameters, validation_never_better
+from trainguard.rules.training.run_series import RunSeries
 
 NAN = math.nan
 FALLS = [2.0 * 0.8**step for step in range(20)]
@@ -117,6 +120,15 @@ def test_validation_never_better_than_its_start_is_named(
 def test_validation_that_only_rises_beside_learning_is_named(validation: list[float], found: bool) -> None:
     run = run_of(loss=[5.0 * 0.7**step for step in range(20)], validation=validation)
     assert (judged("NotLearning", run).result.kind == "unseen") is found
+
+
+@pytest.mark.parametrize(("name", "last", "found"), [("rmse", 5.5, True), ("rmse", 5.4, False), ("mse", 5.5, False)])
+def test_rise_of_a_root_of_squares_is_clear_sooner(name: str, last: float, found: bool) -> None:
+    train = series_of([5.0 * 0.7**step for step in range(20)])
+    held_out = series_of([5.0, *[last - 0.001 * step for step in range(18, -1, -1)]])
+    run = RunSeries(losses={Mode.TRAIN: {f"train-{name}": train}, Mode.EVAL: {f"validation-{name}": held_out}})
+    check = validation_never_better(run, NotLearningParameters())
+    assert (check is not None) is found
 
 
 @pytest.mark.parametrize(("share", "fall", "found"), [(0.2, 0.8, False), (0.04, 0.8, False), (0.2, 1.0, True)])

@@ -16,8 +16,8 @@ from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet, RuleResult
 from trainguard.rules.training.learned_nothing import LearningKind
+from trainguard.rules.training.learning_rates import Rate, RatedState
 from trainguard.rules.training.not_learning import NotLearning
-from trainguard.rules.training.plateau import PlateauState
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import unit, z_score
 from trainguard.rules.training.step_rule import Check, RunView
@@ -73,7 +73,7 @@ def test_plateau_of_random_losses_and_scores_is_found_as_defined() -> None:
         run = random_plateau(draw)
         given = {"far": draw.choice([0.25, 0.5, 2.0]), "early": draw.choice([0.25, 0.5]), "low_score": 0.7}
         fires, fallen, reached = plain_plateau(run, **given)
-        check = rule.at_end(PlateauState(run=run), parameters("Plateau", min_rows=5, **given))
+        check = rule.at_end(RatedState(run=run), parameters("Plateau", min_rows=5, **given))
         assert check is not None
         assert (check.fires, check.value, check.threshold) == (fires, fallen, given["far"]), seed
         loss = run.loss(Mode.TRAIN)[0][1]
@@ -100,15 +100,18 @@ def test_plateau_of_random_losses_and_scores_is_found_as_defined() -> None:
 def test_plateau_of_an_ended_run_states_the_fall(
     losses: list[float], rate: float | None, fell: str, reached: str
 ) -> None:
-    state, values = PlateauState(run=run_series({"loss": losses}), learning_rate=rate), parameters("Plateau")
+    state, values = (
+        RatedState(run=run_series({"loss": losses}), rate=rate and Rate(rate, rate, rate)),
+        parameters("Plateau"),
+    )
     check = RULES["Plateau"].at_end(state, values)
     assert check is not None
     assert RULES["Plateau"].said(check) == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
-    assert RULES["Plateau"].at_end(PlateauState(run=run_series({"loss": losses[:19]})), values) is None
+    assert RULES["Plateau"].at_end(RatedState(run=run_series({"loss": losses[:19]})), values) is None
 
 
 def test_plateau_of_an_only_rising_loss_states_no_fall() -> None:
-    state = PlateauState(run=run_series({"loss": [2.0, *[3.38e13] * 19]}))
+    state = RatedState(run=run_series({"loss": [2.0, *[3.38e13] * 19]}))
     check = RULES["Plateau"].at_end(state, parameters("Plateau"))
     assert check is not None
     assert (check.kind, check.fires) == ("never fell", False)
@@ -117,10 +120,30 @@ def test_plateau_of_an_only_rising_loss_states_no_fall() -> None:
 
 def test_standing_loss_with_a_moving_target_is_no_plateau() -> None:
     for name, fires in (("loss", True), ("critic_loss", False)):
-        state = PlateauState(run=run_series({name: [10.0, 9.0, *[8.0] * 18]}))
+        state = RatedState(run=run_series({name: [10.0, 9.0, *[8.0] * 18]}))
         check = RULES["Plateau"].at_end(state, parameters("Plateau"))
         assert check is not None
         assert check.fires is fires
+
+
+@pytest.mark.parametrize(
+    ("first", "rate", "score", "fires"),
+    [
+        (1.5, 1e-4, None, False),
+        (1.5, 1e-4, "mean_token_accuracy", False),
+        (1.5, 1e-4, "accuracy", True),
+        (10.8, 3e-4, None, True),
+        (1.5, 1e-2, None, True),
+        (1.5, None, None, True),
+    ],
+)
+def test_fine_tune_at_its_floor_is_no_plateau(first: float, rate: float | None, score: str | None, fires: bool) -> None:
+    losses = [first, 0.9 * first, *[0.8 * first] * 18]
+    run = run_series({"loss": losses}, {} if score is None else {score: [0.5] * 20})
+    state = RatedState(run=run, rate=None if rate is None else Rate(rate, rate, rate / 100.0))
+    check = RULES["Plateau"].at_end(state, parameters("Plateau"))
+    assert check is not None
+    assert check.fires is fires
 
 
 def live(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Any:

@@ -2,7 +2,8 @@ r"""Losses and metrics in lines of a log, as trainers print them.
 
 Forms: ``loss: 0.5``, ``train_loss=0.5``, ``'loss': '0.5'``, ``lm loss: 1.2E+00 |``, ``- val_loss: 0.5``, ``lr=[0.1]``,
 ``[12]#011train-rmse:0.5``, ``training's l2: 0.5``, ``10:\tlearn: 0.5``, each with the step of ``step 120``,
-``iteration 120/ 1000``, ``global_step=1.2e+2`` or ``[12]``, and with ``Epoch 3``, if any.
+``iteration 120/ 1000``, ``global_step=1.2e+2`` or ``[12]``, and with ``Epoch 3``, if any; and CycleGAN's
+``(epoch: 1, iters: 100, time: 0.1, data: 0.2) G_A: 0.8``.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from trainguard.formats.tensors.scalars.names import LEARNING_RATE, LOSSES, METRICS, has_meaning
 from trainguard.formats.tensors.scalars.taken_rows import MOST_ROWS, TakenRows
 from trainguard.formats.tensors.scalars.text_lines import WholeLines
 
@@ -43,6 +45,10 @@ _BOOSTED = re.compile(
 )
 _CATBOOST = re.compile(rf"\t(?P<name>learn|test\d{{0,2}}):[ ]{_NUMBER}", re.IGNORECASE)
 _MEGATRON = re.compile(rf"(?P<data>validation|test) loss at .{{1,60}}?\| lm loss value: {_NUMBER}", re.IGNORECASE)
+_TRANSLATED = re.compile(r"\(epoch: \d{1,7}, iters: \d{1,12}[^()]{0,80}\)[ ,]{1,3}(?P<losses>.+)", re.IGNORECASE)
+_LOSS = re.compile(rf"(?<![\w./-])(?P<name>[A-Za-z][\w./-]{{0,40}}): {_NUMBER}(?=[ ,]|$)", re.IGNORECASE)
+"""Losses of CycleGAN and pix2pix (util/visualizer.py), which call ``loss_G_A`` of a model ``G_A``."""
+
 _STEP = re.compile(
     r"(?<![\w.])(?<![sc]/)(?:global[_ ]?steps?|num_updates|steps?|iter(?:ation)?s?|batch)['\"]?"
     r"\s{0,3}[:=#]?\s{0,8}['\"]?\[?\s{0,8}(?P<step>\d{1,15}(?:\.\d{1,6})?(?:e\+?\d{1,2})?)(?![\d.]*\d|\s?%|it/s)",
@@ -100,11 +106,18 @@ def pairs_in(text: str) -> tuple[tuple[str, str], ...]:
         return _of_boosting(boosted)
     if _TREE.search(text):
         return tuple((match["name"].lower(), match["value"]) for match in _CATBOOST.finditer(text))
+    translated = _TRANSLATED.search(text)
+    if translated is not None:
+        return tuple((_as_loss(match["name"]), match["value"]) for match in _LOSS.finditer(translated["losses"]))
     validated = _MEGATRON.search(text)
     if validated is not None:
         return ((f"{validated['data'].lower()}_lm_loss", validated["value"]),)
     found = sorted([*_SCALAR.finditer(text), *_ERROR.finditer(text)], key=re.Match.start)
     return tuple(zip(_named(text, found), map(_number, found), strict=True))
+
+
+def _as_loss(name: str) -> str:
+    return name if any(has_meaning(meaning, name) for meaning in (LOSSES, METRICS, LEARNING_RATE)) else f"loss_{name}"
 
 
 def _named(text: str, found: list[re.Match[str]]) -> list[str]:
@@ -233,7 +246,7 @@ class Boxed:
 MOST_IN_BOX = 200
 _FEWEST = 3
 _OF_TABLE = re.compile(r"loss|acc|error|f1|map|dice|iou|perplexity|mse|mae|auc|precision|recall", re.IGNORECASE)
-_NAMES_TRAINING = re.compile(rb"loss|acc|rmse|perplexity|learn:|train|valid|eval|rew|epret", re.IGNORECASE)
+_NAMES_TRAINING = re.compile(rb"loss|acc|rmse|perplexity|learn:|train|valid|eval|rew|epret|\(epoch: \d", re.IGNORECASE)
 _NAMED = re.compile(r"loss|acc|rmse|perplexity|learn|-", re.IGNORECASE)
 
 

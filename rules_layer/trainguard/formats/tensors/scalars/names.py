@@ -49,7 +49,7 @@ _SET_BEFORE = re.compile(
 PATTERNS: Mapping[str, str] = {
     LOSSES: (
         r"(?i)loss(?!(?:es)?(?:[ _/-]?(?:scal|weight|coef|ratio|std|time|count)|less))|"
-        r"(?:^|[^a-z])(?:nll|xent|cross_?entropy)(?:[^a-z]|$)"
+        r"(?:^|[^a-z])(?:nll|xent|cross_?entropy|n?elbo)(?:[^a-z]|$)"
     ),
     LEARNING_RATE: r"(?i)(?:^|[^a-z])(?:lr|learning[ _-]?rate)(?:[^a-z]|$)",
     GRADIENT_NORM: r"(?i)grad(?:ient)?[a-z0-9_/. -]{0,16}norm",

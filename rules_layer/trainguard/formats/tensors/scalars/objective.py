@@ -113,7 +113,7 @@ _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
         ("d loss", "loss d", "disc loss", "discloss", "discriminator loss", "loss discriminator", "loss disc", "err d",
          "discriminator", "d real", "d fake"),
     ),
-    (Signal.RECONSTRUCTION, ("recon", "recons", "reconstruction", "rec loss", "elbo")),
+    (Signal.RECONSTRUCTION, ("recon", "recons", "reconstruction", "rec loss", "elbo", "nelbo")),
     (
         Signal.OWN_TARGETS,
         ("byol", "simsiam", "dino", "ibot", "koleo", "barlow", "vicreg", "swav", "moco", "jepa", "neg cos sim",

@@ -1,19 +1,28 @@
 """Histories of training as tables: CSV of any delimiter, with or without a column that counts the steps."""
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.scalars.cells import Numerals, is_absent, numerals_of
+from trainguard.formats.tensors.scalars.column_kinds import ColumnKinds
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.positions import Columns, columns_of, is_position
+from trainguard.formats.tensors.scalars.table_forms import (
+    LongTable,
+    begins_as_monitor,
+    is_download,
+    names_of_columns,
+)
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
 
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r"\s*\"?sep=(?P<delimiter>[,;\t|])\"?\s*", re.IGNORECASE)
+_TRUE = ("1", "true", "t")
 _LOOKED_AT = 200
 """Lines by which a table shows how it writes numbers."""
 
@@ -40,9 +49,12 @@ def header_of(line: str) -> list[str]:
 def is_training_table(beginning: bytes, names: ScalarNames) -> bool:
     """Whether a table is one of training, by its first line: it counts steps, and names a loss or the like."""
     try:
-        header = header_of(first_line(beginning))
+        first = first_line(beginning)
     except UnicodeDecodeError:
         return False
+    header = header_of(first)
+    if begins_as_monitor(first) or is_download(header) or LongTable.of(header) is not None:
+        return True
     counted = columns_of(header).step
     others = [cell for place, cell in enumerate(header) if place != counted]
     return counted is not None and header[counted] != "" and _names_training(others, names)
@@ -73,6 +85,8 @@ class _Table:
         self._columns = Columns(None)
         self._named: list[str | None] = []
         self._numeric: set[str] = set()
+        self._kinds = ColumnKinds()
+        self._long: LongTable | None = None
 
     def opened(self) -> bool:
         """Read up to the header; whether there is one, which counts steps or has numbers below it."""
@@ -87,7 +101,7 @@ class _Table:
         header = next(_cells([first.lstrip().removeprefix("#")], self._delimiter), [])
         if self._have_names(sample, len(header) + 1):
             header = ["", *header]
-        self._use(header)
+        self._use(names_of_columns(self._name, ahead[:skipped], header))
         for _ in range(skipped + 1):
             next(self._lines)
         return self._is_history(header, sample)
@@ -116,11 +130,12 @@ class _Table:
         return len(ahead), delimiter
 
     def _is_history(self, header: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
-        below = [cells for cells in sample if any(cells)]
+        rows = [cells for cells in sample if any(cells)]
+        below = list(takewhile(lambda cells: not self._is_header(cells), rows))
         place = self._columns.step
         if place is not None and len(header) > 1:
             counts = [cells[place] for cells in below if len(cells) > place]
-            return any(self._numerals.number(cell) is not None for cell in counts) or not below
+            return any(self._numerals.number(cell) is not None for cell in counts) or not rows
         numeric = [self._numerals.number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
         is_table = self._delimiter != " " and all(len(cells) == len(header) for cells in below)
         if not is_table or not any(map(self._has_number, below)) or self._has_number(header[:1]):
@@ -138,6 +153,8 @@ class _Table:
         self._columns = columns_of(header)
         counted = {self._columns.step, self._columns.epoch}
         self._named = [None if place in counted or is_position(name) else name for place, name in enumerate(header)]
+        self._kinds = ColumnKinds(self._columns.step)
+        self._long = LongTable.of(header)
 
     def read(self) -> None:
         reader = csv.reader(self._lines, delimiter=self._delimiter, skipinitialspace=self._delimiter == " ")
@@ -146,6 +163,7 @@ class _Table:
             if self._taken.is_full(self._lines.number):
                 break
             self._row([cell.strip() for cell in cells])
+        self._finish_long()
         if self._lines.too_long:
             self._taken.refuse("line", f"a line has over {self._lines.most:,} characters", self._lines.too_long)
 
@@ -155,12 +173,24 @@ class _Table:
         line = self._lines.number
         while len(cells) > len(self._header) and not cells[-1]:
             cells.pop()
-        if not self._has_number(cells) and columns_of(cells).step is not None:
+        if self._is_header(cells):
+            self._finish_long()
             self._use(cells)
+        elif self._long is not None:
+            self._take_long(self._long, cells, line)
         elif len(cells) > len(self._header):
             self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
-        else:
+        elif self._kinds.take([self._numerals.number(cell) for cell in cells]):
             self._take(cells, line)
+        else:
+            why = f"line {line:,}: its {len(cells)} cells are of other columns than the header names"
+            self._taken.refuse("line", f"{why}, expected a header where columns change")
+
+    def _is_header(self, cells: Sequence[str]) -> bool:
+        """Whether cells name columns from here on, as a second run with others does."""
+        if self._has_number(cells):
+            return False
+        return columns_of(cells).step is not None or (self._columns.step is None and _is_like(cells, self._header))
 
     def _take(self, cells: Sequence[str], line: int) -> None:
         values: dict[str, float] = {}
@@ -176,6 +206,25 @@ class _Table:
         self._numeric |= values.keys()
         step = self._count(cells, self._columns.step)
         self._taken.add(f"line {line:,}", step, values, epoch=self._epoch(cells))
+
+    def _take_long(self, table: LongTable, cells: Sequence[str], line: int) -> None:
+        """Take a row that is one value of a scalar."""
+        key, text = table.cell("key", cells), table.cell("value", cells)
+        step = self._numerals.number(table.cell("step", cells))
+        value = math.nan if table.cell("is_nan", cells).lower() in _TRUE else self._numerals.number(text)
+        if table.is_of_other_run(cells):
+            self._taken.refuse(
+                "line", f"line {line:,} is of run {table.cell('run', cells)!r:.40}, expected one run a table"
+            )
+        elif step is None or math.isnan(step) or value is None or not key:
+            why = f"line {line:,}: {key!r:.40} has {text!r:.40} at step {table.cell('step', cells)!r:.40}"
+            self._taken.refuse("line", f"{why}, expected a name and two numbers")
+        else:
+            table.add(line, step, key, value)
+
+    def _finish_long(self) -> None:
+        for line, step, values in self._long.rows() if self._long is not None else ():
+            self._taken.add(f"line {line:,}", step, values)
 
     def _count(self, cells: Sequence[str], place: int | None) -> object:
         if place is None:
@@ -201,6 +250,11 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in cells]
     except csv.Error:
         return
+
+
+def _is_like(cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether cells are names each once, and one of them is one of a header."""
+    return all(cells) and len(set(cells)) == len(cells) and not set(cells).isdisjoint(header)
 
 
 def _has_numbers(line: str) -> bool:
