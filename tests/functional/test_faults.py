@@ -211,7 +211,7 @@ def test_first_page_is_seen_if_the_second_fails() -> None:
     objects = MemoryProfileObjects(faults=faults, page_size=2)
     for key in "abc":
         objects.put(BUCKET, key, b"", "")
-    faults.schedule("ProfileObjects.list", Fault.FAIL_BEFORE, nth=2)
+    faults.schedule("ReadableObjects.list", Fault.FAIL_BEFORE, nth=2)
     listing = objects.list(BUCKET, "", "")
     assert [next(listing).key, next(listing).key] == ["a", "b"]
     with pytest.raises(PortUnavailableError):

@@ -107,7 +107,7 @@ def polled(nodes: int) -> Counts:
         network.run_scheduler()
     counts = Counts(network.counts)
     for call, times in Counter(network.world.faults.calls[begin:]).items():
-        if call not in OF_THE_SCHEDULER | OF_THE_JOB | {"ProfileObjects.list"}:
+        if call not in OF_THE_SCHEDULER | OF_THE_JOB | {"ReadableObjects.list"}:
             for unit, amount in CALLS[call].items():
                 counts[unit] += times * amount
     return counts

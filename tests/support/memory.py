@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from tests.support.faults import Faults
 from trainguard.aws.dynamodb.stored_form import stored_row
@@ -32,9 +32,10 @@ class Faulty:
         """Surround the calls of a port, without those that are several requests or none."""
         if port is None:
             return
-        for name, declared in vars(port).items():
-            if callable(declared) and not name.startswith("_") and name not in (*vars(cls), *apart):
-                setattr(cls, name, _surrounded(f"{port.__name__}.{name}", getattr(cls, name)))
+        for owner in port.__mro__[: port.__mro__.index(Protocol)]:
+            for name, declared in vars(owner).items():
+                if callable(declared) and not name.startswith("_") and name not in (*vars(cls), *apart):
+                    setattr(cls, name, _surrounded(f"{owner.__name__}.{name}", getattr(cls, name)))
 
     def __init__(self, *, faults: Faults, **more: Any) -> None:
         super().__init__(**more)
@@ -159,17 +160,17 @@ class MemoryProfileObjects(Faulty, services.MemoryProfileObjects, port=ports.Pro
 
     def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
         check_range(start, length)
-        with self._call("ProfileObjects.get_range"):
+        with self._call("ReadableObjects.get_range"):
             return super().get_range(bucket, key, start, length)
 
     def open_stream(self, bucket: str, key: str) -> MemoryByteStream:
-        with self._call("ProfileObjects.open_stream"):
+        with self._call("ReadableObjects.open_stream"):
             return MemoryByteStream(self._body(bucket, key), self._faults)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate in UTF-8 order, page by page; as with S3, a page shows the bucket at its request."""
         while True:
-            with self._call("ProfileObjects.list"):
+            with self._call("ReadableObjects.list"):
                 names = (key for key in self._buckets.get(bucket, {}) if key.startswith(prefix) and key > start_after)
                 found = heapq.nsmallest(self._page_size + 1, names)
                 page = [self._buckets[bucket][name][0] for name in found[: self._page_size]]

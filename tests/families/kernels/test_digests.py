@@ -164,7 +164,7 @@ def test_digest_of_an_unreadable_trace_says_why(body: bytes | None, said: str) -
 def test_unavailable_s3_writes_no_digest() -> None:
     world = MemoryWorld()
     world.objects.put(BUCKET, ITEM.key, b"{}", "application/json")
-    world.faults.schedule("ProfileObjects.open_stream", Fault.FAIL_BEFORE)
+    world.faults.schedule("ReadableObjects.open_stream", Fault.FAIL_BEFORE)
     with pytest.raises(PortUnavailableError):
         digest_trace(world.objects, ITEM, nullcontext())
     assert not list(world.objects.list(BUCKET, ROOT.report, ""))

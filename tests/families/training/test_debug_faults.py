@@ -94,7 +94,7 @@ def test_step_is_judged_once_an_unavailable_store_is_back() -> None:
     uploads = uploads_of(run_files([1.0, 200.0]))
     network = network_of(uploads[:-1])
     network.put(uploads[-1])
-    network.world.faults.schedule("ProfileObjects.get", Fault.FAIL_BEFORE, nth=2)  # a rule asks for the step before
+    network.world.faults.schedule("ReadableObjects.get", Fault.FAIL_BEFORE, nth=2)  # a rule asks for the step before
     network.announce(uploads[-1], uploads[-1].at)
     network.run_until(uploads[-1].at + 1.0, batch_s=0.0)
     assert fires_of(network) == []

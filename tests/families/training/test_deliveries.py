@@ -147,7 +147,7 @@ def test_worker_writing_between_listing_pages_loses_no_step() -> None:
         for upload in slow:
             network.put(upload)
 
-    network.world.faults.interleave("ProfileObjects.list", write, nth=2)
+    network.world.faults.interleave("ReadableObjects.list", write, nth=2)
     network.announce(every[-1], START + 110.0)
     network.run_until(START + 111.0, batch_s=0.0)
     history = state_of(debug_item(network), DebugState).history

@@ -224,7 +224,7 @@ def test_job_with_an_unreadable_place_is_closed_out(final: bool, hours: int) -> 
     network.lasting_faults = True
     stored = registry(network).register(elsewhere(), bucket=BUCKET, root=ProfileRoot("", JOB))
     assert stored.bucket == "another-bucket"
-    network.world.faults.schedule("ProfileObjects.list", Fault.FAIL_BEFORE, times=1_000_000)
+    network.world.faults.schedule("ReadableObjects.list", Fault.FAIL_BEFORE, times=1_000_000)
     if final:
         network.world.training_jobs.set(elsewhere(JobStatus.COMPLETED))
     else:

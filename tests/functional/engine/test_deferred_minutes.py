@@ -82,8 +82,8 @@ def test_calm_node_writes_once_per_interval_and_reads_once(
     first = (arrived(network) - START) // 60 + 1
     item, requests = applied(network, first, first + 59)
     assert requests["NodeStates.save"] == 3_600 // every_s
-    assert requests["ProfileObjects.get"] == 60
-    assert requests["ProfileObjects.list"] == 0
+    assert requests["ReadableObjects.get"] == 60
+    assert requests["ReadableObjects.list"] == 0
     assert item.cursors["minute"] == minute(first + 59)
     assert item.counters.get("gaps", 0) == 0
 

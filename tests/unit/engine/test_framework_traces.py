@@ -160,9 +160,9 @@ def test_rare_traces_list_s3_once_a_rotation_for_both() -> None:
     listed = []
     for key in keys:
         node.put(key, b"[]")
-        before = node.world.faults.calls.count("ProfileObjects.list")
+        before = node.world.faults.calls.count("ReadableObjects.list")
         node.apply(key)
-        listed.append(node.world.faults.calls.count("ProfileObjects.list") - before)
+        listed.append(node.world.faults.calls.count("ReadableObjects.list") - before)
 
     assert set(listed[4:]) == {1}
 

@@ -115,7 +115,7 @@ def test_repeated_questions_on_a_job_are_put_once_each() -> None:
         assert first == second
         assert (first is None) is (not described and body is None)
         assert world.faults.calls.count("TrainingJobs.describe") == 1
-        assert world.faults.calls.count("ProfileObjects.get") == asked
+        assert world.faults.calls.count("ReadableObjects.get") == asked
         if body == b"{":
             assert first is not None
             assert (first.arn, first.status, first.framework_profiling) == ("unknown:job", JobStatus.UNKNOWN, False)

@@ -38,7 +38,7 @@ class Bucket:
     @property
     def listings(self) -> int:
         """How many pages were listed."""
-        return self.world.faults.calls.count("ProfileObjects.list")
+        return self.world.faults.calls.count("ReadableObjects.list")
 
 
 def test_nodes_asking_for_the_same_time_list_s3_once() -> None:

@@ -26,7 +26,7 @@ from trainguard.stack.report.plan import ReportPlanner
 ROOT = ProfileRoot("", JOB)
 PAGE = 100
 MINUTES = 60
-LIST, GET = "ProfileObjects.list", "ProfileObjects.get"
+LIST, GET = "ReadableObjects.list", "ReadableObjects.get"
 KEYS = f"{FOLDER}parts/run/keys/"
 
 

@@ -110,7 +110,7 @@ def test_days_after_the_read_one_are_not_listed() -> None:
         objects.put(BUCKET, system_key(ROOT, "algo-1", DAY + 3_600 * hour), b"", "application/json")
     before = len(faults.calls)
     assert len(found(objects, item("algo-1", DAY + 3 * DAY_S))) == 24
-    assert faults.calls[before:].count("ProfileObjects.list") <= 2 + 3
+    assert faults.calls[before:].count("ReadableObjects.list") <= 2 + 3
 
 
 def test_node_resumes_at_a_key_of_another_node() -> None:

@@ -98,7 +98,7 @@ def test_missing_report_says_when_there_will_be_one(deployed: Deployed) -> None:
 
 
 def test_forbidden_report_prints_no_link(reported: Deployed) -> None:
-    reported.world.faults.schedule("ProfileObjects.get", Fault.FAIL_BEFORE)
+    reported.world.faults.schedule("ReadableObjects.get", Fault.FAIL_BEFORE)
     result = reported.run("open", JOB)
     assert (result.exit_code, result.stdout) == (2, "")
 
