@@ -118,8 +118,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
         else:
             row, column = compared.worst(apart)
             worst = int(chosen[row])
-            spans = state.own([kept_span(state, view)] * len(view.gpu_names))
-            spans = [spans[index] for index in chosen.tolist()]
+            own = state.own([kept_span(state, view)] * len(view.gpu_names))
+            spans = [own[index] for index in chosen.tolist()]
             told = compared_facts(compared, (row, column), [sides[index] for index in chosen.tolist()], spans)
             outcome = by_distance(compared, apart, (row, column), told, parameters)
             fired = outcome["kind"].status is Status.FIRED

@@ -100,10 +100,8 @@ def test_plateau_of_random_losses_and_scores_is_found_as_defined() -> None:
 def test_plateau_of_an_ended_run_states_the_fall(
     losses: list[float], rate: float | None, fell: str, reached: str
 ) -> None:
-    state, values = (
-        RatedState(run=run_series({"loss": losses}), rate=rate and Rate(rate, rate, rate)),
-        parameters("Plateau"),
-    )
+    rates = None if rate is None else Rate(rate, rate, rate)
+    state, values = RatedState(run=run_series({"loss": losses}), rate=rates), parameters("Plateau")
     check = RULES["Plateau"].at_end(state, values)
     assert check is not None
     assert RULES["Plateau"].said(check) == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"

@@ -180,8 +180,8 @@ class _Table:
             self._take_long(self._long, cells, line)
         elif len(cells) > len(self._header):
             self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
-        elif self._kinds.take([self._numerals.number(cell) for cell in cells]):
-            self._take(cells, line)
+        elif self._kinds.take(numbers := [self._numerals.number(cell) for cell in cells]):
+            self._take(cells, numbers, line)
         else:
             why = f"line {line:,}: its {len(cells)} cells are of other columns than the header names"
             self._taken.refuse("line", f"{why}, expected a header where columns change")
@@ -192,12 +192,11 @@ class _Table:
             return False
         return columns_of(cells).step is not None or (self._columns.step is None and _is_like(cells, self._header))
 
-    def _take(self, cells: Sequence[str], line: int) -> None:
+    def _take(self, cells: Sequence[str], numbers: Sequence[float | None], line: int) -> None:
         values: dict[str, float] = {}
-        for name, cell in zip(self._named, cells, strict=False):
+        for name, cell, value in zip(self._named, cells, numbers, strict=False):
             if name is None:
                 continue
-            value = self._numerals.number(cell)
             if value is not None:
                 values[name] = value
             elif name in self._numeric and not is_absent(cell):
