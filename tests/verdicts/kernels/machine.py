@@ -12,7 +12,10 @@ from typing import Any
 from tests.support.kernel_traces import TraceWriter
 
 COMPUTE, COMMUNICATION, COPIES = 7, 20, 21
-"""Streams."""
+"""Streams of the first GPU."""
+
+SECOND_GPU = 100
+"""What its streams' numbers are higher by."""
 
 LAUNCH, LATENCY = 4.0, 3.0
 """Time of a launching call, and from its end to an idle GPU's start."""
@@ -152,7 +155,7 @@ def _resumed(run: Generator[float, float, None], start: float) -> float | None:
 class _Rank:
     def __init__(self, job: Job, number: int) -> None:
         self.job, self.number = job, number
-        self.made = TraceWriter(rank=number, gpus=[job.gpu.properties])
+        self.made = TraceWriter(rank=number, gpus=[job.gpu.properties, {**job.gpu.properties, "id": 1}])
         self.random = random.Random(f"{job.seed} {number}")
         self.pace = random.Random(job.seed)
         self.now = 50.0 + self.random.random() * 5
@@ -211,7 +214,7 @@ class _Rank:
         called, launched = self.now, self.now + LAUNCH
         start = max(launched + (LATENCY if not self.job.gpu.is_amd else 9.0), self.free.get(work.stream, 0.0))
         lasts = work.us * (1 + self.job.jitter * (2 * self.random.random() - 1))
-        if work.stream == COMPUTE:
+        if work.stream % SECOND_GPU == COMPUTE:
             lasts *= self.slower
         if work.collective:
             start = max(start, self.free.get(COMPUTE, 0.0))
@@ -220,7 +223,7 @@ class _Rank:
         self.free[work.stream] = start + lasts
         self.now = max(start + lasts + 5, launched) if work.waits else launched
         made.event("cuda_runtime", self._called(work.call), called, self.now - called, args=ids)
-        said = {"device": 0, "stream": work.stream, "blocks per SM": work.blocks}
+        said = {"device": work.stream // SECOND_GPU, "stream": work.stream % SECOND_GPU, "blocks per SM": work.blocks}
         said |= {"bytes": work.bytes} if work.bytes else {}
         said |= {"Collective name": work.collective, "dtype": "BFloat16"} if work.collective else {}
         made.event(work.category, work.name, start, lasts, args=ids | said)
