@@ -161,12 +161,16 @@ def _metrics(job: Job, share: float) -> Job:
 
 
 def _python(job: Job, share: float) -> Job:
-    """Python between launches takes longer than the work: the GPU never has a queue."""
+    """Python between the launches of a small model takes longer than its work."""
+    small = 0.05
+    ops = [op for op in _flat(job.ranks[0][0]) if op.works]
+    busy = sum(op.us for op in ops) * small
+    host = busy / (1 - share) / len(ops) - LAUNCH
 
-    def slow(step: Step) -> Step:
-        return [replace(op, host=op.us / (1 - share) - 4 * len(op.works)) if op.us else op for op in step]
+    def slow(op: Op) -> Op:
+        return replace(op, host=host, works=tuple(replace(work, us=work.us * small) for work in op.works)) if op.works else op
 
-    return job.every(slow)
+    return job.every(lambda step: _changed(step, slow))
 
 
 def _storm(job: Job, share: float) -> Job:

@@ -113,6 +113,17 @@ def gather(inputs: Inputs) -> Cost:
     return _rows(inputs, prod(tensor(inputs, 2)), 1)
 
 
+def scattered(at: int) -> Formula:
+    """Return the formula of values, input ``at``, that are added to or put into rows: those are read and written."""
+
+    def of(inputs: Inputs) -> Cost:
+        values = prod(tensor(inputs, at))
+        moved = 3 * values * type_of(inputs)
+        return Cost(values, moved, moved)
+
+    return of
+
+
 def embedding_backward(inputs: Inputs) -> Cost:
     """Return the cost of a dense gradient: rows are read, the whole table is written."""
     gradient, indexes = tensor(inputs, 0), tensor(inputs, 1)
@@ -268,6 +279,8 @@ MOVED: dict[str, Formula] = {
     "aten::nll_loss_backward": swept(1, of=1),
     "aten::embedding": embedding,
     "aten::embedding_dense_backward": embedding_backward,
+    **{f"aten::{name}": scattered(2) for name in ("index_put_", "index_put", "_index_put_impl_")},
+    **{f"aten::{name}": scattered(3) for name in ("index_add_", "index_add", "scatter_add_", "scatter_add")},
     "aten::index_select": index_select,
     "aten::gather": gather,
     "aten::max_pool2d_with_indices": max_pool,
