@@ -40,7 +40,9 @@ def _flat(step: Sequence[Op]) -> list[Op]:
 
 
 def _changed(step: Step, change: Callable[[Op], Op]) -> Step:
-    return [replace(change(op), inside=tuple(_changed(list(op.inside), change))) if op.inside else change(op) for op in step]
+    return [
+        replace(change(op), inside=tuple(_changed(list(op.inside), change))) if op.inside else change(op) for op in step
+    ]
 
 
 def behind(job: Job, pattern: str, *ops: Op) -> Job:
@@ -168,7 +170,11 @@ def _python(job: Job, share: float) -> Job:
     host = busy / (1 - share) / len(ops) - LAUNCH
 
     def slow(op: Op) -> Op:
-        return replace(op, host=host, works=tuple(replace(work, us=work.us * small) for work in op.works)) if op.works else op
+        return (
+            replace(op, host=host, works=tuple(replace(work, us=work.us * small) for work in op.works))
+            if op.works
+            else op
+        )
 
     return job.every(lambda step: _changed(step, slow))
 
@@ -207,7 +213,14 @@ def _clipped(job: Job, share: float) -> Job:
 
 def _pageable(job: Job, share: float) -> Job:
     time = waste(job, share)
-    copy = Work("Memcpy HtoD (Pageable -> Device)", time, "gpu_memcpy", bytes=round(time * 6e3), call="cudaMemcpyAsync", waits=True)
+    copy = Work(
+        "Memcpy HtoD (Pageable -> Device)",
+        time,
+        "gpu_memcpy",
+        bytes=round(time * 6e3),
+        call="cudaMemcpyAsync",
+        waits=True,
+    )
     return job.every(lambda step: [step[0], Op("aten::copy_", (copy,)), *step[2:]])
 
 
@@ -239,8 +252,16 @@ def _paused(*, every: int, mark: str = "") -> Plant:
 def _checkpoint(job: Job, share: float) -> Job:
     """Save the weights in one step of twelve."""
     time = waste(job, share) * 12
-    copy = Work("Memcpy DtoH (Device -> Pageable)", time / 6, "gpu_memcpy", bytes=1 << 30, call="cudaMemcpyAsync", waits=True)
-    save = Op("save_checkpoint", category="user_annotation", host=time / 3, after=time / 3, inside=(Op("aten::copy_", (copy,)),))
+    copy = Work(
+        "Memcpy DtoH (Device -> Pageable)", time / 6, "gpu_memcpy", bytes=1 << 30, call="cudaMemcpyAsync", waits=True
+    )
+    save = Op(
+        "save_checkpoint",
+        category="user_annotation",
+        host=time / 3,
+        after=time / 3,
+        inside=(Op("aten::copy_", (copy,)),),
+    )
     return only(job, lambda at: at == 7, lambda step: [*step, save])
 
 
@@ -262,8 +283,11 @@ def _outlier(job: Job, share: float) -> Job:
 
 
 def _recompiled(job: Job, share: float) -> Job:
+    """Compile again in each sixth step, behind the loss that each step reads."""
     compiled = Op("CompileTime: _compile.compile_inner (dynamo_timed)", host=waste(job, share) * 6)
-    return only(job, lambda at: at % 6 == 3, lambda step: [*step[:20], compiled, *step[20:]])
+    return only(
+        job.every(lambda step: [_finish(), *step]), lambda at: at % 6 == 3, lambda step: [step[0], compiled, *step[1:]]
+    )
 
 
 def _graph_breaks(job: Job, share: float) -> Job:
@@ -359,7 +383,10 @@ def _vocabulary(job: Job, share: float) -> Job:
         return replace(op, shapes=shapes, works=(work,))
 
     def marked(step: Step) -> Step:
-        return [replace(op, name="head") if op.name == "aten::mm" and any(50304 in each for each in op.shapes) else op for op in step]
+        return [
+            replace(op, name="head") if op.name == "aten::mm" and any(50304 in each for each in op.shapes) else op
+            for op in step
+        ]
 
     slow = slowed(job.every(marked), "^head$", waste(job, share), of)
     return slow.every(lambda step: [replace(op, name="aten::mm") if op.name == "head" else op for op in step])
@@ -416,7 +443,11 @@ def _unfused(job: Job, share: float) -> Job:
     us = 2.0 * batch * 2048 * 8192 * 2 / (job.gpu.gb_per_s * job.gpu.memory * 1e3)
     names = ("pow", "mul", "add", "tanh")
     chain = [
-        Op(f"aten::{name}", (Work(f"void at::native::vectorized_elementwise_kernel<4, {name}_functor<c10::BFloat16>>", us),), (shape, []))
+        Op(
+            f"aten::{name}",
+            (Work(f"void at::native::vectorized_elementwise_kernel<4, {name}_functor<c10::BFloat16>>", us),),
+            (shape, []),
+        )
         for name in names
     ]
     count = max(round(waste(job, share) / us), 2)
@@ -445,7 +476,9 @@ _INDEXED = Op(
 _LOW_RANK = Op(
     "aten::mm", (Work("cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_nn_align2", 12),), ([8192, 2048], [2048, 8])
 )
-_FEW_TILES = Op("aten::mm", (Work("ampere_bf16_s16816gemm_bf16_128x128_ldg8_nt", 25, blocks=0.1),), ([256, 65536], [65536, 256]))
+_FEW_TILES = Op(
+    "aten::mm", (Work("ampere_bf16_s16816gemm_bf16_128x128_ldg8_nt", 25, blocks=0.1),), ([256, 65536], [65536, 256])
+)
 _DEPTHWISE = Op(
     "aten::_conv_depthwise2d", (Work("void at::native::conv_depthwise2d_forward_kernel<3, c10::BFloat16, int>", 123),),
     ([64, 256, 56, 56], [256, 1, 3, 3], [], [], [], [], []), ((4, "[1, 1]"), (5, "[1, 1]"), (6, "[1, 1]")),
@@ -482,7 +515,14 @@ def _exposed(sort: str, kernel: str, *, count: int = 1) -> Plant:
 
     def plant(job: Job, share: float) -> Job:
         name = f"ncclDevKernel_{kernel}(ncclDevKernelArgsStorage<4096ul>)"
-        work = Work(name, waste(job, share) / count, stream=COMMUNICATION, blocks=0.2, collective=sort, call="cudaLaunchKernelExC")
+        work = Work(
+            name,
+            waste(job, share) / count,
+            stream=COMMUNICATION,
+            blocks=0.2,
+            collective=sort,
+            call="cudaLaunchKernelExC",
+        )
         return amid(job, count, Op(f"nccl:{sort}", (work,), category="user_annotation"), Op("", joins=True, host=1))
 
     return plant
@@ -518,7 +558,17 @@ def _imbalanced(job: Job, share: float) -> Job:
         return [replace(mine, works=(replace(mine.works[0], us=us),)), *exchange]
 
     def change(us: float) -> Callable[[Step], Step]:
-        return lambda step: [*step[:12], *part(us), *step[12:24], *part(us), *step[24:36], *part(us), *step[36:48], *part(us), *step[48:]]
+        return lambda step: [
+            *step[:12],
+            *part(us),
+            *step[12:24],
+            *part(us),
+            *step[24:36],
+            *part(us),
+            *step[36:48],
+            *part(us),
+            *step[48:],
+        ]
 
     ranks = [[change(more if at == 3 else even)([*step]) for step in steps] for at, steps in enumerate(job.ranks)]
     return replace(job, ranks=tuple(ranks))
@@ -527,10 +577,14 @@ def _imbalanced(job: Job, share: float) -> Job:
 def _data_parallel(job: Job, share: float) -> Job:
     """Replicate the module in each step, from one thread, on two GPUs."""
     wasted = waste(job, share) / 2
-    replicas = Op("DataParallel.forward", category="user_annotation", host=wasted, after=wasted, sync="cudaStreamSynchronize")
+    replicas = Op(
+        "DataParallel.forward", category="user_annotation", host=wasted, after=wasted, sync="cudaStreamSynchronize"
+    )
 
     def of(op: Op) -> Op:
-        halves = [replace(work, us=work.us / 2, stream=work.stream + gpu) for work in op.works for gpu in (0, SECOND_GPU)]
+        halves = [
+            replace(work, us=work.us / 2, stream=work.stream + gpu) for work in op.works for gpu in (0, SECOND_GPU)
+        ]
         return replace(op, works=tuple(halves))
 
     return job.every(lambda step: [replicas, *_changed(step, of)])
@@ -560,7 +614,11 @@ def _event(step: int, at: float, address: int, size: int, held: float, reserved:
 def _full(job: Job, share: float) -> Job:
     limit = float(job.gpu.gib << 30)
     reserved = limit * (0.92 + 0.07 * share * 2)
-    events = [_event(step, 0.1 + 0.4 * part, 7, (1 - 2 * part) << 28, reserved * 0.97, reserved) for step in range(6) for part in (0, 1)]
+    events = [
+        _event(step, 0.1 + 0.4 * part, 7, (1 - 2 * part) << 28, reserved * 0.97, reserved)
+        for step in range(6)
+        for part in (0, 1)
+    ]
     return replace(job, memory=tuple(events))
 
 
@@ -598,63 +656,144 @@ MEET = _rules("ExposedCommunication")
 
 FAULTS: dict[str, Fault] = {
     "data loader is slow": Fault(_loader, _rules("LoaderBound"), "data loader", "resnet"),
-    "one loader's worker is slow": Fault(_slow_worker, _rules("LoaderBound", *SINGLE), "data ?loader", "resnet", steps=12),
-    "batches are put together in the step": Fault(_collate, _rules("GpuGap", "LaunchBound", "SyncStall"), "aten::(stack|cat)", "gan"),
+    "one loader's worker is slow": Fault(
+        _slow_worker, _rules("LoaderBound", *SINGLE), "data ?loader", "resnet", steps=12
+    ),
+    "batches are put together in the step": Fault(
+        _collate, _rules("GpuGap", "LaunchBound", "SyncStall"), "aten::(stack|cat)", "gan"
+    ),
     ".item() in each layer": Fault(_waiting("aten::item", 20), SYNC, "aten::(item|_local_scalar_dense)"),
     "the loss is printed": Fault(_printed, SYNC, "aten::(item|_local_scalar_dense)", "resnet", "H100"),
     "nonzero in each layer": Fault(_nonzero, SYNC, "aten::nonzero", "recommender"),
     "metrics on the host": Fault(_metrics, SYNC, "aten::(copy_|_to_copy|topk)", "resnet", "L4"),
-    "torch.cuda.synchronize to take times": Fault(_waiting("", 12, "cudaDeviceSynchronize"), SYNC, "DeviceSynchronize", "transformer", "MI300X"),
-    "the scaler reads found_inf": Fault(_waiting("aten::item", 2), SYNC, "aten::(item|_local_scalar_dense)", "gan", "A100"),
+    "torch.cuda.synchronize to take times": Fault(
+        _waiting("", 12, "cudaDeviceSynchronize"), SYNC, "DeviceSynchronize", "transformer", "MI300X"
+    ),
+    "the scaler reads found_inf": Fault(
+        _waiting("aten::item", 2), SYNC, "aten::(item|_local_scalar_dense)", "gan", "A100"
+    ),
     "norms are clipped one by one": Fault(_clipped, HOST, "aten::(linalg_vector_norm|item|_local_scalar_dense)"),
-    "copies from pageable memory": Fault(_pageable, _rules("PageableCopy", "MemcpyBound", "SyncStall"), "Pageable -> Device", "recommender", "H200"),
+    "copies from pageable memory": Fault(
+        _pageable, _rules("PageableCopy", "MemcpyBound", "SyncStall"), "Pageable -> Device", "recommender", "H200"
+    ),
     "optimizer state on the host": Fault(_offloaded, _rules("MemcpyBound"), "Memcpy (HtoD|DtoH)"),
     "many small copies": Fault(_many_copies, _rules("MemcpyBound", *HOST), "Memcpy HtoD|aten::copy_", "recommender"),
     "storm of launches": Fault(_storm, HOST, "elementwise_kernel|aten::(mul|add|div|sub)", "gan", "H100"),
     "Python between launches": Fault(_python, _rules("LaunchBound", "GpuGap"), "GPU idle", "transformer", "H100"),
-    "optimizer with a loop": Fault(_unfused_optimizer, HOST, r"Optimizer\.step|aten::(mul_|lerp_|addc...?_|sqrt|div_|add_)|(mul_|lerp_|addc...?_|sqrt|div_|add_)_functor", "resnet"),
-    "collector of garbage pauses the host": Fault(_paused(every=3), _rules("GpuGap", "TraceStepOutlier", "SyncStall"), "nothing that was recorded|slow step", steps=12),
-    "checkpoint in a step": Fault(_checkpoint, _rules("TraceStepOutlier", "GpuGap", "SyncStall", "PageableCopy", "MemcpyBound"), "save_checkpoint|Memcpy DtoH|slow step|aten::copy_", steps=12),
+    "optimizer with a loop": Fault(
+        _unfused_optimizer,
+        HOST,
+        r"Optimizer\.step|aten::(mul_|lerp_|addc...?_|sqrt|div_|add_)|(mul_|lerp_|addc...?_|sqrt|div_|add_)_functor",
+        "resnet",
+    ),
+    "collector of garbage pauses the host": Fault(
+        _paused(every=3),
+        _rules("GpuGap", "TraceStepOutlier", "SyncStall"),
+        "nothing that was recorded|slow step",
+        steps=12,
+    ),
+    "checkpoint in a step": Fault(
+        _checkpoint,
+        _rules("TraceStepOutlier", "GpuGap", "SyncStall", "PageableCopy", "MemcpyBound"),
+        "save_checkpoint|Memcpy DtoH|slow step|aten::copy_",
+        steps=12,
+    ),
     "evaluation in a step": Fault(_evaluated, _rules("TraceStepOutlier"), "slow step", "resnet", "A100", steps=12),
     "one slow step": Fault(_outlier, _rules("TraceStepOutlier"), "slow step", "gan", "H200", steps=12),
     "recompilation in steps": Fault(_recompiled, SINGLE, "compile|slow step", "transformer", "H100", steps=12),
-    "graph breaks": Fault(_graph_breaks, _rules("SyncStall", "LaunchBound", "GpuGap"), "TorchDynamo|Synchronize", "transformer", "H100"),
-    "allocator frees and asks again": Fault(_retried, _rules("SyncStall", "GpuGap", "LaunchBound"), "cudaFree|cudaMalloc|DeviceSynchronize"),
+    "graph breaks": Fault(
+        _graph_breaks, _rules("SyncStall", "LaunchBound", "GpuGap"), "TorchDynamo|Synchronize", "transformer", "H100"
+    ),
+    "allocator frees and asks again": Fault(
+        _retried, _rules("SyncStall", "GpuGap", "LaunchBound"), "cudaFree|cudaMalloc|DeviceSynchronize"
+    ),
     "products in FP32": Fault(_fp32_products, PRECISION, "sgemm"),
     "TF32 is off": Fault(_without_tf32, PRECISION, "sgemm", "recommender", "A100"),
     "convolutions in FP32": Fault(_fp32_convolutions, PRECISION, "implicit_gemm_f32f32", "resnet"),
-    "activations in FP64": Fault(_fp64, _rules("LowPrecisionUnused", "SlowOperators", "DoublePrecision"), "double|aten::(gelu|add)", "transformer", "H100"),
+    "activations in FP64": Fault(
+        _fp64,
+        _rules("LowPrecisionUnused", "SlowOperators", "DoublePrecision"),
+        "double|aten::(gelu|add)",
+        "transformer",
+        "H100",
+    ),
     "vocabulary of 50257": Fault(_vocabulary, OPERATORS, "50257"),
-    "batch too small for the GPU": Fault(_small_batch, _rules("SmUnderfilled", "SlowOperators"), "gemm|aten::mm", "recommender"),
-    "attention in its math form": Fault(_math_attention, OPERATORS, "attention_math|aten::(_softmax|bmm)", "transformer", "A100"),
+    "batch too small for the GPU": Fault(
+        _small_batch, _rules("SmUnderfilled", "SlowOperators"), "gemm|aten::mm", "recommender"
+    ),
+    "attention in its math form": Fault(
+        _math_attention, OPERATORS, "attention_math|aten::(_softmax|bmm)", "transformer", "A100"
+    ),
     "activations written out": Fault(_unfused, OPERATORS | {"UnfusedOperators"}, "aten::(pow|mul|add|tanh)"),
-    "attention is slow": Fault(_slow("_flash_attention_forward"), OPERATORS, "_flash_attention_forward", "transformer", "H200"),
-    "attention's backward pass is slow": Fault(_slow("_flash_attention_backward"), OPERATORS, "_flash_attention_backward", "transformer", "MI300X"),
-    "heads of an odd width": Fault(_added(_HEADS, repeats=4), OPERATORS, "_flash_attention_forward", "transformer", "A100"),
-    "gradient of an embedding": Fault(_slow("embedding_dense_backward"), OPERATORS, "embedding_dense_backward", "recommender"),
-    "gradient by an index": Fault(_added(_INDEXED, repeats=2), OPERATORS, "index_put|indexing_backward", "transformer", "H100"),
+    "attention is slow": Fault(
+        _slow("_flash_attention_forward"), OPERATORS, "_flash_attention_forward", "transformer", "H200"
+    ),
+    "attention's backward pass is slow": Fault(
+        _slow("_flash_attention_backward"), OPERATORS, "_flash_attention_backward", "transformer", "MI300X"
+    ),
+    "heads of an odd width": Fault(
+        _added(_HEADS, repeats=4), OPERATORS, "_flash_attention_forward", "transformer", "A100"
+    ),
+    "gradient of an embedding": Fault(
+        _slow("embedding_dense_backward"), OPERATORS, "embedding_dense_backward", "recommender"
+    ),
+    "gradient by an index": Fault(
+        _added(_INDEXED, repeats=2), OPERATORS, "index_put|indexing_backward", "transformer", "H100"
+    ),
     "layer norm is slow": Fault(_slow("native_layer_norm$"), OPERATORS, "native_layer_norm", "transformer", "L4"),
-    "layer norm's backward pass is slow": Fault(_slow("native_layer_norm_backward"), OPERATORS, "native_layer_norm_backward", "transformer", "A100"),
+    "layer norm's backward pass is slow": Fault(
+        _slow("native_layer_norm_backward"), OPERATORS, "native_layer_norm_backward", "transformer", "A100"
+    ),
     "sum over the wrong axis": Fault(_added(_SUM, repeats=3), OPERATORS, "aten::sum", "resnet", "H100"),
     "batch norm is slow": Fault(_slow("batch_norm$"), OPERATORS, "batch_norm", "resnet", "MI300X"),
     "softmax of the loss is slow": Fault(_slow("_log_softmax"), OPERATORS, "_log_softmax", "transformer", "H200"),
     "images are turned round": Fault(_transposed, OPERATORS, "convolution|nchwToNhwc", "resnet", "H100"),
     "convolution by channel": Fault(_added(_DEPTHWISE, repeats=4), OPERATORS, "_conv_depthwise2d", "resnet", "A100"),
     "products of low rank": Fault(_added(_LOW_RANK, repeats=6), OPERATORS, "aten::mm", "transformer", "H100"),
-    "products with few tiles": Fault(_added(_FEW_TILES, repeats=3), OPERATORS | {"SmUnderfilled"}, "aten::mm|gemm", "recommender", "H100"),
+    "products with few tiles": Fault(
+        _added(_FEW_TILES, repeats=3), OPERATORS | {"SmUnderfilled"}, "aten::mm|gemm", "recommender", "H100"
+    ),
     "experts with few rows": Fault(_added(_EXPERTS, repeats=2), OPERATORS, "fused_experts", "transformer", "H100"),
-    "all-reduce behind the backward pass": Fault(_exposed("allreduce", "AllReduce_Sum_bf16_RING_LL"), MEET, "all_?reduce", "resnet", "H100", ranks=2),
-    "reduce-scatter in the way": Fault(_exposed("_reduce_scatter_base", "ReduceScatter_Sum_bf16_RING_LL", count=5), MEET, "reduce_?scatter", "transformer", "H100", ranks=2),
-    "all-gather without prefetch": Fault(_exposed("_allgather_base", "AllGather_RING_LL", count=10), MEET, "all_?gather", "transformer", "MI300X", ranks=2),
-    "batch norm of all ranks": Fault(_exposed("all_gather", "AllGather_RING_LL", count=18), MEET, "all_?gather", "resnet", "A100", ranks=2),
-    "exchange of embeddings in the way": Fault(_exposed("all_to_all", "SendRecv", count=2), MEET, "all_?to_?all|SendRecv", "recommender", "A100", ranks=2),
+    "all-reduce behind the backward pass": Fault(
+        _exposed("allreduce", "AllReduce_Sum_bf16_RING_LL"), MEET, "all_?reduce", "resnet", "H100", ranks=2
+    ),
+    "reduce-scatter in the way": Fault(
+        _exposed("_reduce_scatter_base", "ReduceScatter_Sum_bf16_RING_LL", count=5),
+        MEET,
+        "reduce_?scatter",
+        "transformer",
+        "H100",
+        ranks=2,
+    ),
+    "all-gather without prefetch": Fault(
+        _exposed("_allgather_base", "AllGather_RING_LL", count=10),
+        MEET,
+        "all_?gather",
+        "transformer",
+        "MI300X",
+        ranks=2,
+    ),
+    "batch norm of all ranks": Fault(
+        _exposed("all_gather", "AllGather_RING_LL", count=18), MEET, "all_?gather", "resnet", "A100", ranks=2
+    ),
+    "exchange of embeddings in the way": Fault(
+        _exposed("all_to_all", "SendRecv", count=2), MEET, "all_?to_?all|SendRecv", "recommender", "A100", ranks=2
+    ),
     "a rank is late": Fault(_late, _rules("LateRank"), "Rank 2", "resnet", "A100", ranks=4),
-    "a rank's clock is slow": Fault(_slow_clock, _rules("LateRank", "SlowRank"), "Rank 1", "transformer", "H100", ranks=4),
-    "experts are not balanced": Fault(_imbalanced, _rules("LateRank", "SlowRank"), "Rank 3", "transformer", "H200", ranks=4),
-    "DataParallel": Fault(_data_parallel, _rules("WrongParallel", "SyncStall", "GpuGap"), "DataParallel", "resnet", "A100"),
+    "a rank's clock is slow": Fault(
+        _slow_clock, _rules("LateRank", "SlowRank"), "Rank 1", "transformer", "H100", ranks=4
+    ),
+    "experts are not balanced": Fault(
+        _imbalanced, _rules("LateRank", "SlowRank"), "Rank 3", "transformer", "H200", ranks=4
+    ),
+    "DataParallel": Fault(
+        _data_parallel, _rules("WrongParallel", "SyncStall", "GpuGap"), "DataParallel", "resnet", "A100"
+    ),
     "gradients through the host": Fault(_gloo, _rules("WrongParallel"), "gloo", "gan", "A100", ranks=2),
     "memory is nearly full": Fault(_full, _rules("GpuMemoryFull"), "GPU 0|gpu0", "transformer", "A100"),
-    "memory is in parts": Fault(_fragmented, _rules("GpuMemoryFragmented"), "GPU 0|gpu0|allocated", "transformer", "H100"),
+    "memory is in parts": Fault(
+        _fragmented, _rules("GpuMemoryFragmented"), "GPU 0|gpu0|allocated", "transformer", "H100"
+    ),
     "memory grows": Fault(_growing, _rules("GpuMemoryGrows"), "bytes kept|growth", "gan", "A100", steps=12),
 }
 
@@ -684,4 +823,3 @@ def damaged() -> dict[str, Job]:
         for at, (model, gpu) in enumerate(pairs)
         for name, change in DAMAGED.items()
     }
-

@@ -192,7 +192,9 @@ class _Rank:
             yield from self._op(other)
         if op.sync:
             ends = max([self.now + 4, *self.free.values()])
-            self.made.event("cuda_runtime", self._called(op.sync), self.now, ends - self.now, args={"External id": mine})
+            self.made.event(
+                "cuda_runtime", self._called(op.sync), self.now, ends - self.now, args={"External id": mine}
+            )
             self.now = ends
         self.now += op.after * self._varied()
         if op.name:

@@ -147,14 +147,20 @@ def transformer(gpu: Gpu, *, ranks: int = 1, size: float = 1.0, layers: int = 5)
     gelu = elementwise(gpu, "aten::gelu", wide, tensors=2, kernel="GeluCUDAKernelImpl")
     gelu_back = elementwise(gpu, "aten::gelu_backward", wide, tensors=3, kernel="GeluBackwardCUDAKernelImpl")
     attend, attend_back = attention(gpu, batch, length, heads, width // heads)
-    parts = [linear(gpu, tokens, *each) for each in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))]
+    parts = [
+        linear(gpu, tokens, *each)
+        for each in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
+    ]
     (qkv, proj, up, down) = parts
     forward = [norm, qkv[0], attend, proj[0], add, norm, up[0], gelu, down[0], add]
     backward = [*down[1], gelu_back, *up[1], norm_back, add, *proj[1], attend_back, *qkv[1], norm_back, add]
-    head, head_back = product(gpu, tokens, width, vocabulary), [
-        product(gpu, tokens, vocabulary, width),
-        product(gpu, vocabulary, tokens, width),
-    ]
+    head, head_back = (
+        product(gpu, tokens, width, vocabulary),
+        [
+            product(gpu, tokens, vocabulary, width),
+            product(gpu, vocabulary, tokens, width),
+        ],
+    )
     scores = [tokens, vocabulary]
     loss = swept(gpu, "aten::_log_softmax", scores, 2, "cunn_SoftMaxForward", rest=2)
     loss_back = swept(gpu, "aten::_log_softmax_backward_data", scores, 3, "cunn_SoftMaxBackward", rest=3)
@@ -184,7 +190,9 @@ def convolved(gpu: Gpu, batch: int, inner: int, outer: int, side: int, kernel: i
     names = (
         [f"igemm_{way}_gtcx3_nhwc_bf16_bx0_ex1_bt256x128x32" for way in ("fwd", "bwd", "wrw")]
         if gpu.is_amd
-        else [f"sm80_xmma_{way}_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc" for way in ("fprop", "dgrad", "wgrad")]
+        else [
+            f"sm80_xmma_{way}_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc" for way in ("fprop", "dgrad", "wgrad")
+        ]
     )
     ran = Op(
         "aten::cudnn_convolution", (Work(names[0], us),), (image, weight, *[[]] * 7),

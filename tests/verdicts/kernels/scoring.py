@@ -33,7 +33,8 @@ class Judged:
         """Whether a right rule fires whose facts or evidence name what the label wants."""
         fault = self.fault
         return fault is not None and any(
-            _bare(each) in fault.rules and re.search(fault.names, said(each), re.IGNORECASE) is not None for each in self.found
+            _bare(each) in fault.rules and re.search(fault.names, said(each), re.IGNORECASE) is not None
+            for each in self.found
         )
 
     @property

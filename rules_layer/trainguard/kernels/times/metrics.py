@@ -225,7 +225,11 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
 
     An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
-    waits = [place for place, name in enumerate(trace.names) if "Synchronize" in name or name in _BLOCKING or name in _ALLOCATING]
+    waits = [
+        place
+        for place, name in enumerate(trace.names)
+        if "Synchronize" in name or name in _BLOCKING or name in _ALLOCATING
+    ]
     waits += [place for place, name in enumerate(trace.names) if name == BLOCK_UNTIL_READY]
     calls = trace.launches
     mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
