@@ -108,7 +108,7 @@ def adam(gpu: Gpu, elements: int) -> Op:
     """Return the fused optimizer over a few large tensors."""
     us = 28 * elements / (gpu.gb_per_s * gpu.memory * 1e3) + 4
     lists = [[[elements // 4]] * 4] * 4
-    kernel = "void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
+    kernel = "void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
     fused = Op("aten::_fused_adamw_", (Work(kernel, us),), (*lists, [], [], []), types=("TensorList",) * 4)
     return Op("Optimizer.step#AdamW.step", category="user_annotation", host=20, inside=(fused,))
 

@@ -72,7 +72,7 @@ _LAUNCH_LESS = "Launch less: CUDA graphs, torch.compile, a fused or foreach opti
 
 
 class LaunchBound(RankRule):
-    """Fires where the GPU often has to wait for its next launch: all the time, as no queue forms, or in many short gaps.
+    """Fires where the GPU often waits for its next launch: all the time, as no queue forms, or in many short gaps.
 
     A host that waits for data launches nothing: that time is the loader's, and counts nowhere here. Gaps that begin
     while the host waits for the GPU are those of `SyncStall`, and long ones those of `GpuGap`.
@@ -97,7 +97,7 @@ class LaunchBound(RankRule):
         ),
         Saying(
             "late_launches",
-            "In {gaps_before_launches:,} short gaps, {short_gaps_share} of the time, the GPU waits for the next launch.",
+            "The GPU waits for launches in {gaps_before_launches:,} short gaps, {short_gaps_share} of the time.",
             _LAUNCH_LESS,
             "the host launched work too slowly",
         ),
