@@ -63,7 +63,7 @@ def _gap_lines(trace: KernelTrace, gaps: list[tuple[int, int]]) -> list[Line]:
     longest = sorted(gaps, key=lambda each: each[0] - each[1])
     close = [gap for gap in longest if gap[1] - gap[0] >= _length(longest[:SHOWN])]
     hosts = [(_host(trace, *gap) or "in nothing that was recorded", float(gap[1] - gap[0])) for gap in close]
-    return [(f"GPU idle, host {host}", lasts) for host, lasts in hosts]
+    return [(f"GPU idle, host {host}(, behind .+)?", lasts) for host, lasts in hosts]
 
 
 def _late(trace: KernelTrace) -> list[Line]:

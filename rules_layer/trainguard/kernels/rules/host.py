@@ -6,7 +6,7 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
+from trainguard.kernels.rules.finding import SHOWN, Judged, call_named, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow, long_gap_ns
 from trainguard.kernels.rules.rule import (
     MICROSECONDS,
@@ -282,12 +282,11 @@ class SyncStall(RankRule):
 def _waits(judged: Judged) -> list[Evidence]:
     launches, trace = judged.trace.launches, judged.trace
     waits = np.flatnonzero(judged.waiting_calls)
-    evidence = []
-    for place in waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist():
-        caller = caller_of(trace, place)
-        what = trace.names[int(launches.name[place])] + (f" of {caller}" if caller else "")
-        evidence.append(judged.stretch(what, int(launches.start[place]), int(launches.end[place])))
-    return evidence
+    longest = waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist()
+    return [
+        judged.stretch(call_named(trace, place), int(launches.start[place]), int(launches.end[place]))
+        for place in longest
+    ]
 
 
 class QueueFull(RankRule):
