@@ -225,7 +225,8 @@ class _Rank:
         self.free[work.stream] = start + lasts
         self.now = max(start + lasts + 5, launched) if work.waits else launched
         made.event("cuda_runtime", self._called(work.call), called, self.now - called, args=ids)
-        said = {"device": work.stream // SECOND_GPU, "stream": work.stream % SECOND_GPU, "blocks per SM": work.blocks}
+        gpu, stream = divmod(work.stream, SECOND_GPU)
+        said: dict[str, Any] = {"device": gpu, "stream": stream, "blocks per SM": work.blocks}
         said |= {"bytes": work.bytes} if work.bytes else {}
         said |= {"Collective name": work.collective, "dtype": "BFloat16"} if work.collective else {}
         made.event(work.category, work.name, start, lasts, args=ids | said)

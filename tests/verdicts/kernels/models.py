@@ -54,8 +54,9 @@ def linear(gpu: Gpu, rows: int, inner: int, columns: int) -> tuple[Op, list[Op]]
 def attention(gpu: Gpu, batch: int, length: int, heads: int, width: int) -> tuple[Op, Op]:
     visible = batch * heads * length * (length + 1) / 2
     shape, rate = [batch, length, heads, width], gpu.tflops * gpu.attention * 1e6
+    backward: tuple[str, ...] = ("bwd_kernel_dk_dv", "bwd_kernel_dq")
     if gpu.is_amd:
-        forward, backward = "attn_fwd", ("bwd_kernel_dk_dv", "bwd_kernel_dq")
+        forward = "attn_fwd"
     elif gpu.capability == (9, 0):
         forward = "void cutlass::device_kernel<flash::FlashAttnFwdSm90<cutlass::bfloat16_t>>"
         backward = ("void cutlass::device_kernel<flash::FlashAttnBwdSm90<cutlass::bfloat16_t>>",)
