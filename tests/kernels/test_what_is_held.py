@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import xplanes
 from tests.support.kernel_faults import STEP
-from tests.support.kernel_traces import A100, BF16_GEMM, TraceWriter, ids, judged, read
+from tests.support.kernel_traces import A100, BF16_GEMM, TraceWriter, judged, read
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.join import across_ranks
 from trainguard.kernels.profile import rank_profile
