@@ -63,7 +63,19 @@ def _gap_lines(trace: KernelTrace, gaps: list[tuple[int, int]]) -> list[Line]:
     longest = sorted(gaps, key=lambda each: each[0] - each[1])
     close = [gap for gap in longest if gap[1] - gap[0] >= _length(longest[:SHOWN])]
     hosts = [(_host(trace, *gap) or "in nothing that was recorded", float(gap[1] - gap[0])) for gap in close]
-    return [(f"GPU idle, host {host}", lasts) for host, lasts in hosts]
+    return [(f"GPU idle, host {host}(, behind .+)?", lasts) for host, lasts in hosts]
+
+
+def _late(trace: KernelTrace) -> list[Line]:
+    """Return the longest gaps, or where a queue forms, short ones by the work that ends them."""
+    if kernel_facts.starts_at_once(trace):
+        return _gap_lines(trace, trace.gaps)
+    sums: dict[str, float] = {}
+    for start, end in kernel_facts.late_gaps(trace):
+        following = next((event.name for event in trace.recorded if event.start >= end), "")
+        sums[following] = sums.get(following, 0.0) + end - start
+    lines = [(f"GPU idle before {re.escape(name)}", lasts) for name, lasts in sums.items() if name]
+    return sorted(lines, key=lambda line: -line[1])
 
 
 def _length(gaps: list[tuple[int, int]]) -> int:
@@ -146,21 +158,21 @@ def _parallel(trace: KernelTrace) -> list[Line]:
 
 def _slow_steps(trace: KernelTrace) -> list[Line]:
     """Return the slowest steps, each with what has grown most over its median."""
-    parts = [_step_parts(trace, step) for step in trace.steps]
+    parts = [_step_parts(trace, start, end) for start, end in trace.gpu_steps]
     medians = {name: float(np.median([each[name] for each in parts])) for name in parts[0]}
     limit, lines = kernel_facts.step_limit(trace), []
-    for step, mine in zip(trace.steps, parts, strict=True):
+    for (start, end), mine in zip(trace.gpu_steps, parts, strict=True):
         grown = {name: mine[name] - medians[name] for name in mine}
         most = max(grown, key=grown.__getitem__)
         said = "|".join({re.escape(f"{grown[most] / 1e6 + more:+,.1f} ms") for more in (-1e-5, 0.0, 1e-5)})
-        if step.lasts > limit:
-            lines.append((f"slow step, {most} ({said}) over its median", float(step.lasts)))
+        if end - start > limit:
+            lines.append((f"slow step, {most} ({said}) over its median", float(end - start)))
     return sorted(lines, key=lambda line: -line[1])
 
 
-def _step_parts(trace: KernelTrace, step: Event) -> dict[str, float]:
+def _step_parts(trace: KernelTrace, start: int, end: int) -> dict[str, float]:
     """Return a step's time by what goes on, each moment at the first of it; the mean over GPUs that count."""
-    during, calls = trace.of([step]), trace.of(trace.calls)
+    during, calls = trace.during([(start, end)]), trace.of(trace.calls)
     loading = trace.of([event for event in trace.host if event.name.startswith(LOADERS)])
     sums: dict[str, float] = {}
     for gpu in trace.counted:
@@ -199,7 +211,7 @@ def _held(trace: KernelTrace) -> list[Line]:
 EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "GpuBusyLow": _least_busy_parts,
     "GpuGap": lambda trace: _gap_lines(trace, kernel_facts.long_gaps(trace)),
-    "LaunchBound": lambda trace: _gap_lines(trace, trace.gaps),
+    "LaunchBound": _late,
     "LoaderBound": _loader_lines,
     "SyncStall": _waits,
     "ExposedCommunication": _collectives,

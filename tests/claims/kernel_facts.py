@@ -60,6 +60,26 @@ def _host_share(trace: KernelTrace) -> float:
     return host_idle(trace) / idle if idle else 0.0
 
 
+def late_gaps(trace: KernelTrace) -> list[tuple[int, int]]:
+    """Return short gaps before a launch, but those that begin while the host waits for the GPU or for data."""
+    parts, limit = trace.during(trace.gaps) & ~trace.loading, gap_limit(trace)
+    after = trace.after_waits
+    return [
+        (start, end)
+        for start, end in trace.stretches(parts)
+        if end - start <= limit and not after[np.searchsorted(trace.edges, start)]
+    ]
+
+
+def _late_share(trace: KernelTrace) -> float:
+    return sum(end - start for start, end in late_gaps(trace)) / trace.window
+
+
+def starts_at_once(trace: KernelTrace) -> bool:
+    """Tell whether no queue forms in a busy time that is low: kernels start right behind their launch."""
+    return _beside_loader(trace, 0.7) and _launch_delay(trace) < 10.0
+
+
 def _launch_delay(trace: KernelTrace) -> float:
     return float(np.median([max(event.start - call.end, 0) for event, call in trace.started])) / 1e3
 
@@ -125,8 +145,8 @@ def is_underfilled(event: Event) -> bool:
 
 def step_limit(trace: KernelTrace) -> float:
     """Return above how many nanoseconds a step is slow."""
-    median = float(np.median(trace.step_lengths))
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(trace.step_lengths - median)))
+    median = float(np.median(trace.gpu_lengths))
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(trace.gpu_lengths - median)))
     return max(median + SIGMAS * sigma, (1.0 + OVER) * median)
 
 
@@ -181,6 +201,8 @@ FACTS: dict[str, Recompute] = {
     "gaps": lambda trace: float(len(long_gaps(trace))),
     "loader_share": lambda trace: trace.share(trace.loading & ~trace.busy),
     "launch_delay": _launch_delay,
+    "short_gaps_share": _late_share,
+    "gaps_before_launches": lambda trace: float(len(late_gaps(trace))),
     "queued_launches": _queued,
     "host_share": _host_share,
     "waits_for_data_share": lambda trace: loader_idle(trace) / trace.window,
@@ -195,10 +217,11 @@ FACTS: dict[str, Recompute] = {
     "pageable_share": lambda trace: total(pageable(trace)) / len(trace.counted) / trace.window,
     "tensor_core_share": lambda trace: _of_computing(trace, lambda event: BF16 in event.name),
     "fp32_share": lambda trace: _of_computing(trace, in_fp32),
+    "full_precision_share": lambda trace: _of_computing(trace, in_fp32),
     "underfilled_share": lambda trace: _of_computing(trace, is_underfilled),
-    "slowest_step": lambda trace: float(trace.step_lengths.max()) / 1e6,
-    "median_step": lambda trace: float(np.median(trace.step_lengths)) / 1e6,
-    "slow_steps": lambda trace: float((trace.step_lengths > step_limit(trace)).sum()),
+    "slowest_step": lambda trace: float(trace.gpu_lengths.max()) / 1e6,
+    "median_step": lambda trace: float(np.median(trace.gpu_lengths)) / 1e6,
+    "slow_steps": lambda trace: float((trace.gpu_lengths > step_limit(trace)).sum()),
     "steps": lambda trace: float(len(trace.steps)),
     "reserved_share": lambda trace: max(_reserved(trace).values()),
     "most_busy_share": lambda trace: max(_kernel_times(trace).values()) / trace.window,
@@ -238,6 +261,7 @@ THRESHOLDS: dict[str, Recompute] = {
     "slowest_step": lambda trace: step_limit(trace) / 1e6,
     "loader_share": lambda _: 0.05,
     "launch_delay": lambda _: 10.0,
+    "short_gaps_share": lambda _: 0.1,
     "host_share": lambda _: 0.5,
     "kernels_per_step": lambda _: 300.0,
     "short_share": lambda _: 0.5,
@@ -281,19 +305,17 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "GpuBusyLow": lambda trace: busy(trace) < 0.7 * trace.window,
     "GpuGap": lambda trace: bool(long_gaps(trace)),
     "LoaderBound": lambda trace: trace.share(trace.loading & ~trace.busy) > 0.05,
-    "LaunchBound": lambda trace: (
-        _beside_loader(trace, 0.7) and _host_share(trace) >= 0.5 and _launch_delay(trace) < 10.0
-    ),
+    "LaunchBound": lambda trace: _host_share(trace) >= 0.5 and (starts_at_once(trace) or _late_share(trace) >= 0.1),
     "SyncStall": lambda trace: _waiting(trace) >= 0.1 and idle_after(trace) >= 0.05 * trace.window,
     "ExposedCommunication": _exposes,
     "MemcpyBound": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone) >= 0.1,
     "PageableCopy": lambda trace: total(pageable(trace)) / len(trace.counted) >= 0.01 * trace.window,
     "WrongParallel": lambda trace: is_data_parallel(trace) or without_nccl(trace),
     "TensorCoresIdle": _tensor_cores_idle,
-    "LowPrecisionUnused": lambda trace: trace.capability >= AMPERE and _of_computing(trace, in_fp32) > 0.5,
+    "LowPrecisionUnused": lambda trace: trace.capability >= AMPERE and _of_computing(trace, in_fp32) > 0.1,
     "SmUnderfilled": lambda trace: _of_computing(trace, is_underfilled) >= 0.2,
     "SlowOperators": lambda _: False,  # these traces record no shapes
-    "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.step_lengths > step_limit(trace)).any()),
+    "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.gpu_lengths > step_limit(trace)).any()),
     "GpuMemoryFull": lambda trace: any(share > FULL for share in _reserved(trace).values()),
     "GpuMemoryRanOut": lambda _: False,
     "GpuMemoryFragmented": lambda trace: (held := allocations(trace)) is not None and held.in_parts,

@@ -67,23 +67,29 @@ def _parallel_upper_bound(trace: KernelTrace) -> float:
 
 def _slow_steps(trace: KernelTrace) -> list[tuple[int, int]]:
     limit = kernel_facts.step_limit(trace)
-    return [(step.start, step.end) for step in trace.steps if step.lasts > limit]
+    return [(start, end) for start, end in trace.gpu_steps if end - start > limit]
 
 
 def _beyond_median(trace: KernelTrace, taken: Flags | None = None) -> float:
     """Return by how much slow steps are longer than the median, beyond what others have taken of them."""
-    median, beyond = float(np.median(trace.step_lengths)), 0.0
+    median, beyond = float(np.median(trace.gpu_lengths)), 0.0
     for start, end in _slow_steps(trace):
         others = 0 if taken is None else trace.length(taken & trace.during([(start, end)]))
         beyond += max(end - start - median - others, 0.0)
     return beyond
 
 
+def _launches(trace: KernelTrace) -> float:
+    if kernel_facts.starts_at_once(trace):
+        return kernel_facts.host_idle(trace)
+    return float(sum(end - start for start, end in kernel_facts.late_gaps(trace)))
+
+
 UPPER_BOUNDS: dict[str, Callable[[KernelTrace], float]] = {
     "LoaderBound": lambda trace: float(trace.length(trace.loading & ~trace.busy)),
     "WrongParallel": _parallel_upper_bound,
     "SyncStall": kernel_facts.idle_after,
-    "LaunchBound": kernel_facts.host_idle,
+    "LaunchBound": _launches,
     "SmallKernelStorm": _beside_loader,
     "ExposedCommunication": lambda trace: trace.mean(lambda gpu: gpu.sends_alone),
     "PageableCopy": lambda trace: total(kernel_facts.pageable(trace)) / len(trace.counted),

@@ -211,6 +211,25 @@ class KernelTrace:
         return np.array([step.lasts for step in self.steps], dtype=np.float64)
 
     @cached_property
+    def gpu_steps(self) -> list[tuple[int, int]]:
+        """Steps with their work on the GPU, each behind that of the step before; nanoseconds."""
+        first = self.steps[0]
+        own = min((event.start for event in self.work_of(first)), default=first.start)
+        calls = [(event, self.launch_of(event)) for event in self.recorded if event.start < own]
+        before = max([event.end for event, call in calls if call is None or call.start < first.start], default=0)
+        found, last = [], 0
+        for step in self.steps:
+            start, ends = max(step.start, before), [event.end for event in self.work_of(step)]
+            found.append((start, max(start, step.end, *ends)))
+            before = last = max([last, *ends])
+        return found
+
+    @cached_property
+    def gpu_lengths(self) -> Floats:
+        """How long these are, nanoseconds, float64[N]."""
+        return np.array([end - start for start, end in self.gpu_steps], dtype=np.float64)
+
+    @cached_property
     def kernels(self) -> list[Event]:
         """The kernels of the window."""
         return [event for event in self.work if event.category == KERNEL]

@@ -23,7 +23,7 @@ from tests.support.kernel_faults import (
     underfilled,
     unlaunched,
 )
-from tests.support.kernel_traces import A100, NCCL, TraceWriter, ids, judged, real_profile
+from tests.support.kernel_traces import A100, BF16_GEMM, NCCL, TraceWriter, ids, judged, real_profile
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.names.kernel_names import Precision, classify
 
@@ -32,7 +32,7 @@ REAL = {
         {"GpuBusyLow", "LaunchBound", "LowPrecisionUnused"},
         {"ExposedCommunication", "TensorCoresIdle"},
     ),
-    "a100_rank3of8_diff_control": ({"ExposedCommunication"}, {"GpuBusyLow", "LaunchBound"}),
+    "a100_rank3of8_diff_control": ({"ExposedCommunication"}, {"GpuBusyLow", "SmallKernelStorm"}),
     "mi300_resnet_ddp8_rank0_stack": (
         {"ExposedCommunication", "QueueFull"},
         {"SyncStall", "GpuBusyLow", "TensorCoresIdle"},
@@ -82,7 +82,7 @@ BELOW: dict[Fault, float] = {
     copies: 0.08,
     pageable: 0.005,
     fp32: 0.4,
-    late: 0.2,
+    late: 0.08,
     storm: 0.02,
     sync: 0.03,
     little_overlap: 0.48,
@@ -94,7 +94,7 @@ BELOW: dict[Fault, float] = {
 }
 """Strengths at which a fault is too weak for its rule."""
 
-IDLE_BELOW = {"GpuBusyLow": 0.25, "GpuGap": 0.08}
+BELOW_OF_RULE = {"GpuBusyLow": 0.25, "GpuGap": 0.08, "LowPrecisionUnused": 0.08}
 WITHOUT_GAIN = {"QueueFull", "GpuMemoryFull", "TraceQuality"}
 SYMPTOMS = {"GpuBusyLow", "SmallKernelStorm", "TensorCoresIdle"}
 """Rules whose time another finding explains, where its cause is planted, too."""
@@ -122,8 +122,61 @@ def test_a_planted_fault_fires(rule: str, fault: Fault, strength: float) -> None
 )
 def test_below_its_threshold_a_rule_is_silent(rule: str, fault: Fault) -> None:
     assert rule not in ids(
-        judged(steps(lambda made, start: fault(made, start, IDLE_BELOW.get(rule) or BELOW[fault])).text())
+        judged(steps(lambda made, start: fault(made, start, BELOW_OF_RULE.get(rule) or BELOW[fault])).text())
     )
+
+
+def test_a_gap_names_the_wait_that_it_begins_in() -> None:
+    found = {each.id: each for each in judged(steps(lambda made, start: sync(made, start, 0.5)).text()).findings}
+    whats = {each.what for each in found["kernels/GpuGap"].evidence}
+    assert whats == {"GPU idle, host mostly in cudaStreamSynchronize, behind cudaStreamSynchronize"}
+    without = judged(steps(lambda made, start: idle(made, start, 0.5)).text()).findings
+    assert not any("behind" in each.what for finding in without for each in finding.evidence)
+
+
+def test_an_optimizer_in_fp32_is_no_lack_of_precision() -> None:
+    adam = "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
+
+    def fill(made: TraceWriter, start: float) -> None:
+        made.kernel(adam, start, STEP * 0.7, launch=start)
+        good(made, start + STEP * 0.7, STEP * 0.3)
+
+    assert "LowPrecisionUnused" not in ids(judged(steps(fill).text()))
+
+
+def test_fp64_is_named_from_a_tenth_on() -> None:
+    double = "void at::native::vectorized_elementwise_kernel<4, MulFunctor<double>>"
+
+    def kinds(share: float) -> set[str]:
+        def fill(made: TraceWriter, start: float) -> None:
+            made.kernel(double, start, STEP * share, launch=start)
+            good(made, start + STEP * share, STEP * (1 - share))
+
+        return {each.kind for each in judged(steps(fill).text()).findings}
+
+    assert "double_precision" in kinds(0.11)
+    assert "double_precision" not in kinds(0.09)
+
+
+@pytest.mark.parametrize("call", ["cudaFree", "cudaMalloc", "hipFree"])
+def test_the_allocator_s_calls_wait_for_the_gpu(call: str) -> None:
+    def fill(made: TraceWriter, start: float) -> None:
+        good(made, start, STEP * 0.8)
+        made.event("cuda_runtime", call, start + STEP * 0.8, STEP * 0.2)
+
+    (found,) = (each for each in judged(steps(fill).text()).findings if each.id == "kernels/SyncStall")
+    assert found.evidence[0].what == call
+
+
+def test_a_slow_step_shows_where_the_host_is_far_ahead() -> None:
+    made, start = TraceWriter(), 0.0
+    for step in range(12):
+        made.step(step, 100.0 * step, 100)
+        lasts = STEP * (2 if step == 5 else 1)
+        made.kernel(BF16_GEMM, start + 1, lasts - 1, launch=100.0 * step + 10)
+        start += lasts
+    (found,) = (each for each in judged(made.text()).findings if each.id == "kernels/TraceStepOutlier")
+    assert found.evidence[0].step == 5
 
 
 @pytest.mark.parametrize("factor", [1.2, 2, 10])

@@ -168,3 +168,47 @@ def test_the_faster_shape_is_aligned() -> None:
 def test_shapes_that_do_not_fit_give_no_reason(shapes: str) -> None:
     for operator in ("aten::mm", "aten::linear", "aten::convolution", "vllm::fused_moe", "flash_attn_3::bwd"):
         assert why_slow(operator, shapes, 108).reason in set(Reason)
+
+
+def chained(length: int, *, between: str = "", other: str = "aten::mul") -> list[KernelFinding]:
+    """Ten chains of operators over one large tensor, beside as much other work."""
+    made, at, number = TraceWriter(), 0.0, 0
+    shape = [8192, 8192]
+    for _ in range(RUNS):
+        for place in range(length + 1):
+            last = place == length
+            name = "aten::mm" if last else between if between and place % 2 else (other, "aten::tanh")[place % 2]
+            number += 1
+            ids = {"External id": number, "correlation": number}
+            said = {"Input Dims": [shape, shape if last else []], "Input type": [BF16, BF16 if last else ""]}
+            made.event("cpu_op", name, at, 2, args=ids | said | {"Concrete Inputs": ["", ""]})
+            made.event("cuda_runtime", "hipLaunchKernel", at + 0.5, 1, args=ids)
+            lasts = 5_000 if last else 200
+            kernel = TENSILE if last else ADD.replace("float", BF16)
+            made.event("kernel", kernel, at + 15, lasts, args=ids | {"device": 0, "stream": STREAM})
+            at += lasts
+    return [each for each in judged(made.text()).findings if each.id == "kernels/SlowOperators"]
+
+
+def test_a_chain_over_one_tensor_is_named_with_what_fusion_saves() -> None:
+    (found,) = chained(10)
+    assert found.kind == "slow_operators_unfused"
+    assert found.value == pytest.approx(10 * 200 * 18 / 20 / (5_000 + 2_000), rel=0.02)
+    assert found.evidence[0].what.startswith("aten::mul, aten::tanh, aten::mul")
+
+
+def test_short_or_broken_chains_are_no_finding() -> None:
+    assert chained(2) == []
+    assert chained(10, between="other::op") == []
+    assert chained(10, between="aten::mul", other="aten::mul") == []
+
+
+def test_attention_in_its_math_form_is_named() -> None:
+    made = TraceWriter(gpus=[MI300X])
+    for run in range(RUNS):
+        at = 1_000.0 * run
+        name = "aten::_scaled_dot_product_attention_math" if run < RUNS // 2 else "aten::other"
+        made.event("cpu_op", name, at, 50)
+        made.kernel(TENSILE, at + 10, 900, launch=at + 2)
+    (found,) = (each for each in judged(made.text()).findings if each.id == "kernels/SlowOperators")
+    assert (found.kind, found.evidence[0].count) == ("slow_operators_math_attention", RUNS // 2)

@@ -37,7 +37,7 @@ def profile(fault: Fault, strength: float) -> RankProfile:
         ("ExposedCommunication", faults.little_overlap, 0.5, False),
         ("MemcpyBound", faults.copies, 0.1, True),
         ("PageableCopy", faults.pageable, 0.01, True),
-        ("LowPrecisionUnused", faults.fp32, 0.5, False),
+        ("LowPrecisionUnused", faults.fp32, 0.1, False),
         ("TensorCoresIdle", faults.fp32, 0.5, False),
         ("SmUnderfilled", faults.underfilled, 0.2, True),
         ("GpuBusyLow", faults.idle, 0.3, False),
@@ -113,14 +113,27 @@ def launched_late(delay: float, idle: float = 0.35) -> RankProfile:
     return judged(steps(fill).text())
 
 
+def late_kinds(profile: RankProfile) -> set[str]:
+    return {each.kind for each in profile.findings if each.id == "kernels/LaunchBound"}
+
+
 def test_empty_queue_starts_kernels_within_ten_microseconds() -> None:
-    assert "LaunchBound" in ids(launched_late(9.999))
-    assert "LaunchBound" not in ids(launched_late(10))
+    assert late_kinds(launched_late(9.999)) == {"launch_bound"}
+    assert late_kinds(launched_late(10)) == {"late_launches"}
 
 
 def test_launches_matter_below_seven_tenths() -> None:
-    assert "LaunchBound" in ids(launched_late(1, 0.3 + NS * 100))
-    assert "LaunchBound" not in ids(launched_late(1, 0.29))
+    assert late_kinds(launched_late(1, 0.3 + NS * 100)) == {"launch_bound"}
+    assert late_kinds(launched_late(1, 0.29)) == {"late_launches"}
+
+
+def test_short_gaps_before_launches_matter_from_a_tenth_on() -> None:
+    # A launch ends 1 us before its kernel starts: of each gap so much is the GPU's own.
+    assert late_kinds(launched_late(1, 0.107)) == {"late_launches"}
+    assert late_kinds(launched_late(1, 0.103)) == set()
+    (found,) = (each for each in launched_late(1, 0.2).findings if each.kind == "late_launches")
+    assert found.evidence[0].what == f"GPU idle before {BF16_GEMM}"
+    assert found.evidence[0].count == 600
 
 
 def many_kernels(number: int, long_ones: int, *, graph: bool = False) -> RankProfile:

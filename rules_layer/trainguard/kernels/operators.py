@@ -19,7 +19,7 @@ from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine
 
 MOST_SHAPES = 2_000
-_BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 """Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type."""
 
 
@@ -116,7 +116,7 @@ def roofline(
 def _entry(
     name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, list_elements: int
 ) -> OperatorEntry:
-    inputs = read_inputs(recorded, _BYTES_OF.get(precision, UNKNOWN), list_elements) if recorded else None
+    inputs = read_inputs(recorded, BYTES_OF.get(precision, UNKNOWN), list_elements) if recorded else None
     once = cost(name, inputs) if inputs is not None else None
     flops, moved, held = (None, None, 0) if once is None else (once.flops * count, once.bytes * count, once.held)
     return OperatorEntry(

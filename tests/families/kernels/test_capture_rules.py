@@ -66,6 +66,7 @@ FACTS_OF = {
     "gpu_gap": _counts("longest_gap", "gaps"),
     "loader_bound": _shares("loader_share"),
     "launch_bound": _counts("launch_delay", "queued_launches") + _shares("host_share"),
+    "late_launches": _shares("short_gaps_share") + _counts("gaps_before_launches"),
     "small_kernel_storm": _shares("short_share") + _counts("kernels_per_step", "gpus"),
     "sync_stall": _shares("waiting_share", "idle_share") + _counts("after_wait"),
     "exposed_communication": _shares("exposed_share", "overlap_share"),
@@ -75,7 +76,11 @@ FACTS_OF = {
     "without_nccl": _counts("library") + _shares("collective_share", "idle_share"),
     "tensor_cores_idle": _shares("tensor_core_share"),
     "low_precision_unused": _shares("fp32_share"),
+    "double_precision": _shares("fp64_share"),
+    "products_in_full_precision": _shares("full_precision_share"),
     "sm_underfilled": _shares("underfilled_share"),
+    "slow_operators_math_attention": _shares("math_share") + _counts("operator"),
+    "slow_operators_unfused": _shares("saved_share") + _counts("operator", "shapes"),
     **{
         f"slow_operators_{reason}": _shares("saved_share", "reached_share") + _counts("operator", "shapes", *numbers)
         for reason, numbers in {

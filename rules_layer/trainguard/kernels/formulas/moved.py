@@ -113,6 +113,17 @@ def gather(inputs: Inputs) -> Cost:
     return _rows(inputs, prod(tensor(inputs, 2)), 1)
 
 
+def scattered(at: int) -> Formula:
+    """Return the formula of values, input ``at``, that are added to or put into rows: those are read and written."""
+
+    def of(inputs: Inputs) -> Cost:
+        values = prod(tensor(inputs, at))
+        moved = 3 * values * type_of(inputs)
+        return Cost(values, moved, moved)
+
+    return of
+
+
 def embedding_backward(inputs: Inputs) -> Cost:
     """Return the cost of a dense gradient: rows are read, the whole table is written."""
     gradient, indexes = tensor(inputs, 0), tensor(inputs, 1)
@@ -229,7 +240,7 @@ _FILLED = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "ex
 _ADAM_FLOPS = 12
 """Of an element: two moving averages (3 each), two corrections, a root, a sum, a quotient and the step."""
 
-MOVED: dict[str, Formula] = {
+POINTWISE: dict[str, Formula] = {
     **{f"aten::{name}": pointwise(2) for name in (*_BINARY, *_BITS)},
     **{f"aten::{name}_": pointwise(2, in_place=True) for name in (*_BINARY, *_BITS)},
     **{f"aten::{name}": pointwise(2, out=_BOOL) for name in _COMPARED},
@@ -239,19 +250,24 @@ MOVED: dict[str, Formula] = {
     **{f"aten::{name}_backward": pointwise(2) for name in _BACKWARD},
     **{f"aten::{name}": pointwise(3) for name in ("addcmul", "addcdiv", "lerp")},
     **{f"aten::{name}_": pointwise(3, in_place=True) for name in ("addcmul", "addcdiv", "lerp")},
+    "aten::masked_fill": pointwise(2),
+    "aten::masked_fill_": pointwise(2, in_place=True),
+    "aten::where": pointwise(3, first=1),
+    "aten::native_dropout_backward": pointwise(2),
+}
+"""Operators on single elements, which one kernel could compute in a row."""
+
+MOVED: dict[str, Formula] = {
+    **POINTWISE,
     **{f"aten::{name}": reduction(1, 3) for name in ("sum", "mean", "amax", "amin", "logsumexp")},
     **{f"aten::{name}": reduction(1, 3) for name in ("argmax", "argmin", "max", "min", "prod", "any", "all")},
     "aten::linalg_vector_norm": reduction(2, 4),
     "aten::norm": reduction(2, 4),
     **{f"aten::{name}": searched for name in ("topk", "var_mean", "var", "std", "count_nonzero")},
     **{f"aten::{name}": filled for name in _FILLED},
-    "aten::masked_fill": pointwise(2),
-    "aten::masked_fill_": pointwise(2, in_place=True),
-    "aten::where": pointwise(3, first=1),
     "aten::copy_": copied,
     "aten::cat": joined,
     "aten::stack": joined,
-    "aten::native_dropout_backward": pointwise(2),
     "aten::native_batch_norm": batch_norm,
     "aten::cudnn_batch_norm": batch_norm,
     "aten::miopen_batch_norm": batch_norm,
@@ -268,6 +284,8 @@ MOVED: dict[str, Formula] = {
     "aten::nll_loss_backward": swept(1, of=1),
     "aten::embedding": embedding,
     "aten::embedding_dense_backward": embedding_backward,
+    **{f"aten::{name}": scattered(2) for name in ("index_put_", "index_put", "_index_put_impl_")},
+    **{f"aten::{name}": scattered(3) for name in ("index_add_", "index_add", "scatter_add_", "scatter_add")},
     "aten::index_select": index_select,
     "aten::gather": gather,
     "aten::max_pool2d_with_indices": max_pool,

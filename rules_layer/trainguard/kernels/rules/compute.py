@@ -1,12 +1,14 @@
 """Kernels compute on the slow units of the GPU, or do not fill it."""
 
 import re
+from dataclasses import dataclass
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
+from trainguard.kernels.names.families import Family
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rules.finding import Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, Share, portion
+from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.work import KernelLine
@@ -66,36 +68,87 @@ _AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
 """ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Wide:
+    """Kernels in a wider type than they need, as a kind of finding with its fact and threshold."""
+
+    kind: str
+    fact: str
+    most: float
+    lines: list[KernelLine]
+
+    @property
+    def total_ns(self) -> int:
+        return sum(line.total_ns for line in self.lines)
+
+
 class LowPrecisionUnused(_ComputeRule):
+    """Fires where much of the computation is in FP32 or FP64; optimizers do not count, as weights need FP32."""
+
     title = "Precision"
-    fires_when = "over {most} of the computing time is in FP32, on a GPU that has BF16 and TF32"
+    fires_when = (
+        "beside optimizers over {most} of the computing time is in FP32, over {least} in FP64, or over {least} in "
+        "products, convolutions and attention of FP32 or FP64, on a GPU that has BF16"
+    )
     measure = Measure("share of computing time in FP32")
-    summary = "{fp32_share} of the time of kernels that compute is in FP32."
-    advice = "Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32."
-    clause = "most of the computation was in FP32"
+    says = (
+        Saying(
+            "low_precision_unused",
+            "{fp32_share} of the time of kernels that compute is in FP32.",
+            "Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
+            "most of the computation was in FP32",
+        ),
+        Saying(
+            "double_precision",
+            "{fp64_share} of the time of kernels that compute is in FP64.",
+            "Find the tensor of torch.float64 that spreads, often an array of NumPy, and convert it with .float().",
+            "part of the computation was in FP64",
+        ),
+        Saying(
+            "products_in_full_precision",
+            "{full_precision_share} of the time of kernels that compute is in matrix products, convolutions and "
+            "attention of FP32 or FP64.",
+            "Put these modules under BF16 autocast, or allow TF32 with torch.set_float32_matmul_precision('high').",
+            "products were in FP32",
+        ),
+    )
 
     most: Share = 0.5
+    least: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        if not _has_bf16(judged) or not judged.computing_ns:
-            return None
-        in_fp32 = judged.by_precision().get(Precision.FP32, 0)
-        share = in_fp32 / judged.computing_ns
-        if share <= self.most:
+        wide = self._wide(judged)
+        if wide is None:
             return None
         return self.found(
-            [portion("fp32_share", share, self.most)],
+            [portion(wide.fact, wide.total_ns / judged.computing_ns, wide.most)],
+            kind=wide.kind,
             severity=Severity.MEDIUM,
-            evidence=judged.lines(_in_fp32(judged)),
-            gain=self.gain_of(judged, in_fp32),
+            evidence=judged.lines(wide.lines),
+            gain=self.gain_of(judged, wide.total_ns),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        return judged.when(rows_of(_in_fp32(judged)), gpu)
+        wide = self._wide(judged)
+        return judged.when(rows_of([] if wide is None else wide.lines), gpu)
 
-
-def _in_fp32(judged: Judged) -> list[KernelLine]:
-    return [line for line in judged.compute if line.precision == Precision.FP32]
+    def _wide(self, judged: Judged) -> _Wide | None:
+        if not _has_bf16(judged) or not judged.computing_ns:
+            return None
+        lines = [line for line in judged.compute if line.family != Family.OPTIMIZER]
+        single = [line for line in lines if line.precision == Precision.FP32]
+        double = [line for line in lines if line.precision == Precision.FP64]
+        kinds = (
+            _Wide("low_precision_unused", "fp32_share", self.most, single),
+            _Wide("double_precision", "fp64_share", self.least, double),
+            _Wide(
+                "products_in_full_precision",
+                "full_precision_share",
+                self.least,
+                [line for line in (*single, *double) if line.eligible],
+            ),
+        )
+        return next((kind for kind in kinds if kind.total_ns > kind.most * judged.computing_ns), None)
 
 
 def _has_bf16(judged: Judged) -> bool:

@@ -187,8 +187,20 @@ def longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
     for start, end in ordered(found):
         host = work_under(judged.trace, start, end)
         said = f"GPU idle, host {host}" if host else "GPU idle, host in nothing that was recorded"
-        evidence.append(judged.stretch(said, start, end))
+        evidence.append(judged.stretch(said + _behind(judged, start), start, end))
     return evidence
+
+
+def _behind(judged: Judged, at: int) -> str:
+    """Name the call that waits for the GPU as it becomes idle: what the host does next, it does with an empty queue."""
+    launches = judged.trace.launches
+    waits = np.flatnonzero(judged.waiting_calls & (launches.start < at) & (launches.end >= at))
+    return f", behind {call_named(judged.trace, int(waits[0]))}" if len(waits) else ""
+
+
+def call_named(trace: Trace, call: int) -> str:
+    caller = caller_of(trace, call)
+    return trace.names[int(trace.launches.name[call])] + (f" of {caller}" if caller else "")
 
 
 def ordered(found: Spans) -> list[tuple[int, int]]:

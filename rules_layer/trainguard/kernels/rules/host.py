@@ -3,22 +3,24 @@
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity
+from trainguard.core.text import one_line
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
-from trainguard.kernels.rules.finding import SHOWN, Judged, caller_of, longest_gaps, ordered, severity
-from trainguard.kernels.rules.idle import GpuBusyLow
+from trainguard.kernels.rules.finding import SHOWN, Judged, call_named, longest_gaps, ordered, severity
+from trainguard.kernels.rules.idle import GpuBusyLow, long_gap_ns
 from trainguard.kernels.rules.rule import (
     MICROSECONDS,
     MILLISECONDS,
     Nanoseconds,
     Number,
     RankRule,
+    Saying,
     Share,
     portion,
     shown,
 )
 from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.times.intervals import Spans, intersection
+from trainguard.kernels.times.intervals import Spans, difference, intersection
 from trainguard.kernels.times.metrics import SYNC_REACH_NS
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -66,30 +68,47 @@ def _launch_bound_summary(sheet: FactSheet) -> str:
     )
 
 
-class LaunchBound(RankRule):
-    """Fires where the GPU is often idle, mostly because the host launches too late, and no queue forms.
+_LAUNCH_LESS = "Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators."
 
-    A host that waits for data launches nothing: that time is the loader's, and counts nowhere here.
+
+class LaunchBound(RankRule):
+    """Fires where the GPU often waits for its next launch: all the time, as no queue forms, or in many short gaps.
+
+    A host that waits for data launches nothing: that time is the loader's, and counts nowhere here. Gaps that begin
+    while the host waits for the GPU are those of `SyncStall`, and long ones those of `GpuGap`.
     """
 
     title = "Launches that come too late"
     fires_when = (
-        "busy under {enough}, {host_share} of the idle time is the host's, and kernels start within {delay_ns} of "
-        "their launch ({delay_amd_ns} on AMD's GPUs); the wait for data counts as neither busy nor idle"
+        "{host_share} of the idle time is the host's, and the GPU is busy under {enough} and kernels start within "
+        "{delay_ns} of their launch ({delay_amd_ns} on AMD's GPUs), or short gaps before launches take {short_gaps} of "
+        "the time; the wait for data counts as neither busy nor idle"
     )
     measure = Measure("median delay from launch to start", "us")
     explains = (LOW_GPUS,)
     claims = (Bucket.HOST,)
     takes = "waits_for_host"
-    summary = _launch_bound_summary
-    advice = "Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators."
-    clause = "the host launched kernels too slowly"
+    says = (
+        Saying(
+            "launch_bound",
+            _launch_bound_summary,
+            _LAUNCH_LESS,
+            "the host launched kernels too slowly",
+        ),
+        Saying(
+            "late_launches",
+            "The GPU waits for launches in {gaps_before_launches:,} short gaps, {short_gaps_share} of the time.",
+            _LAUNCH_LESS,
+            "the host launched work too slowly",
+        ),
+    )
 
     enough: Share = GpuBusyLow.enough
     medium: Share = GpuBusyLow.medium
     host_share: Share = 0.5
     delay_ns: Nanoseconds = 10_000
     delay_amd_ns: Nanoseconds = 40_000
+    short_gaps: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         window_ns = judged.window.length - judged.loader_idle_ns
@@ -97,9 +116,11 @@ class LaunchBound(RankRule):
         busy = busy_ns / window_ns if window_ns else 1.0
         idle = window_ns - busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
-        delays, most_ns = judged.delays.after_call, self.delay_amd_ns if judged.is_amd else self.delay_ns
-        if busy >= self.enough or late < self.host_share or not len(delays) or np.median(delays) >= most_ns:
+        if late < self.host_share:
             return None
+        delays, most_ns = judged.delays.after_call, self.delay_amd_ns if judged.is_amd else self.delay_ns
+        if busy >= self.enough or not len(delays) or np.median(delays) >= most_ns:
+            return self._late_launches(judged)
         waits = judged.share(judged.loader_idle_ns)
         queue = sum(stream.mean_queue(judged.window) for stream in judged.streams)
         return self.found(
@@ -118,6 +139,58 @@ class LaunchBound(RankRule):
             evidence=longest_gaps(judged, judged.unlaunched_gaps),
             gain=judged.gain(judged.host_idle_ns),
         )
+
+    def _late_launches(self, judged: Judged) -> KernelFinding | None:
+        gaps = _before_launches(judged)
+        share = judged.share(gaps.total)
+        if share < self.short_gaps:
+            return None
+        return self.found(
+            [
+                portion("short_gaps_share", share, self.short_gaps),
+                Fact(name="gaps_before_launches", value=len(gaps.start)),
+            ],
+            kind="late_launches",
+            severity=severity(share, 1 - self.enough, 1 - self.medium),
+            evidence=_by_next_work(judged, gaps),
+            gain=judged.gain(gaps.total),
+        )
+
+
+def _before_launches(judged: Judged) -> Spans:
+    """Return gaps before a launch that are short and do not begin while the host waits for the GPU or for data."""
+    gaps = difference(judged.unlaunched_gaps, judged.loading)
+    waits = judged.sync_reach.within(gaps.start, gaps.start + 1)
+    chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & (waits == 0)
+    return Spans(gaps.start[chosen], gaps.end[chosen])
+
+
+def _by_next_work(judged: Judged, gaps: Spans) -> list[Evidence]:
+    """Return gaps by the operator, else the work, that is launched too late; most time first."""
+    trace, rows = judged.trace, judged.trace.gpu
+    order = np.argsort(rows.start, kind="stable")
+    place = np.searchsorted(rows.start[order], gaps.end, side="left")
+    found: dict[str, list[tuple[int, int]]] = {}
+    for at, start, end in zip(place.tolist(), gaps.start.tolist(), gaps.end.tolist(), strict=True):
+        if at < len(order):
+            row = int(order[at])
+            caller = int(judged.operator[row])
+            name = trace.names[int(rows.name[row] if caller < 0 else trace.operators.name[caller])]
+            found.setdefault(name, []).append((start, end))
+    evidence = []
+    for name, each in sorted(found.items(), key=lambda item: -sum(end - start for start, end in item[1]))[:SHOWN]:
+        longest = max(each, key=lambda gap: gap[1] - gap[0])
+        evidence.append(
+            Evidence(
+                what=f"GPU idle before {one_line(name)}",
+                duration_ns=sum(end - start for start, end in each),
+                count=len(each),
+                step=judged.step_at(longest[0]),
+                longest_start_ns=longest[0] - judged.window.start,
+                longest_ns=longest[1] - longest[0],
+            )
+        )
+    return evidence
 
 
 def _small_kernel_storm_summary(sheet: FactSheet) -> str:
@@ -209,12 +282,11 @@ class SyncStall(RankRule):
 def _waits(judged: Judged) -> list[Evidence]:
     launches, trace = judged.trace.launches, judged.trace
     waits = np.flatnonzero(judged.waiting_calls)
-    evidence = []
-    for place in waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist():
-        caller = caller_of(trace, place)
-        what = trace.names[int(launches.name[place])] + (f" of {caller}" if caller else "")
-        evidence.append(judged.stretch(what, int(launches.start[place]), int(launches.end[place])))
-    return evidence
+    longest = waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist()
+    return [
+        judged.stretch(call_named(trace, place), int(launches.start[place]), int(launches.end[place]))
+        for place in longest
+    ]
 
 
 class QueueFull(RankRule):

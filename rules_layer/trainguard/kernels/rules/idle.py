@@ -1,6 +1,7 @@
 """The GPU is idle, whatever the reason, or single steps are slow."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
@@ -110,7 +111,7 @@ class GpuGap(RankRule):
             return None
         return self.found(
             [
-                milliseconds("longest_gap", int((long.end - long.start).max()), self._limit_ns(judged)),
+                milliseconds("longest_gap", int((long.end - long.start).max()), long_gap_ns(judged)),
                 Fact(name="gaps", value=len(long.start)),
             ],
             severity=severity(judged.share(long.total), self.medium, self.high),
@@ -122,15 +123,17 @@ class GpuGap(RankRule):
         return intersection(gpu.surely_idle, self._long_gaps(judged))
 
     def _long_gaps(self, judged: Judged) -> Spans:
-        found, limit = judged.unlaunched_gaps, self._limit_ns(judged)
+        found, limit = judged.unlaunched_gaps, long_gap_ns(judged)
         lasted = found.end - found.start
         over = (lasted >= self.long_ns) | (lasted > limit)
         return Spans(found.start[over], found.end[over])
 
-    def _limit_ns(self, judged: Judged) -> float:
-        steps = judged.window.steps
-        of_step = self.of_step * float(np.median(steps.end - steps.start)) if len(steps) else self.long_ns
-        return min(float(self.long_ns), of_step)
+
+def long_gap_ns(judged: Judged) -> float:
+    """Return above how many nanoseconds a gap is a long one."""
+    steps = judged.window.steps
+    of_step = GpuGap.of_step * float(np.median(steps.end - steps.start)) if len(steps) else GpuGap.long_ns
+    return min(float(GpuGap.long_ns), of_step)
 
 
 ROBUST_SIGMA = 1.4826
@@ -143,6 +146,8 @@ def _trace_step_outlier_summary(sheet: FactSheet) -> str:
 
 
 class TraceStepOutlier(RankRule):
+    """Fires by the length of steps with their work on the GPU: a host that is far ahead does not show a slow one."""
+
     title = "Slow steps of a trace"
     fires_when = "of {steps} steps or more, one is over the median by {sigmas} robust sigmas and {of_median} of it"
     measure = Measure("slowest step", "ms")
@@ -164,11 +169,12 @@ class TraceStepOutlier(RankRule):
         steps = judged.window.steps
         if len(steps) < self.steps:
             return None
-        lasted = steps.end - steps.start
+        start, end = judged.steps_on_gpu()
+        lasted = end - start
         slow, median = self._slow_steps(lasted)
         if not len(slow):
             return None
-        parts = judged.step_parts(steps.start, steps.end)
+        parts = judged.step_parts(start, end)
         worst = slow[np.argsort(-lasted[slow], kind="stable")]
         return self.found(
             [
@@ -178,15 +184,15 @@ class TraceStepOutlier(RankRule):
                 Fact(name="steps", value=len(steps)),
             ],
             severity=Severity.MEDIUM,
-            evidence=[_slow_step(judged, parts, int(at)) for at in worst[:SHOWN]],
+            evidence=[_slow_step(judged, parts, int(at), int(start[at]), int(end[at])) for at in worst[:SHOWN]],
             gain=judged.gain(float((lasted[slow] - median).sum())),
         )
 
     def beyond(self, judged: Judged, taken: Spans) -> float:
         """Return by how many nanoseconds slow steps exceed the median beyond what other findings have of them."""
-        steps = judged.window.steps
-        slow, median = self._slow_steps(steps.end - steps.start)
-        start, end = steps.start[slow], steps.end[slow]
+        start, end = judged.steps_on_gpu()
+        slow, median = self._slow_steps(end - start)
+        start, end = start[slow], end[slow]
         return float(np.maximum(end - start - median - taken.within(start, end), 0.0).sum())
 
     def _slow_steps(self, lasted: Ints) -> tuple[Ints, float]:
@@ -198,9 +204,9 @@ class TraceStepOutlier(RankRule):
         return max(median + self.sigmas * sigma, (1 + self.of_median) * median)
 
 
-def _slow_step(judged: Judged, parts: dict[str, Ints], at: int) -> Evidence:
-    steps = judged.window.steps
+def _slow_step(judged: Judged, parts: dict[str, Ints], at: int, start: int, end: int) -> Evidence:
     grown = {name: float(values[at] - np.median(values)) for name, values in parts.items()}
     most = max(grown, key=lambda name: grown[name])
     what = f"slow step, {most} {grown[most] / 1e6:+,.1f} ms over its median"
-    return judged.stretch(what, int(steps.start[at]), int(steps.end[at]))
+    number = int(judged.window.steps.number[at])
+    return replace(judged.stretch(what, start, end), step=number)

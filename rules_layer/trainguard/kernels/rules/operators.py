@@ -4,15 +4,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainguard.core.finding import Fact, Severity
+from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry, PeaksEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.shapes import Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
+from trainguard.kernels.rules.finding import SHOWN, Judged
 from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
+from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.rule_result import Measure
@@ -33,6 +37,18 @@ class _Slow:
     called: Called
     reached: float
     saved_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saved:
+    """What other kernels would save, in nanoseconds, and what is measured by it; ``shown`` are the rows by name."""
+
+    kind: str
+    measured: str
+    measured_ns: float
+    saved_ns: float
+    facts: list[Fact]
+    shown: list[tuple[str, Ints]]
 
 
 _SAID: Mapping[Reason, tuple[str, str]] = {
@@ -82,22 +98,44 @@ def _kind(reason: Reason) -> str:
     return f"slow_operators_{reason}"
 
 
+_UNFUSED = (
+    Saying(
+        "slow_operators_math_attention",
+        "{math_share} of the time attention runs as single operators ({operator}), which write its scores to memory.",
+        "Let scaled_dot_product_attention choose FlashAttention or cuDNN: BF16 inputs, and is_causal=True in the place "
+        "of a mask; or use FlexAttention.",
+        "attention ran without a fused kernel",
+    ),
+    Saying(
+        "slow_operators_unfused",
+        "Chains of {operator} over {shapes} read and write tensors of the same size one after the other: one kernel "
+        "would save up to {saved_share} of the time.",
+        "Fuse them by torch.compile, or use an operator that does it all, such as gelu(approximate='tanh').",
+        "operators in a row were not fused",
+    ),
+)
+
+
 class SlowOperators(RankRule):
     title = "Slow operators"
     fires_when = (
         "operators with recorded shapes that reach under {enough} (attention {enough_attention}) of what good kernels "
-        "do cost {least} of the time"
+        "do cost {least} of the time; else attention in its math form takes {least}, or chains of operators on "
+        "single elements would save {least} as one kernel"
     )
     measure = Measure("share of the window that good kernels would save")
-    says = tuple(
-        Saying(
-            _kind(reason),
-            f"{{operator}} ({{shapes}}) reaches {{reached_share}} of what good kernels do{said}; such operators cost "
-            "{saved_share} of the time.",
-            advice,
-            "operators were much slower than the GPU allows",
+    says = (
+        tuple(
+            Saying(
+                _kind(reason),
+                f"{{operator}} ({{shapes}}) reaches {{reached_share}} of what good kernels do{said}; such operators "
+                "cost {saved_share} of the time.",
+                advice,
+                "operators were much slower than the GPU allows",
+            )
+            for reason, (said, advice) in _SAID.items()
         )
-        for reason, (said, advice) in _SAID.items()
+        + _UNFUSED
     )
 
     least: Share = 0.1
@@ -106,31 +144,53 @@ class SlowOperators(RankRule):
     enough_attention: Share = 0.45
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
+        found = self._saved(judged)
+        if found is None:
+            return None
+        share = judged.share(found.saved_ns)
+        return self.found(
+            [portion(found.measured, judged.share(found.measured_ns), self.least), *found.facts],
+            kind=found.kind,
+            severity=Severity.MEDIUM if share >= self.medium else Severity.LOW,
+            evidence=[judged.runs(what, rows) for what, rows in found.shown[:SHOWN]],
+            gain=judged.gain(found.saved_ns),
+        )
+
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        found = self._saved(judged)
+        empty = np.empty(0, dtype=np.int64)
+        rows = [] if found is None else [each for _, each in found.shown]
+        return judged.when(np.concatenate([empty, *rows]), gpu)
+
+    def _saved(self, judged: Judged) -> _Saved | None:
+        """Return the first of slow operators, attention in its math form and chains that costs enough of the time."""
+        for found in (self._slow_ones(judged), _in_math_form(judged), _unfused(judged)):
+            if found is not None and judged.share(found.measured_ns) >= self.least:
+                return found
+        return None
+
+    def _slow_ones(self, judged: Judged) -> _Saved | None:
         slow = self._slow(judged)
-        saved = sum(each.saved_ns for each in slow) / judged.counted
-        share = judged.share(min(saved, judged.compute_ns))
-        if not slow or share < self.least:
+        if not slow:
             return None
         entry = slow[0].called.entry
         sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
         why = why_slow(entry.name, entry.shapes, sms)
-        return self.found(
-            [
-                portion("saved_share", share, self.least),
+        saved = min(sum(each.saved_ns for each in slow) / judged.counted, judged.compute_ns)
+        return _Saved(
+            kind=_kind(why.reason),
+            measured="saved_share",
+            measured_ns=saved,
+            saved_ns=saved,
+            facts=[
                 portion("reached_share", slow[0].reached, self._enough(entry)),
                 Fact(name="operator", value=entry.name),
                 Fact(name="shapes", value=short_shapes(entry.shapes)),
                 *(Fact(name=name, value=value) for name, value in why.numbers.items()),
                 *([Fact(name="faster_shape", value=why.faster)] if why.faster else []),
             ],
-            kind=_kind(why.reason),
-            severity=Severity.MEDIUM if share >= self.medium else Severity.LOW,
-            evidence=[judged.runs(_named(each.called.entry), each.called.rows) for each in slow[:SHOWN]],
-            gain=judged.gain(min(saved, judged.compute_ns)),
+            shown=[(_named(each.called.entry), each.called.rows) for each in slow],
         )
-
-    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
-        return judged.when(rows_of([each.called for each in self._slow(judged)]), gpu)
 
     def _enough(self, entry: OperatorEntry) -> float:
         return self.enough_attention if entry.name in ATTENTION else self.enough
@@ -156,3 +216,38 @@ class SlowOperators(RankRule):
 
 def _named(entry: OperatorEntry) -> str:
     return f"{entry.name} {short_shapes(entry.shapes)}"
+
+
+def _in_math_form(judged: Judged) -> _Saved | None:
+    """Return attention in its math form: a fused kernel takes less than half of its time."""
+    rows = math_attention(judged)
+    if not len(rows):
+        return None
+    total = int((judged.trace.gpu.end[rows] - judged.trace.gpu.start[rows]).sum()) / judged.counted
+    return _Saved(
+        kind="slow_operators_math_attention",
+        measured="math_share",
+        measured_ns=total,
+        saved_ns=total / 2,
+        facts=[Fact(name="operator", value=MATH_ATTENTION)],
+        shown=[(MATH_ATTENTION, rows)],
+    )
+
+
+def _unfused(judged: Judged) -> _Saved | None:
+    peaks = peaks_entry(judged.trace.gpus)
+    chains = [] if peaks is None else chains_of(judged, peaks)
+    if not chains:
+        return None
+    saved = min(sum(each.saved_ns for each in chains) / judged.counted, judged.compute_ns)
+    return _Saved(
+        kind="slow_operators_unfused",
+        measured="saved_share",
+        measured_ns=saved,
+        saved_ns=saved,
+        facts=[
+            Fact(name="operator", value=chains[0].names),
+            Fact(name="shapes", value=short_shapes(chains[0].shapes)),
+        ],
+        shown=[(each.names, each.rows) for each in chains],
+    )

@@ -20,6 +20,9 @@ GPU_PARTS = ("compute", "exposed_communication", "memcpy", "memset")
 """The first classes of a breakdown, those of the GPU; communication that computation covers is computation."""
 
 _BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
+_ALLOCATING = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "hipMalloc", "hipFree", "hipHostMalloc")
+"""Calls that wait for the GPU implicitly (CUDA C++ Programming Guide, "Implicit Synchronization")."""
+
 _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 
 
@@ -222,7 +225,11 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
 
     An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
-    waits = [place for place, name in enumerate(trace.names) if "Synchronize" in name or name in _BLOCKING]
+    waits = [
+        place
+        for place, name in enumerate(trace.names)
+        if "Synchronize" in name or name in _BLOCKING or name in _ALLOCATING
+    ]
     waits += [place for place, name in enumerate(trace.names) if name == BLOCK_UNTIL_READY]
     calls = trace.launches
     mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
