@@ -1,4 +1,4 @@
-"""Learning rates of a run, and what they say of it: a warm-up, a fine-tune."""
+"""Learning rates of a run, and what they show: a warm-up, a fine-tune."""
 
 import re
 

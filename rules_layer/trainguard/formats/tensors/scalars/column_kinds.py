@@ -15,7 +15,7 @@ ORDERS = 10.0
 """A value is of another scale beyond so many times the largest, or below that part of the smallest, so far."""
 
 FEWEST_ODD, SHARE_ODD = 3, 0.4
-"""So many columns, and this share of them, differ where a row has other columns: one loss may always begin anew."""
+"""So many columns, and this share of them, differ where a row has other columns: one loss may always jump."""
 
 
 @dataclass(slots=True)
