@@ -8,7 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import trainguard
+from trainguard.kernels.columns import Trace
+from trainguard.kernels.comparison.compare import compared
+from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.profile import rank_profile
+from trainguard.local.traces import open_traces
 
 _OF_A_NODE = re.compile(r"\d+\.(?P<system>.+)\.json|\d+_[^-]+-(?P<framework>.+)_pythontimeline\.json")
 
@@ -33,6 +40,19 @@ def statuses_alone(folder: Path, node: str) -> dict[str, str]:
             about.unlink()  # a link: what it names is not to change
             about.write_text(json.dumps({**told, "instance_count": 1}), "utf-8")
         return {entry["rule"]: entry["status"] for entry in report_of(alone)["rules"]}
+
+
+def comparison_of(folders: tuple[Path, Path]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the comparison says about the first traces of two jobs, and the traces' names."""
+    found = []
+    for folder in folders:
+        place = open_traces(str(folder / "kernel-traces"))
+        trace = place.read(place.names[0])
+        assert isinstance(trace, Trace)
+        rank = msgspec.structs.replace(rank_profile(trace), rank=0)
+        found.append(KernelProfiles(source=str(folder), ranks=[rank], unread={}))
+    said = json.loads(msgspec.json.encode(compared(*found)))["ranks"][0]
+    return said, [profile.ranks[0].trace for profile in found]
 
 
 def _same_disk(folder: Path, place: str) -> bool:
