@@ -52,6 +52,6 @@ def test_words_of_a_loss_far_above_a_guess() -> None:
         ([HALF, 0.6, 0.6, *[HALF + 0.1] * 17], [HALF * 0.8**place for place in range(20)], False),
     ],
 )
-def test_validation_at_a_guess_or_only_rising_learned_nothing(held: list[float], train: list[float], found: bool) -> None:
+def test_validation_never_better_learned_nothing(held: list[float], train: list[float], found: bool) -> None:
     run = run_of({"loss": train}, {"val_loss": held})
     assert (validation_never_better(run, LIMITS) is not None) is found
