@@ -47,7 +47,8 @@ def _of_either(of_use: Callable[[Use], float], of_activity: Callable[[Growth], f
 def _affected(context: Context, fact: Fact) -> Expected:
     """Return how many GPUs of the node leak, or show an increase."""
     node, until = context.node(fact), _until(context, fact)
-    if any(map(node.of, USED)):
+    increase = context.first("increase")
+    if increase is not None and increase["series"] in USED:
         return float(sum(use.leaks for use in uses_of(context, node, until).values()))
     return float(sum(each.kind is not None for each in growths_of(context, node, until).values()))
 
