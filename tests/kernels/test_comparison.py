@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -178,10 +179,10 @@ def test_what_got_slower_is_not_healthy(marked: bool) -> None:
         ({"steps": 2}, "in_part", {"steps"}),
     ],
 )
-def test_what_differs_is_named_first(more: dict[str, object], verdict: str, aspects: set[str]) -> None:
-    usual: dict[str, object] = {"shapes": "[[64,64],[64,64]]"}
-    settings_of: list[dict[str, object]] = [usual, usual | more]
-    before, after = (profile({BF16_GEMM: 1_000.0}, **each) for each in settings_of)  # type: ignore[arg-type]
+def test_what_differs_is_named_first(more: dict[str, Any], verdict: str, aspects: set[str]) -> None:
+    usual: dict[str, Any] = {"shapes": "[[64,64],[64,64]]"}
+    settings_of: list[dict[str, Any]] = [usual, usual | more]
+    before, after = (profile({BF16_GEMM: 1_000.0}, **each) for each in settings_of)
     found = beside(before, after).comparable
     assert found.verdict == verdict
     assert {each.aspect for each in found.differences} == aspects

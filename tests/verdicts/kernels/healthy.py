@@ -1,6 +1,7 @@
 """Trainings without a fault: other batches, steps, ranks, seeds and jitter."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.verdicts.kernels.machine import GPUS, Job, Op
 from tests.verdicts.kernels.models import MODELS
@@ -8,18 +9,18 @@ from tests.verdicts.kernels.models import MODELS
 STEPS = 6
 
 
-def planned(model: str, gpu: str, *, ranks: int = 1, steps: int = STEPS, size: float = 1.0, **more: object) -> Job:
+def planned(model: str, gpu: str, *, ranks: int = 1, steps: int = STEPS, size: float = 1.0, **more: Any) -> Job:
     """Return a healthy training."""
     step = MODELS[model](GPUS[gpu], ranks=ranks, size=size)
-    return Job(GPUS[gpu], tuple([step] * steps for _ in range(ranks)), **more)  # type: ignore[arg-type]
+    return Job(GPUS[gpu], tuple([step] * steps for _ in range(ranks)), **more)
 
 
 def healthy() -> Iterator[tuple[str, Job]]:
     """Yield healthy trainings by name."""
     for place, (model, gpu) in enumerate((model, gpu) for model in MODELS for gpu in GPUS):
         yield f"{model} on {gpu}", planned(model, gpu, seed=place)
-        more = {"steps": 4 + place % 9, "jitter": 0.005 * (1 + place % 7), "seed": 100 + place}
-        yield f"{model} on {gpu}, varied", planned(model, gpu, size=(0.5, 0.75, 1.5, 2.0)[place % 4], **more)  # type: ignore[arg-type]
+        more: dict[str, Any] = {"steps": 4 + place % 9, "jitter": 0.005 * (1 + place % 7), "seed": 100 + place}
+        yield f"{model} on {gpu}, varied", planned(model, gpu, size=(0.5, 0.75, 1.5, 2.0)[place % 4], **more)
     for place, model in enumerate(MODELS):
         gpu = ("H100", "A100", "MI300X", "H200")[place]
         yield f"{model} on four {gpu}", planned(model, gpu, ranks=4, seed=200 + place, jitter=0.02)

@@ -5,6 +5,7 @@ are the least that an algorithm which keeps a row on the chip moves; statistics 
 Sources of the arguments: PyTorch's ``native_functions.yaml``, vLLM's ``csrc/ops.h``.
 """
 
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from trainguard.kernels.costs import Cost, Inputs, Shape
@@ -176,8 +177,8 @@ def listed(moves: int | None = None, flops: int = 1) -> Formula:
     return of
 
 
-def _elements(shapes: object) -> int:
-    return sum(prod(shape) for shape in shapes)  # type: ignore[attr-defined]
+def _elements(shapes: Iterable[Sequence[int]]) -> int:
+    return sum(map(prod, shapes))
 
 
 def joined(inputs: Inputs) -> Cost:

@@ -7,15 +7,14 @@ from statistics import fmean
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
+from trainguard.rules.training.guesses import LARGEST_LOSS, guesses
 from trainguard.rules.training.learned_nothing import (
     GOOD_SCORE,
     HALVED,
     HIGH_SCORE,
-    LARGEST_LOSS,
     SCORE_FELL,
     LearningKind,
     NotLearningParameters,
-    guesses,
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (

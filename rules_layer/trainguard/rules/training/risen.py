@@ -14,7 +14,7 @@ from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Objective
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.training.learned_nothing import CHANCE_BELOW
+from trainguard.rules.training.guesses import CHANCE_BELOW
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
     CLEAR_NOISE,
