@@ -122,7 +122,6 @@ class Rule(ABC, Generic[P]):
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Seconds of event time without violation after which an episode of firing has ended: three windows."""
-        del parameters, interval_s
         return self.clear_s
 
 
@@ -133,7 +132,6 @@ class SystemRule(Rule[P], Generic[P, S]):
 
     def window_points(self, parameters: P, interval_s: float) -> int:
         """How many kept points the rule looks back on; 0 when it looks at none. Raises RuleConfigError over 2,500."""
-        del parameters, interval_s
         return 0
 
     @abstractmethod

@@ -16,7 +16,6 @@ from trainguard.rules.training.stalled_training import (
     StalledTrainingRule,
     StalledTrainingRuleParameters,
     StalledTrainingRuleState,
-    StallKind,
     patience_s,
 )
 from trainguard.rules.training.step_rule import RunView
@@ -48,19 +47,19 @@ def judge_stall(
     ``busy`` gives which share, 0 to 1, of a span in epoch seconds the GPUs were busy; None where that is not known.
     """
     if job.closing or job.status.is_final or any(state.ended for state in states):
-        return RuleResult.of(_TEXT, Status.OK, StallKind.ENDED)
+        return RuleResult.of(_TEXT, Status.OK, "ended")
     newest = max(states, key=lambda state: state.progress_s or 0.0)
     if newest.progress_s is None:
         return RuleResult.of(_TEXT, Status.WARMING_UP, StepKind.NO_STEP)
     if job.status is not JobStatus.IN_PROGRESS:
         status = Fact(name="job_status", value=job.status.value)
-        return RuleResult.of(_TEXT, Status.NOT_APPLICABLE, StallKind.NOT_RUNNING, (status,))
+        return RuleResult.of(_TEXT, Status.NOT_APPLICABLE, "not running", (status,))
     looked_s, longest_s = min(state.looked_s for state in states), max(state.longest_s for state in states)
     silent_s = max(looked_s - newest.progress_s, 0.0)
     if silent_s <= patience_s(parameters, longest_s) or job.secondary_status not in _TRAINS:
         at = newest.progress_s
         since = Fact(name="time_since_object", value=silent_s, unit="s", start=at, end=at + silent_s)
-        return RuleResult.of(_TEXT, Status.OK, StallKind.NEWEST, (since,), data_points=newest.steps)
+        return RuleResult.of(_TEXT, Status.OK, "newest object", (since,), data_points=newest.steps)
     share = busy((looked_s - parameters.threshold, looked_s))
     if works_on(share):
         return _working(silent_s, share or 0.0, newest.steps)
@@ -73,7 +72,7 @@ def _working(silent_s: float, busy: float, steps: int) -> RuleResult:
         Fact(name="time_without_step", value=silent_s, unit="s"),
         Fact(name="gpus_busy", value=busy, unit="share"),
     )
-    return RuleResult.of(_TEXT, Status.OK, StallKind.GPUS_WORK, facts, data_points=steps)
+    return RuleResult.of(_TEXT, Status.OK, "GPUs work", facts, data_points=steps)
 
 
 def _silence(episode: StoredEpisode) -> float:

@@ -105,7 +105,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
 
     def at_limit(self, count: MinuteCount, parameters: CPUBottleneckParameters) -> bool:
         """Say whether all cores were full, or more than the GPUs' own processes fill, which may only wait for them."""
-        del parameters
         return count.mean(count.level) >= FULL_NODE or count.mean(count.peak) >= count.gpus + 1.0
 
     def limit(self, parameters: CPUBottleneckParameters) -> float:

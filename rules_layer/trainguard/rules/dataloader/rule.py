@@ -102,7 +102,6 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
     """Half an hour: the median is of the whole job and changes slowly."""
 
     def observe(self, state: LoaderState, events: FrameworkEvents, parameters: DataloaderParameters) -> None:
-        del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:

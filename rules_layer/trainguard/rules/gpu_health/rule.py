@@ -235,7 +235,6 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
     """30 min: a GPU that is throttled again soon after has one fault, and not two."""
 
     def observe(self, state: HealthState, minute: NodeMinute, parameters: GPUHealthParameters) -> None:
-        del parameters
         state.fold(minute)
 
     def judge(self, state: HealthState, view: NodeView, parameters: GPUHealthParameters) -> RuleResult:

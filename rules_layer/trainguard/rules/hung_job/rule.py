@@ -144,7 +144,6 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
     spec = SPEC
 
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:
-        del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:

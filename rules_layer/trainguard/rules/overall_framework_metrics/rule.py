@@ -160,7 +160,6 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
     def observe(
         self, state: FrameworkTimeState, events: FrameworkEvents, parameters: OverallFrameworkMetricsParameters
     ) -> None:
-        del parameters
         table = events.table
         if not len(table):
             return
@@ -185,7 +184,6 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
     def judge(
         self, state: FrameworkTimeState, view: FrameworkView, parameters: OverallFrameworkMetricsParameters
     ) -> RuleResult:
-        del parameters
         if not state.events:
             none = (Fact(name="events", value=0, node=view.node),)
             return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)

@@ -149,7 +149,6 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
     clear_s = 0.0
 
     def observe(self, state: UsageState, minute: NodeMinute, parameters: OverallSystemUsageParameters) -> None:
-        del parameters
         snapshots = minute.snapshots
         state.snapshots += len(snapshots)
         for metric, values in _percents(snapshots).items():
@@ -159,7 +158,6 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
         state.traffic.add(snapshots.network)
 
     def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> RuleResult:
-        del parameters
         if not state.snapshots:
             return waiting(view)
         usage, enough = usage_of(state), says_enough(state.snapshots, view.interval_s)

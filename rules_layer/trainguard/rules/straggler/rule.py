@@ -147,7 +147,6 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
     """30 min: a block is five minutes."""
 
     def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
-        del parameters
         state.fold(events)
 
     def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:

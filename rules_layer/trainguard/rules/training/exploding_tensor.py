@@ -127,7 +127,6 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
 
     def at_end(self, state: ExplodingTensorState, parameters: ExplodingTensorParameters) -> Check | None:
         """Find a number that was not finite to the end, in however few values."""
-        del parameters
         row, key = max(
             ((row, key) for key, row in state.rows.items()), key=lambda each: each[0].count, default=(None, "")
         )

@@ -2,7 +2,6 @@
 
 import math
 import re
-from enum import StrEnum
 from statistics import fmean, median
 
 from trainguard.core.finding import Fact
@@ -40,33 +39,7 @@ from trainguard.rules.training.series import (
 )
 from trainguard.rules.training.step_rule import Check, StepParameters
 
-
-class LearningKind(StrEnum):
-    LEARNS = "learns"
-    WARM_UP = "warm-up"
-    UNCERTAIN = "uncertain"
-    STANDS = "stands"
-    CHANCE = "chance"
-    ASTRAY = "worse than a guess"
-    LEVEL = "level"
-    VALIDATION = "validation"
-    UNSEEN = "unseen"
-    STUCK = "stuck"
-    NO_GAIN = "no gain"
-    WORSENS = "worsens"
-    JUMPS = "jumps"
-    CAPPED = "capped"
-    SLOW = "slow"
-    MOVES = "moves"
-
-
-NOTHING_LEARNED = (
-    LearningKind.STANDS,
-    LearningKind.CHANCE,
-    LearningKind.ASTRAY,
-    LearningKind.LEVEL,
-    LearningKind.STUCK,
-)
+NOTHING_LEARNED = ("stands", "chance", "worse than a guess", "level", "stuck")
 """From the first step on such a run computed nothing of use."""
 CLEAR_TREND = 5.0
 """A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
@@ -124,9 +97,7 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
         *([Fact(name="rises", value=1, series=name)] if rises else []),
         *score_facts(run, mode),
     )
-    return series_check(
-        run, LearningKind.STANDS, (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0)
-    )
+    return series_check(run, "stands", (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0))
 
 
 def _grows(loss: Series, limits: NotLearningParameters) -> bool:
@@ -180,9 +151,7 @@ def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Chec
                     *last_facts(score_name, score, "score"),
                     level_of("loss_last", loss_name, left),
                 )
-                return series_check(
-                    run, LearningKind.CHANCE, (score_name, score), facts, tail(score), onset=score.begin_of(0)
-                )
+                return series_check(run, "chance", (score_name, score), facts, tail(score), onset=score.begin_of(0))
     return None
 
 
@@ -207,7 +176,7 @@ def worse_than_a_guess(run: RunSeries, limits: NotLearningParameters) -> Check |
                     Fact(name="loss_of_a_guess", value=guess, series=loss_name),
                 )
                 return series_check(
-                    run, LearningKind.ASTRAY, (score_name, score), facts, tail(score), onset=score.begin_of(0)
+                    run, "worse than a guess", (score_name, score), facts, tail(score), onset=score.begin_of(0)
                 )
     return None
 
@@ -231,7 +200,7 @@ def loss_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check | Non
             Fact(name="classes", value=classes),
         )
         return series_check(
-            run, LearningKind.LEVEL, (name, loss), facts, level, threshold=math.log(classes), onset=loss.begin_of(0)
+            run, "level", (name, loss), facts, level, threshold=math.log(classes), onset=loss.begin_of(0)
         )
     return None
 
@@ -251,7 +220,7 @@ def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check
                     *last_facts(name, score, "score"),
                     level_of("validation_lowest", loss_name, lowest),
                 )
-                return series_check(run, LearningKind.VALIDATION, (name, score), facts, tail(score))
+                return series_check(run, "validation", (name, score), facts, tail(score))
     return None
 
 
@@ -277,7 +246,7 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
             *last_facts(name, loss, "validation"),
             level_of("validation_lowest", name, lowest),
         )
-        return series_check(run, LearningKind.UNSEEN, (name, loss), facts, lowest, threshold=untrained)
+        return series_check(run, "unseen", (name, loss), facts, lowest, threshold=untrained)
     return None
 
 
@@ -318,7 +287,7 @@ def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
                 step_number("score_first_step", score.begins),
                 step_number("score_last_step", score.steps[-1]),
             )
-            return series_check(run, LearningKind.STUCK, (name, score), facts, score.least, onset=score.begin_of(0))
+            return series_check(run, "stuck", (name, score), facts, score.least, onset=score.begin_of(0))
     return None
 
 
@@ -340,7 +309,7 @@ def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check |
                 *first_facts(name, score, "score"),
                 *last_facts(name, score, "score"),
             )
-            return series_check(run, LearningKind.NO_GAIN, (name, score), facts, tail(score))
+            return series_check(run, "no gain", (name, score), facts, tail(score))
     return None
 
 

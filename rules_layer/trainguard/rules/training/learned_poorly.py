@@ -13,7 +13,6 @@ from trainguard.rules.training.learned_nothing import (
     HALVED,
     HIGH_SCORE,
     SCORE_FELL,
-    LearningKind,
     NotLearningParameters,
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
@@ -47,7 +46,6 @@ FEWEST_EPOCHS, LITTLE, HALF_SPEED, TWICE_THE_SPEED, LOW_SCORE = 20, 0.15, 0.5, 2
 
 def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that validation got worse for good while training went on: its loss has doubled, or its score is lost."""
-    del limits
     for name, loss, train_name, train in _both(run):
         values = smoothed(loss.means)
         place = values.index(min(values))
@@ -67,13 +65,12 @@ def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Check |
             level_of("loss_last", train_name, tail(train)),
             *(lost or [level_of("score_last", held, tail(score)) for held, score in run.score(Mode.EVAL)[:1]]),
         )
-        return series_check(run, LearningKind.WORSENS, (name, loss), facts, tail(loss), threshold=STAYS_ABOVE * lowest)
+        return series_check(run, "worsens", (name, loss), facts, tail(loss), threshold=STAYS_ABOVE * lowest)
     return None
 
 
 def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     """Find that training converges and validation jumps, and is never near to it."""
-    del limits
     for name, loss, train_name, train in _both(run):
         half, calm = loss.means[len(loss.means) // 2 :], train.means[len(train.means) // 2 :]
         wild, middle = noise(half) * math.sqrt(loss.size), fmean(half)
@@ -89,7 +86,7 @@ def validation_jumps(run: RunSeries, limits: NotLearningParameters) -> Check | N
             *first_facts(train_name, train),
             level_of("loss_last", train_name, tail(train)),
         )
-        return series_check(run, LearningKind.JUMPS, (name, loss), facts, wild / middle, threshold=WILD)
+        return series_check(run, "jumps", (name, loss), facts, wild / middle, threshold=WILD)
     return None
 
 
@@ -99,7 +96,6 @@ def capped(run: RunSeries, limits: NotLearningParameters) -> Check | None:
     A second softmax gets values from 0 to 1: the cross entropy of k classes is at least ln(e + k - 1) - 1, and at most
     1 more.
     """
-    del limits
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         for score_name, score in run.score(Mode.TRAIN)[:1]:
             if min(loss.count, score.count) < FEWEST or run.moves(name):
@@ -121,7 +117,7 @@ def capped(run: RunSeries, limits: NotLearningParameters) -> Check | None:
                 Fact(name="classes", value=classes),
                 Fact(name="floor", value=floor, series=name),
             )
-            return series_check(run, LearningKind.CAPPED, (name, loss), facts, left, threshold=floor)
+            return series_check(run, "capped", (name, loss), facts, left, threshold=floor)
     return None
 
 
@@ -145,7 +141,7 @@ def too_slow(run: RunSeries, limits: NotLearningParameters) -> Check | None:
             Fact(name="change", value=-covered, unit="share", series=name),
             level_of("score_last", score_name, tail(score)),
         )
-        return series_check(run, LearningKind.SLOW, (name, train), facts, covered, threshold=LITTLE)
+        return series_check(run, "slow", (name, train), facts, covered, threshold=LITTLE)
     return None
 
 

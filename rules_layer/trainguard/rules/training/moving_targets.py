@@ -12,7 +12,6 @@ from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Signal
 from trainguard.rules.training.risen import (
     FEWEST_BLOCKS,
-    DivergedKind,
     TrainingDivergedParameters,
     gone_again,
     lowest_level,
@@ -73,7 +72,7 @@ def _reward_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedPar
         Fact(name="reward_most_since", value=most, series=name, threshold=threshold),
     )
     onset = reward.begin_of(len(reward.means) - count)
-    return series_check(run, DivergedKind.REWARD_LOST, (name, reward), facts, most, threshold=threshold, onset=onset)
+    return series_check(run, "reward lost", (name, reward), facts, most, threshold=threshold, onset=onset)
 
 
 def _lost_below(reward: Series, limits: TrainingDivergedParameters) -> float | None:
@@ -92,7 +91,6 @@ def _holds(measured: Measured, limits: TrainingDivergedParameters) -> bool:
 
 def _updates_too_large(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
     """Find that each update moves the policy too far to say that it learns, whatever its reward is for now."""
-    del limits
     if Signal.KL not in measured or not OF_UPDATE.search(measured[Signal.KL][0]):
         return None
     name, divergence = measured[Signal.KL]
@@ -103,8 +101,8 @@ def _updates_too_large(run: RunSeries, measured: Measured, limits: TrainingDiver
         *first_facts(name, divergence, "kl"),
         Fact(name="kl_typical", value=typical, series=name, threshold=LEAST_KL),
     )
-    kind, onset = DivergedKind.UPDATES_TOO_LARGE, divergence.begin_of(0)
-    return series_check(run, kind, (name, divergence), facts, typical, threshold=LEAST_KL, onset=onset)
+    onset = divergence.begin_of(0)
+    return series_check(run, "updates too large", (name, divergence), facts, typical, threshold=LEAST_KL, onset=onset)
 
 
 def _kl_exploded(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
@@ -116,7 +114,7 @@ def _kl_exploded(run: RunSeries, measured: Measured, limits: TrainingDivergedPar
     least = min(divergence.means[-count:])
     if least <= threshold:
         return None
-    return _followed(run, DivergedKind.KL_EXPLODED, (name, divergence), "kl", least, threshold)
+    return _followed(run, "kl exploded", (name, divergence), "kl", least, threshold)
 
 
 def _entropy_gone(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
@@ -130,7 +128,7 @@ def _entropy_gone(run: RunSeries, measured: Measured, limits: TrainingDivergedPa
     most = max(abs(each) for each in entropy.means[-tail_of(entropy) :])
     if most >= threshold:
         return None
-    return _followed(run, DivergedKind.ENTROPY_GONE, (name, entropy), "entropy", most, threshold)
+    return _followed(run, "entropy gone", (name, entropy), "entropy", most, threshold)
 
 
 def _falls_away(reward: Series) -> bool:
@@ -147,7 +145,6 @@ def _is_worse(reward: Series) -> bool:
 
 
 def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:
-    del limits
     if not {Signal.GENERATOR, Signal.DISCRIMINATOR} <= measured.keys():
         return None
     (name, generator), (other, discriminator) = measured[Signal.GENERATOR], measured[Signal.DISCRIMINATOR]
@@ -162,7 +159,7 @@ def _generator_lost(run: RunSeries, measured: Measured, limits: TrainingDiverged
         *first_facts(other, discriminator, "discriminator"),
         Fact(name="discriminator_most_since", value=most, series=other, threshold=won),
     )
-    return _followed(run, DivergedKind.GENERATOR_LOST, (name, generator), "generator", least, threshold, beside)
+    return _followed(run, "generator lost", (name, generator), "generator", least, threshold, beside)
 
 
 def _starts(series: Series) -> tuple[float, float]:
@@ -172,7 +169,7 @@ def _starts(series: Series) -> tuple[float, float]:
 
 def _followed(
     run: RunSeries,
-    kind: DivergedKind,
+    kind: str,
     of: tuple[str, Series],
     prefix: str,
     value: float,

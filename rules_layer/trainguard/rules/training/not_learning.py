@@ -10,12 +10,11 @@ from typing import ClassVar
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.rule_result import Measure
+from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import (
     NOTHING_LEARNED,
     SURE,
-    LearningKind,
     NotLearningParameters,
     at_chance,
     loss_at_chance,
@@ -29,11 +28,10 @@ from trainguard.rules.training.learned_nothing import (
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
 from trainguard.rules.training.learning_rates import RatedState, is_fine_tune, take_rate
-from trainguard.rules.training.not_learning_text import _words
 from trainguard.rules.training.run_series import BOUND, RunSeries, gather, series_check
 from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts, last_facts, noise, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
-from trainguard.rules.training.step_words import step_spec
+from trainguard.rules.training.step_words import filled, step_spec
 
 FEWEST_ALONE = 10
 """Of one loss alone, fewer values may be the first steps of a run that crashed."""
@@ -55,6 +53,139 @@ WHOLE: tuple[Callable[[RunSeries, NotLearningParameters], Check | None], ...] = 
     capped,
     too_slow,
 )
+
+
+_CLAUSES = {
+    **dict.fromkeys(
+        ("validation", "unseen", "worsens", "jumps"),
+        "what the model learned did not hold for validation",
+    ),
+    "capped": "the loss could not fall as far as it should",
+    "slow": "the model learned far too slowly",
+}
+_BELONG = (
+    "Check that inputs and labels belong together, in training and in validation: that both are shuffled alike, and "
+    "that both are prepared in the same way."
+)
+_ADVICE = {
+    "validation": _BELONG,
+    "unseen": _BELONG,
+    "worsens": (
+        "Keep the checkpoint of the lowest loss of validation and stop there. Check for wrong labels, and that "
+        "validation is of the same kind as training; add data, augmentation, dropout or weight decay."
+    ),
+    "jumps": (
+        "Check that validation runs in evaluation mode, how fast running means of batch normalisation are updated, and "
+        "that batches are not too small for them."
+    ),
+    "capped": (
+        "Check that the model's last layer gives logits where the loss function takes logits: remove the softmax, or "
+        "the sigmoid, before it."
+    ),
+    "worse than a guess": (
+        "Start again with a learning rate that is ten times lower, a warm-up and clipped gradients: the weights were "
+        "thrown far off at the start."
+    ),
+    "slow": ("Try a learning rate ten times higher, and check that the schedule or warm-up does not hold it down."),
+}
+_NOTHING = (
+    "Try to fit ten samples first: if the loss does not fall there either, check that the optimizer has the "
+    "model's parameters and that they get gradients, the last activation and the loss function, the scale of "
+    "the inputs, and a learning rate ten times higher and lower."
+)
+_LOSS = "{loss_first.series} was {loss_first:began}"
+_CHANCE = "{score_first.series} stays at the level of chance: {score_first:began 4}, {score_last:ended 4}"
+_SCORE = "; {score_last.series} was {score_first:began 4} and is {score_last:.4g}"
+_SAID = {
+    "moves": "{objective.series} does not have to fall: the objective is {objective}",
+    "learns": _LOSS + " and is {loss_last:ended}: it {change:moved}{score}",
+    "uncertain": (
+        _LOSS + " and is {loss_last:ended}: it {change:moved}, and whether the model learns is not known{until}"
+    ),
+    "warm-up": (
+        "the learning rate still rises, from {learning_rate_first:.4g} to {learning_rate:.4g}: the warm-up is not "
+        "over, and the run is not judged yet"
+    ),
+    "stands": (
+        "{loss_first.series} {verb}: it was {loss_first:began} and is {loss_last:ended}, so it {change:moved}{score}"
+    ),
+    "chance": _CHANCE + ", with a loss of {loss_last:.4g} there",
+    "worse than a guess": (
+        "{score_first.series} never rose: it was {score_first:began 4} and is {score_last:ended 4}, and "
+        "{loss_level.series} jumps about {loss_level:.4g}, where a guess has {loss_of_a_guess:.4g}"
+    ),
+    "level": (
+        _LOSS + " and has stood at {loss_level:.5g} since step {stands_since_step}: ln {classes} = {logarithm} is the "
+        "cross entropy of a guess among {classes} classes"
+    ),
+    "validation": _CHANCE + "; the loss of validation was never below {validation_lowest:.4g}",
+    "unseen": (
+        "{loss_first.series} was {loss_first:began 4} and fell to {loss_last:.4g}, and {validation_first.series} was "
+        "never below {validation_lowest:.4g}: it was {validation_first:began 4} and is {validation_last:ended 4}"
+    ),
+    "stuck": (
+        "{score_always.series} is {score_always:.4g} at each of {values:,} steps, from step {score_first_step} to "
+        "{score_last_step}, whatever the loss does"
+    ),
+    "no gain": (
+        "{loss_first.series} was {loss_first:began 4} and fell to {loss_last:.4g} in the last quarter, and "
+        "{score_first.series} did not gain by it: {score_first:began 4}, {score_last:ended 4}"
+    ),
+    "worsens": (
+        "{validation_lowest.series} was {validation_lowest:.4g} at its lowest (step {validation_lowest_step}) and is "
+        "{validation_last:ended 4}, while {loss_last.series} went on to fall to {loss_last:.4g}{score}"
+    ),
+    "jumps": (
+        "{validation_least.series} jumps between {validation_least:.4g} and {validation_most:.4g} in the last half of "
+        "the run (until step {validation_last_step}), by {jump:percent} from one value to the next, while "
+        "{loss_first.series} fell from {loss_first:began} to {loss_last:.4g}"
+    ),
+    "capped": (
+        _LOSS + " and stands at {loss_last:ended 4}, although {score_last.series} is {score_last:.4g}: of {classes:,} "
+        "classes that is the level of outputs that pass a softmax twice, which never falls below {floor:.4g}"
+    ),
+    "slow": (
+        _LOSS + " and is {loss_last:ended 5}: it fell at an even speed, by {change:size}; {score_last.series} is "
+        "{score_last:.4g}"
+    ),
+}
+
+
+def _until(sheet: FactSheet) -> str:
+    """Say from when on it is known."""
+    if sheet.get("values_to_tell") is None:
+        return ": of a fine-tune a score, or a loss of validation, says more"
+    return filled(sheet, " yet: beside its noise that takes about {values_to_tell:counted value}")
+
+
+def _words(sheet: FactSheet) -> Words:
+    kind, template = sheet.kind, _SAID[sheet.kind]
+    if kind == "learns" and sheet.get("loss_first") is None:
+        template = "{score_first.series} was {score_first:began} and is {score_last:ended}: it {change:moved}"
+    classes = sheet.get("classes")
+    sentence = filled(
+        sheet,
+        template,
+        score=_score(sheet, kind),
+        verb="stands" if sheet.get("rises") is None else "rises",
+        until=_until(sheet),
+        logarithm="" if classes is None else f"{math.log(int(classes.value)):.5g}",
+    )
+    reason = f"Step {sheet['step'].value}: {sentence}."
+    if kind in ("learns", "uncertain", "warm-up", "moves"):
+        return Words(reason)
+    return Words(reason, _ADVICE.get(kind, _NOTHING), _CLAUSES.get(kind, "the model did not learn"))
+
+
+def _score(sheet: FactSheet, kind: str) -> str:
+    """Say what became of the score beside the loss; empty without one."""
+    if sheet.get("score_last") is None:
+        return ""
+    if kind != "worsens":
+        return "" if sheet.get("score_first") is None else filled(sheet, _SCORE)
+    if sheet.get("score_best") is None:
+        return filled(sheet, "; {score_last.series} stands at {score_last:.4g}")
+    return filled(sheet, ", and {score_best.series} was {score_best:.4g} in its best quarter and is {score_last:.4g}")
 
 
 class NotLearning(StepRule[NotLearningParameters, RatedState]):
@@ -80,29 +211,24 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
         },
         needs="It checks losses that are single numbers: record them in the collection losses, scores in metrics.",
         say=_words,
+        kinds=tuple(_SAID),
         bound=BOUND,
         claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
     )
 
-    undecided = frozenset({LearningKind.WARM_UP, LearningKind.UNCERTAIN})
+    undecided = frozenset({"warm-up", "uncertain"})
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
-        **dict.fromkeys(LearningKind, SCORE),
+        **dict.fromkeys(_SAID, SCORE),
         **dict.fromkeys(
-            (
-                LearningKind.STANDS,
-                LearningKind.LEARNS,
-                LearningKind.WARM_UP,
-                LearningKind.MOVES,
-                LearningKind.UNCERTAIN,
-            ),
+            ("stands", "learns", "warm-up", "moves", "uncertain"),
             FALL,
         ),
-        **dict.fromkeys((LearningKind.LEVEL, LearningKind.UNSEEN), LOSS),
-        LearningKind.WORSENS: HELD_OUT,
-        LearningKind.JUMPS: JUMP,
-        LearningKind.CAPPED: FLOOR,
-        LearningKind.SLOW: PACE,
+        **dict.fromkeys(("level", "unseen"), LOSS),
+        "worsens": HELD_OUT,
+        "jumps": JUMP,
+        "capped": FLOOR,
+        "slow": PACE,
     }
 
     def check(self, state: RatedState, step: StepView, parameters: NotLearningParameters) -> Check | None:
@@ -173,12 +299,10 @@ def _learns(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check 
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
     if not losses or run.all_scores or (not _is_uncertain(series) and stands(run, mode, limits) is None):
-        return series_check(run, LearningKind.LEARNS, (name, series), facts, fall(series), fires=False)
+        return series_check(run, "learns", (name, series), facts, fall(series), fires=False)
     needed = _values_to_tell(series, limits)
     later = (Fact(name="values_to_tell", value=needed),) if needed > series.count else ()
-    known = (*facts, *later)
-    kind = LearningKind.UNCERTAIN
-    return series_check(run, kind, (name, series), known, fall(series), fires=False)
+    return series_check(run, "uncertain", (name, series), (*facts, *later), fall(series), fires=False)
 
 
 def _is_uncertain(loss: Series) -> bool:
@@ -199,9 +323,9 @@ def _not_judged(state: RatedState, mode: Mode) -> Check | None:
     name, series = (run.loss(mode) or run.score(mode))[0]
     facts: tuple[Fact, ...]
     if not run.objective.loss_has_to_fall:
-        kind, facts = LearningKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
+        kind, facts = "moves", (Fact(name="objective", value=run.objective, series=name),)
     elif rate is not None and rate.warms_up:
-        kind = LearningKind.WARM_UP
+        kind = "warm-up"
         facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
     else:
         return None

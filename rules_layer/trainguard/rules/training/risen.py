@@ -6,7 +6,6 @@ A worse rise must not hide a rise: rises are no noise, and are also judged as if
 
 import math
 from collections.abc import Sequence
-from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean
 
@@ -30,27 +29,6 @@ from trainguard.rules.training.series import (
     unit,
 )
 from trainguard.rules.training.step_rule import Check, StepParameters
-
-
-class DivergedKind(StrEnum):
-    FINE = "fine"
-    NOT_FINITE = "not finite"
-    WAS_NOT_FINITE = "was not finite"
-    BREAKS = "breaks"
-    LOST = "lost"
-    BLOWN_UP = "blown up"
-    EXPLODED = "exploded"
-    UNBOUNDED = "unbounded"
-    SCORE_LOST = "score lost"
-    MOVES = "moves"
-    EARNS = "earns"
-    ZERO = "zero"
-    REWARD_LOST = "reward lost"
-    KL_EXPLODED = "kl exploded"
-    UPDATES_TOO_LARGE = "updates too large"
-    ENTROPY_GONE = "entropy gone"
-    GENERATOR_LOST = "generator lost"
-
 
 TAIL = 0.2
 JUST_LOST = 0.75
@@ -126,7 +104,7 @@ def runaway(run: RunSeries, fewest: int) -> Check | None:
             )
             return series_check(
                 run,
-                DivergedKind.UNBOUNDED,
+                "unbounded",
                 (name, loss),
                 facts,
                 loss.last,
@@ -161,9 +139,7 @@ def score_lost(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) 
                 Fact(name="score_most_since", value=max(tail), series=name, threshold=threshold),
             )
             onset = score.begin_of(len(score.means) - count)
-            return series_check(
-                run, DivergedKind.SCORE_LOST, (name, score), facts, max(tail), threshold=threshold, onset=onset
-            )
+            return series_check(run, "score lost", (name, score), facts, max(tail), threshold=threshold, onset=onset)
     return None
 
 
@@ -174,7 +150,7 @@ def _loss_rose(run: RunSeries) -> bool:
     )
 
 
-def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
+def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
     count = tail_of(loss)
     if len(loss.means) <= count or count * loss.size < fewest:
         return None
@@ -182,23 +158,23 @@ def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tup
     noise_before = steady_noise(smoothed(loss.means[:-count]))
     blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * noise_before)
     if is_long and min(tail) > blown_up:
-        return DivergedKind.BLOWN_UP, blown_up
+        return "blown up", blown_up
     times = limits.blow_up if max(loss.means) > FAR_ABOVE_FIRST * abs(loss.first) else FAR_ABOVE_FIRST
     if abs(loss.first) >= LEAST_FIRST and min(tail) > times * abs(loss.first):
-        return DivergedKind.EXPLODED, times * abs(loss.first)
+        return "exploded", times * abs(loss.first)
     if not is_long:
         return None
     lost = gone_again(loss.means, count, limits)
-    return None if lost is None else (DivergedKind.LOST, lost)
+    return None if lost is None else ("lost", lost)
 
 
-def _lost_again(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[DivergedKind, float] | None:
+def _lost_again(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
     """Return the level above which a loss lies that may grow on its own, and had fallen below it; None of any other."""
     count = tail_of(loss)
     if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
         return None
     lost = gone_again(loss.means, count, limits)
-    return None if lost is None else (DivergedKind.LOST, lost)
+    return None if lost is None else ("lost", lost)
 
 
 def _start(loss: Series) -> float:

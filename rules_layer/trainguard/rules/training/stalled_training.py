@@ -4,8 +4,6 @@ Source: AWS documentation of StalledTrainingRule. A gap is a stall where it is a
 run has its own rhythm; a gap of over six hours after which steps go on is a resumed run.
 """
 
-from enum import StrEnum
-
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.core.units import show_duration
@@ -19,45 +17,29 @@ from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import filled, step_spec
 
-
-class StallKind(StrEnum):
-    FIRST = "first step"
-    GOES_ON = "goes on"
-    FIRST_GAP = "first gap"
-    RESUMED = "resumed"
-    STALLED = "stalled"
-    RECENT = "recent"
-    WAITS = "waits"
-    ENDED = "ended"
-    NOT_RUNNING = "not running"
-    NEWEST = "newest object"
-    GPUS_WORK = "GPUs work"
-    UNTIMED = "no times"
-
-
 _WITHOUT_GAP = {
-    StallKind.FIRST: "Step {step}: it is the first saved step, and no time without one was measured yet.",
-    StallKind.UNTIMED: (
+    "first step": "Step {step}: it is the first saved step, and no time without one was measured yet.",
+    "no times": (
         "The file has no times: its {untimed_steps:counted step} all have that at which it was saved. Event files of "
         "TensorBoard and debug-output have times."
     ),
-    StallKind.ENDED: "Training has ended.",
-    StallKind.NOT_RUNNING: "The job's status is {job_status}: whether it still trains is not known.",
-    StallKind.GPUS_WORK: (
+    "ended": "Training has ended.",
+    "not running": "The job's status is {job_status}: whether it still trains is not known.",
+    "GPUs work": (
         "No step was saved for {time_without_step:duration}, and the GPUs worked on: they were busy for "
         "{gpus_busy:percent} of the time."
     ),
-    StallKind.NEWEST: "The newest object came {time_since_object:duration} before the last look.",
+    "newest object": "The newest object came {time_since_object:duration} before the last look.",
 }
 _COMPARED = {
-    StallKind.FIRST_GAP: "it is the first time between two steps, and tells how often this run saves one",
-    StallKind.RESUMED: "the run was stopped then, and resumed",
-    **dict.fromkeys((StallKind.STALLED, StallKind.WAITS), "that is above the threshold of {threshold}"),
+    "first gap": "it is the first time between two steps, and tells how often this run saves one",
+    "resumed": "the run was stopped then, and resumed",
+    **dict.fromkeys(("stalled", "waits"), "that is above the threshold of {threshold}"),
 }
 
 
 def _words(sheet: FactSheet) -> Words:
-    kind = StallKind(sheet.kind)
+    kind = sheet.kind
     if kind in _WITHOUT_GAP:
         return Words(filled(sheet, _WITHOUT_GAP[kind]))
     threshold = show_duration(float(sheet["time_without_step"].threshold or 0.0))
@@ -70,7 +52,7 @@ def _words(sheet: FactSheet) -> Words:
     compared = _COMPARED.get(kind, "that is not above the threshold of {threshold}")
     template = f"{beginning} for {{time_without_step:duration}} {since}{after}; {compared}."
     reason = filled(sheet, template, threshold=threshold)
-    if kind not in (StallKind.STALLED, StallKind.WAITS):
+    if kind not in ("stalled", "waits"):
         return Words(reason)
     advice = (
         "Look at the job's log and at its GPUs: a dead worker, a collective that waits, a data loader that hangs. If "
@@ -120,12 +102,12 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         },
         needs="It checks when steps are saved: record the losses, with CollectionConfig(name='losses').",
         say=_words,
+        kinds=(*_WITHOUT_GAP, "goes on", "first gap", "resumed", "stalled", "recent", "waits"),
         bound=("step", "saved without a time"),
-        claims=dict.fromkeys((StallKind.STALLED, StallKind.WAITS), (Bucket.HANG, Bucket.IDLE)),
+        claims=dict.fromkeys(("stalled", "waits"), (Bucket.HANG, Bucket.IDLE)),
     )
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
-        del parameters
         if step.timed:
             _progress(state, step)
 
@@ -139,11 +121,11 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         before, saved_at = state.step, state.saved_at
         _progress(state, step)
         if before is None or saved_at is None:
-            return step_check(step, (), fires=False, kind=StallKind.FIRST)
+            return step_check(step, (), fires=False, kind="first step")
         gap, patience = step.at - saved_at, patience_s(parameters, state.longest_s)
         kind = _kind(gap, patience, parameters, state.longest_s)
-        fires = kind is StallKind.STALLED
-        if kind in (StallKind.GOES_ON, StallKind.FIRST_GAP):
+        fires = kind == "stalled"
+        if kind in ("goes on", "first gap"):
             state.longest_s = max(state.longest_s, gap)
         return Check(
             step=before if fires else step.step,
@@ -162,7 +144,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         """Judge the gaps between steps; a file that gives no times says nothing of them."""
         if state.latest is None and state.left_out:
             untimed = step_number("untimed_steps", state.left_out)
-            return RuleResult.of(self.text, Status.NOT_APPLICABLE, StallKind.UNTIMED, (untimed,))
+            return RuleResult.of(self.text, Status.NOT_APPLICABLE, "no times", (untimed,))
         return super().judge(state, view, parameters)
 
     def judge_at(
@@ -184,7 +166,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
             step=0 if state.step is None else state.step,
             at=now,
             fires=fires,
-            kind=StallKind.WAITS if fires else StallKind.RECENT,
+            kind="waits" if fires else "recent",
             facts=_facts(state.step, gap, patience, last),
             value=gap,
             threshold=patience,
@@ -197,12 +179,12 @@ def patience_s(parameters: StalledTrainingRuleParameters, longest_s: float) -> f
     return max(float(parameters.threshold), RHYTHM * longest_s)
 
 
-def _kind(gap: float, patience: float, parameters: StalledTrainingRuleParameters, longest_s: float) -> StallKind:
+def _kind(gap: float, patience: float, parameters: StalledTrainingRuleParameters, longest_s: float) -> str:
     if gap <= patience:
-        return StallKind.GOES_ON
+        return "goes on"
     if gap > max(INTERRUPTED_S, float(parameters.threshold)):
-        return StallKind.RESUMED
-    return StallKind.STALLED if longest_s else StallKind.FIRST_GAP
+        return "resumed"
+    return "stalled" if longest_s else "first gap"
 
 
 def _facts(

@@ -173,7 +173,6 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def watch(self, state: S, step: StepView, parameters: P) -> None:
         """Take note of a step that is not to be checked, of a rule whose reference may lie before ``start_step``."""
-        del state, step, parameters
 
     @abstractmethod
     def check(self, state: S, step: StepView, parameters: P) -> Check | None:
@@ -181,12 +180,10 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def score(self, check: Check) -> float | None:
         """Say how much a check that fires matters, 0 to 100; None leaves it to what was lost."""
-        del check
         return None
 
     def progress(self, state: S, view: RunView, parameters: P) -> Progress | None:
         """Say how far the rule's patience is; None of a rule that has none."""
-        del state, view, parameters
         return None
 
     def observe(self, state: S, step: StepView, parameters: P) -> None:
@@ -206,7 +203,6 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def at_end(self, state: S, parameters: P) -> Check | None:
         """Check a run that has ended as a whole; None where its newest check stands. The same state, the same check."""
-        del state, parameters
         return None
 
     def judge(self, state: S, view: RunView, parameters: P) -> RuleResult:

@@ -19,7 +19,6 @@ from trainguard.rules.training.risen import (
     BROKEN_ROW,
     ENDED_TAIL,
     FIRST_ROW,
-    DivergedKind,
     TrainingDivergedParameters,
     rise,
     runaway,
@@ -29,7 +28,7 @@ from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, 
 from trainguard.rules.training.series import Series, first_facts, last_facts, level_of, step_number, unit
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
-from trainguard.rules.training.training_diverged_text import NO_FINDING, diverged_words
+from trainguard.rules.training.training_diverged_text import NO_FINDING, SAID, diverged_words
 
 LIVE_TAIL = 50
 JUMPED = 0.05
@@ -108,19 +107,20 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         },
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
         say=diverged_words,
+        kinds=tuple(SAID),
         bound=BOUND,
-        claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind not in NO_FINDING},
+        claims={kind: (Bucket.BROKEN,) for kind in SAID if kind not in NO_FINDING},
     )
 
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {
-        **dict.fromkeys((DivergedKind.NOT_FINITE, DivergedKind.WAS_NOT_FINITE, DivergedKind.BREAKS), spec.measures[1]),
-        DivergedKind.SCORE_LOST: spec.measures[2],
-        DivergedKind.REWARD_LOST: spec.measures[3],
-        DivergedKind.EARNS: spec.measures[3],
-        DivergedKind.KL_EXPLODED: spec.measures[4],
-        DivergedKind.UPDATES_TOO_LARGE: spec.measures[4],
-        DivergedKind.ENTROPY_GONE: spec.measures[5],
-        DivergedKind.ZERO: spec.measures[6],
+        **dict.fromkeys(("not finite", "was not finite", "breaks"), spec.measures[1]),
+        "score lost": spec.measures[2],
+        "reward lost": spec.measures[3],
+        "earns": spec.measures[3],
+        "kl exploded": spec.measures[4],
+        "updates too large": spec.measures[4],
+        "entropy gone": spec.measures[5],
+        "zero": spec.measures[6],
     }
 
     def check(
@@ -147,7 +147,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
                 return _judged(state, parameters, LIVE_TAIL) or _without_finding(state, now)
-        if state.latest is not None and state.latest.fires and state.latest.kind != DivergedKind.NOT_FINITE:
+        if state.latest is not None and state.latest.fires and state.latest.kind != "not finite":
             return None
         return _without_finding(state, now)
 
@@ -156,21 +156,19 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             return None
         now = state.latest.facts[0]
         return (
-            _broken(state, now, state.latest.at, DivergedKind.NOT_FINITE)
-            or _broken(state, now, state.run.at, DivergedKind.WAS_NOT_FINITE)
+            _broken(state, now, state.latest.at, "not finite")
+            or _broken(state, now, state.run.at, "was not finite")
             or _zero(state, now)
             or _judged(state, parameters, ENDED_TAIL)
             or _without_finding(state, now)
         )
 
     def score(self, check: Check) -> float:
-        del check
         return CRITICAL
 
     def progress(
         self, state: TrainingDivergedState, view: RunView, parameters: TrainingDivergedParameters
     ) -> Progress | None:
-        del view, parameters
         row = max(state.broken.values(), key=lambda each: each.count, default=None)
         if row is None or not row.count:
             return None
@@ -207,11 +205,11 @@ def _note_zero(zeros: Zeros, step: StepView, value: float) -> None:
     zeros.count += 1
 
 
-def _kind_of_break(state: TrainingDivergedState) -> DivergedKind:
+def _kind_of_break(state: TrainingDivergedState) -> str:
     """Return whether losses are broken for good: of one mode for a row of values, or of training and validation."""
     rows = {key.partition("/")[0]: each for key, each in state.broken.items() if each.count}
     is_sure = len(rows) > 1 or any(each.count >= each.needed for each in state.broken.values())
-    return DivergedKind.NOT_FINITE if is_sure else DivergedKind.BREAKS
+    return "not finite" if is_sure else "breaks"
 
 
 def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
@@ -240,7 +238,7 @@ def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
             tensor=name,
             value=float(zeros.count),
             threshold=float(MANY),
-            kind=DivergedKind.ZERO,
+            kind="zero",
             facts=facts,
             onset=zeros.at,
         )
@@ -255,9 +253,9 @@ def _works_since(run: RunSeries, step: int) -> bool:
     )
 
 
-def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKind) -> Check | None:
+def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: str) -> Check | None:
     """Return the check of the loss that was most often not finite: in a row that goes on, or over a good part."""
-    ever = kind is DivergedKind.WAS_NOT_FINITE
+    ever = kind == "was not finite"
     counts = {
         key: each.total if ever else each.count
         for key, each in state.broken.items()
@@ -273,7 +271,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
             name="values_not_finite",
             value=counts[key],
             series=name,
-            threshold=broken.needed if kind is DivergedKind.BREAKS else None,
+            threshold=broken.needed if kind == "breaks" else None,
         ),
         *([Fact(name="values", value=broken.values, series=name)] if ever else []),
         Fact(name="mode", value=mode),
@@ -283,7 +281,7 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: DivergedKi
     return Check(
         step=int(now.value),
         at=at,
-        fires=kind is not DivergedKind.BREAKS,
+        fires=kind != "breaks",
         tensor=name,
         value=float(counts[key]),
         threshold=0.0,
@@ -324,12 +322,12 @@ def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
     if not losses:
         name, reward = state.measured[Signal.REWARD]
         facts = (*first_facts(name, reward, "reward"), *last_facts(name, reward, "reward"))
-        return series_check(run, DivergedKind.EARNS, (name, reward), facts, reward.last, fires=False)
+        return series_check(run, "earns", (name, reward), facts, reward.last, fires=False)
     name, loss = losses[0]
-    kind = DivergedKind.FINE
+    kind = "fine"
     known: tuple[Fact, ...] = ()
     if not run.objective.level_means_something:
-        kind, known = DivergedKind.MOVES, (Fact(name="objective", value=run.objective, series=name),)
+        kind, known = "moves", (Fact(name="objective", value=run.objective, series=name),)
     elif loss.means:
         known = (*first_facts(name, loss), level_of("loss_last", name, loss.last))
         known += tuple(

@@ -50,16 +50,20 @@ OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
 UNSEEN = frozenset(
     {
         *("CaptureKind.CUT_OFF", "CaptureKind.NO_MEMORY", "CaptureKind.UNREAD", "CaptureKind.WORK_LOST"),
-        *("DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
         *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
-        *(f"LearningKind.{name}" for name in ("ASTRAY", "CAPPED", "JUMPS", "LEVEL", "MOVES", "UNCERTAIN")),
-        *(f"LearningKind.{name}" for name in ("WARM_UP", "WORSENS")),
-        *(f"DivergedKind.{name}" for name in ("BREAKS", "EARNS", "MOVES", "REWARD_LOST", "KL_EXPLODED")),
-        *(f"DivergedKind.{name}" for name in ("ENTROPY_GONE", "GENERATOR_LOST", "UPDATES_TOO_LARGE")),
         *(
-            f"StallKind.{name}"
-            for name in ("ENDED", "GPUS_WORK", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")
+            f"training/NotLearning: {kind}"
+            for kind in ("worse than a guess", "capped", "jumps", "level", "moves", "uncertain", "warm-up", "worsens")
+        ),
+        *(
+            f"training/TrainingDiverged: {kind}"
+            for kind in ("exploded", "was not finite", "breaks", "earns", "moves", "reward lost", "kl exploded")
+        ),
+        *(f"training/TrainingDiverged: {kind}" for kind in ("entropy gone", "generator lost", "updates too large")),
+        *(
+            f"training/StalledTrainingRule: {kind}"
+            for kind in ("ended", "GPUs work", "newest object", "not running", "recent", "resumed", "no times")
         ),
     }
 )

@@ -15,7 +15,6 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet, RuleResult
-from trainguard.rules.training.learned_nothing import LearningKind
 from trainguard.rules.training.learning_rates import Rate, RatedState
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.run_series import RunSeries
@@ -251,38 +250,38 @@ def test_ended_run_is_judged_from_five_losses_or_scores_on(
 
 
 PLAIN_ADVICE = "Try to fit ten samples first"
-KINDS: Mapping[LearningKind, tuple[str, str, str]] = {
-    LearningKind.STANDS: (
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    "stands": (
         "share of its first value by which the loss fell",
         "the model did not learn",
         PLAIN_ADVICE,
     ),
-    LearningKind.CHANCE: ("score", "the model did not learn", PLAIN_ADVICE),
-    LearningKind.NO_GAIN: ("score", "the model did not learn", PLAIN_ADVICE),
-    LearningKind.STUCK: ("score", "the model did not learn", PLAIN_ADVICE),
-    LearningKind.LEVEL: ("loss", "the model did not learn", PLAIN_ADVICE),
-    LearningKind.UNSEEN: (
+    "chance": ("score", "the model did not learn", PLAIN_ADVICE),
+    "no gain": ("score", "the model did not learn", PLAIN_ADVICE),
+    "stuck": ("score", "the model did not learn", PLAIN_ADVICE),
+    "level": ("loss", "the model did not learn", PLAIN_ADVICE),
+    "unseen": (
         "loss",
         "what the model learned did not hold",
         "Check that inputs and labels belong together",
     ),
-    LearningKind.VALIDATION: (
+    "validation": (
         "score",
         "what the model learned did not hold",
         "Check that inputs and labels belong together",
     ),
-    LearningKind.WORSENS: ("loss of validation", "what the model learned did not hold", "Keep the checkpoint of the"),
-    LearningKind.JUMPS: (
+    "worsens": ("loss of validation", "what the model learned did not hold", "Keep the checkpoint of the"),
+    "jumps": (
         "change of the loss of validation from value to value, as a share",
         "what the model learned did not hold for validation",
         "Check that validation runs in evaluation mode",
     ),
-    LearningKind.CAPPED: (
+    "capped": (
         "loss that cannot fall further",
         "the loss could not fall as far as it should",
         "Check that the model's last layer gives logits",
     ),
-    LearningKind.SLOW: (
+    "slow": (
         "share of its first value by which the loss fell, at an even speed",
         "the model learned far too slowly",
         "Try a learning rate ten times higher",
@@ -305,7 +304,7 @@ ANY_FACTS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_finding_has_its_own_measure_clause_and_advice(kind: LearningKind) -> None:
+def test_each_finding_has_its_own_measure_clause_and_advice(kind: str) -> None:
     measure, clause, advice = KINDS[kind]
     found = RULES["NotLearning"].measure(Check(step=1, at=1.0, fires=True, kind=kind))
     assert found is not None
@@ -334,30 +333,30 @@ def alone(losses: Sequence[float], rates: Sequence[float] = (), *, closed: bool 
 
 def test_fall_within_its_noise_is_not_known_yet() -> None:
     result = alone(noisy(64, 0.05, 0.3))
-    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
+    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, "uncertain")
     needed = next(int(fact.value) for fact in result.facts if fact.name == "values_to_tell")
     # A line through k values of this noise has the error 0.3 * sqrt(12 / k): of 0.05 / 1.64 at 1,162.
     assert 600 < needed < 2_400
     assert f"that takes about {needed:,} values" in result.reason
-    assert alone(noisy(4_000, 0.3, 0.3)).kind == LearningKind.LEARNS
+    assert alone(noisy(4_000, 0.3, 0.3)).kind == "learns"
 
 
 def test_standing_fine_tune_alone_is_not_known() -> None:
     result = alone([1.4, 1.41] * 10, [2e-5] * 20)
-    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, LearningKind.UNCERTAIN)
+    assert (result.status, result.kind) == (Status.NOT_APPLICABLE, "uncertain")
     assert "a score, or a loss of validation, says more" in result.reason
 
 
 @pytest.mark.parametrize(("closed", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.WARMING_UP)])
 def test_recorded_warm_up_has_no_verdict_on_learning(closed: bool, status: Status) -> None:
     result = alone([10.0] * 40, [1e-7 * (place + 1) for place in range(40)], closed=closed, live_rows=8)
-    assert (result.status, result.kind) == (status, LearningKind.WARM_UP)
+    assert (result.status, result.kind) == (status, "warm-up")
 
 
 def test_rate_that_stands_after_its_warm_up_is_judged() -> None:
     rates = [1e-4 * min(place + 1, 10) for place in range(40)]
-    assert alone([2.3, 2.301] * 20, rates).kind == LearningKind.STANDS
-    assert alone([2.3, 2.301] * 20, [1e-4 * min(place + 1, 38) for place in range(40)]).kind == LearningKind.WARM_UP
+    assert alone([2.3, 2.301] * 20, rates).kind == "stands"
+    assert alone([2.3, 2.301] * 20, [1e-4 * min(place + 1, 38) for place in range(40)]).kind == "warm-up"
 
 
 def test_too_few_values_say_how_many_it_takes() -> None:

@@ -245,7 +245,6 @@ class RanksOutOfSync(StepRule[StepParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        del parameters
         sums: dict[int, str] = {}
         for name in step.names:
             found = CHECKSUM.fullmatch(name)

@@ -139,7 +139,6 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
     )
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
-        del parameters
         state.training = state.training or (step.mode is Mode.TRAIN and bool(step.members(WEIGHTS)))
 
     def check(

@@ -181,7 +181,6 @@ class CreateXgboostReport(StepRule[StepParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        del state, parameters
         tensors = len(selected(step, COLLECTIONS, None))
         if not tensors:
             return None
