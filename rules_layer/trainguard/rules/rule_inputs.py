@@ -19,20 +19,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 class IdleTime:
     """How a node's GPUs idled; runs of idle snapshots are those that are over, after start-up.
 
-    Attributes
-    ----------
-    samples, paused, chance : int
-        Snapshots in idle runs; those of them left out as pauses; those in runs as long that chance explains.
-    breaks_s : float
-        Seconds in idle runs of 10 s and three snapshots, or more, that are no chance.
-    breaks : tuple of (float, float)
-        The newest of them: start, epoch seconds, and length in seconds.
-    quiet_s : float
-        For how long, up to the watermark, every GPU has been nearly idle on average; 0 where one was not.
-    highest_mean, newest_mean : float
-        The busiest GPU's mean utilization over the newest 20 to 24 minutes, and over the newest 4 at most, percent.
-    run_mean : float
-        The same over the idle run that is open at the watermark, or over its newest 24 minutes.
+    ``samples`` are snapshots in idle runs, ``paused`` those of them left out as pauses, ``chance`` those in runs as
+    long that chance explains. ``breaks_s`` are seconds in idle runs of 10 s and three snapshots, or more, that are no
+    chance, ``breaks`` the newest of them: start, epoch seconds, and length in seconds. For ``quiet_s``, up to the
+    watermark, every GPU has been nearly idle on average; 0 where one was not. The busiest GPU's mean utilization,
+    percent, is ``highest_mean`` over the newest 20 to 24 minutes, ``newest_mean`` over the newest 4 at most, and
+    ``run_mean`` over the idle run that is open at the watermark, or over its newest 24 minutes.
     """
 
     samples: int = 0
@@ -54,28 +46,15 @@ class NodeView:
     outside pauses (idle runs of three snapshots and over 60 s) and the idle tail; an idle run is kept only once it has
     ended. A GPU is active at >= 10 %, a node when some GPU is.
 
-    Attributes
-    ----------
-    watermark_s : float or None
-        Event time of the last completed snapshot, epoch seconds; None before the first.
-    first_active_at : float or None
-        The end of start-up; None while it lasts.
-    gpu_names : tuple of str, length G
-    ever_active : bool[G]
-    kept_total : int
-        Kept points since the job's start.
-    kept_times : float64[K]
-        Event times of the newest K kept points; those beyond the largest window of all rules last for one minute.
-    kept_gpu_utilization, kept_gpu_memory : float64[K, G]
-    kept_cpu_mean : float64[K]
-    idle_run_s : float
-        Length of the idle run that is open at the watermark; during start-up, the time without work so far.
-    gpu_histogram : int64[G, 101]
-        Counts of GPUUtilization over all kept points, bin = floor(value).
-    detailed : bool
-        Whether anybody reads the judgement's details; where nobody does, a rule may leave them out.
-    mig_names : tuple of str
-        Instances of partitioned GPUs, such as ``gpu0.mig1``. Such a GPU has no utilization, and is none of the G.
+    ``watermark_s`` is the event time of the last completed snapshot, epoch seconds, None before the first;
+    ``first_active_at`` is the end of start-up, None while it lasts. ``gpu_names`` has length G, ``ever_active`` is
+    bool[G]. ``kept_total`` counts kept points since the job's start. ``kept_times`` are the event times of the newest K
+    kept points (those beyond the largest window of all rules last for one minute), float64[K] as ``kept_cpu_mean``;
+    ``kept_gpu_utilization`` and ``kept_gpu_memory`` are float64[K, G]. ``idle_run_s`` is the length of the idle run
+    that is open at the watermark; during start-up, the time without work so far. ``gpu_histogram``, int64[G, 101],
+    counts GPUUtilization over all kept points, bin = floor(value). ``detailed`` says whether anybody reads the
+    judgement's details; where nobody does, a rule may leave them out. ``mig_names`` are instances of partitioned GPUs,
+    such as ``gpu0.mig1``: such a GPU has no utilization, and is none of the G.
     """
 
     node: str
@@ -117,20 +96,11 @@ class NodeView:
 class NodeMinute:
     """One applied object's addition to a node's system stream.
 
-    Attributes
-    ----------
-    snapshots : Snapshots
-        The T snapshots that were completed, start-up and idle ones included.
-    active, started : bool[T]
-        Whether some GPU was active, and whether the snapshot is one of work, as far as known now.
-    fresh : int
-        How many kept points were added: the newest of ``view.kept_times``.
-    view : NodeView
-        The node after this minute.
-    restarted : bool
-        Whether earlier work turned out to be start-up.
-    devices : DeviceSamples
-        Further series of this minute's object; empty of a managed profile, but for disks.
+    ``snapshots`` are the T snapshots that were completed, start-up and idle ones included. Of each, bool[T], ``active``
+    says whether some GPU was active, and ``started`` whether it is one of work, as far as known now. ``fresh`` kept
+    points were added: the newest of ``view.kept_times``. ``view`` is the node after this minute; with ``restarted``
+    earlier work turned out to be start-up. ``devices`` are further series of this minute's object; empty of a managed
+    profile, but for disks.
     """
 
     snapshots: Snapshots
@@ -157,18 +127,11 @@ class FrameworkView:
 class NodeFacts:
     """One node of a job, from both its streams; ``system`` is None before its first sample.
 
-    Attributes
-    ----------
-    cores : int
-        Logical cores: distinct names with CPUUtilization; 0 when none was seen.
-    collected : mapping of str to msgspec.Struct
-        By rule, collections of joined rules, and node states of rules over the job that collect nothing.
-    watched : mapping of str to msgspec.Struct
-        By rule, node states of rules over system metrics that a rule over the job completes.
-    waiting : int
-        Framework objects that are known and not applied yet.
-    use : function
-        Returns each GPU's use over the whole job, start-up and pauses included; empty before its first step.
+    ``cores`` are logical cores: distinct names with CPUUtilization; 0 when none was seen. By rule, ``collected`` has
+    collections of joined rules, and node states of rules over the job that collect nothing; ``watched`` has node states
+    of rules over system metrics that a rule over the job completes. ``waiting`` counts framework objects that are known
+    and not applied yet. ``use`` returns each GPU's use over the whole job, start-up and pauses included; empty before
+    its first step.
     """
 
     node: str
@@ -196,22 +159,12 @@ class NodeFacts:
 class JobView:
     """A job; times in epoch seconds.
 
-    Attributes
-    ----------
-    started_at : float or None
-        Training start as SageMaker says, or the first sample's time if that is earlier.
-    system_through : float or None
-        The furthest watermark of the nodes' system streams.
-    framework_expected : bool
-        Whether the configuration or a tag asks for framework metrics.
-    framework_seen : bool
-        Whether any framework object exists.
-    interruptions : tuple of (float, float)
-        Times in which no node had samples: the job had no instances.
-    step_runs : tuple of (float, float)
-        The newest times in which a node had steps, first start to last end, in no order.
-    evaluation_every_s : float
-        How often nodes are evaluated: the samples of one may be shown so much later than those of another.
+    ``started_at`` is the training start as SageMaker says, or the first sample's time if that is earlier;
+    ``system_through`` the furthest watermark of the nodes' system streams. ``framework_expected`` says whether the
+    configuration or a tag asks for framework metrics, ``framework_seen`` whether any framework object exists. In
+    ``interruptions`` no node had samples: the job had no instances. ``step_runs`` are the newest times in which a node
+    had steps, first start to last end, in no order. Nodes are evaluated each ``evaluation_every_s``: the samples of one
+    may be shown so much later than those of another.
     """
 
     started_at: float | None

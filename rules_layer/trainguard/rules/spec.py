@@ -75,46 +75,26 @@ class SettingsSpec:
 class RuleSpec:
     """A rule's name, its help, and its part in ranking and reports; a custom rule may give texts alone.
 
-    Attributes
-    ----------
-    name : str
-        As in the managed service's documentation.
-    title : str
-        Title of its section in a report; empty stands for the name.
-    looks_at, fires_when : str
-        The columns of the page on all rules.
-    condition : str
-        The condition with ``{parameter}`` where a parameter's value belongs.
-    measures : tuple of Measure
-        Possible meanings of ``RuleResult.measured``: the first unless a judgement says another.
-    counts : str
-        Unit of patience.
-    at_patience : bool
-        Whether a verdict comes with as many as patience needs; else with one more.
-    shipped_defaults : mapping of str to float or int
-        Defaults of the managed service's container that differ from the documented ones.
-    managed_parameters : tuple of str
-        The parameters that the managed service's report shows, in its order: readers take them by position.
-    managed_aliases : mapping of str to str
-        Those of them that are another parameter under a second name, with that one's name.
-    inputs : frozenset of {"system", "framework"}
-        The streams that the rule needs; none where it judges other rules' verdicts.
-    metrics : tuple of str
-        The system metrics without which it cannot judge, beside GPU utilization.
-    symptom, looks : Symptom or None, mapping of str to Symptom
-        The symptom that its finding looks like, and by kind where another one; None where it is no mere look.
-    explains, explains_as : tuple of Symptom, mapping of str to tuple of Symptom
-        The symptoms that it names a reason for, and by kind those that it explains besides.
-    seen_with : tuple of Symptom
-        Symptoms that are a part of its own condition.
-    claims : mapping of str to tuple of Bucket
-        By kind (``""`` for all others), the ledger's buckets whose time in the episodes it explains, in order.
-    measures_loss : bool
-        Whether ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
-    too_short : str or None
-        The words on a job that was too short, where no patience can be lowered.
-    section : str or None
-        The report's section, as ``module:function``: text, as evaluators must not import reports.
+    ``name`` is as in the managed service's documentation, ``title`` that of its section in a report (empty stands for
+    the name). ``looks_at`` and ``fires_when`` are columns of the page on all rules; ``condition`` has ``{parameter}``
+    where a parameter's value belongs. ``measures`` are possible meanings of ``RuleResult.measured``: the first unless a
+    judgement says another.
+
+    ``counts`` is the unit of patience; ``at_patience`` says whether a verdict comes with as many as patience needs,
+    else with one more. ``shipped_defaults`` are those of the managed service's container that differ from the
+    documented ones. ``managed_parameters`` are shown by the managed service's report, in its order: readers take them
+    by position. ``managed_aliases`` are those of them that are another parameter under a second name, with that one's
+    name.
+
+    ``inputs`` are the streams that the rule needs, none where it judges other rules' verdicts; ``metrics`` the system
+    metrics without which it cannot judge, beside GPU utilization. ``symptom``, and by kind ``looks``, is what its
+    finding looks like; None where it is no mere look. ``explains``, and by kind ``explains_as`` besides, are the
+    symptoms that it names a reason for, ``seen_with`` those that are a part of its own condition. ``claims`` has by
+    kind (``""`` for all others) the ledger's buckets whose time in the episodes it explains, in order; with
+    ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
+
+    ``too_short`` are the words on a job that was too short, where no patience can be lowered. ``section`` is the
+    report's, as ``module:function``: text, as evaluators must not import reports.
     """
 
     name: str

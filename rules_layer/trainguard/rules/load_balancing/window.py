@@ -230,22 +230,13 @@ def overall_of(sides: Sequence[Sequence[Block]], first: int, last: int) -> Overa
 class Gaps:
     """N sides over the window.
 
-    Attributes
-    ----------
-    points, means : float64[N]
-        Means in percent, NaN without points.
-    judged, apart, steady : bool[N]
-        Which have enough points, which stay behind the busiest, and which do in most blocks by half of the firing gap.
-    since, reaches : float or None, bool
-        When the imbalance began, epoch seconds, and whether it may have begun before the window.
-    full : bool
-        Whether the window is full, and the time before it unknown.
-    numbers, by_block : tuple of int, float64[B, N]
-        The blocks, since the epoch, and means by block, percent; NaN without points.
-    variance : float
-        Variance of one side's points, percent squared.
-    spans, overall : tuple of (float, float), Overall or None
-        First and last point of each side, epoch seconds; means over all samples of that time, pauses included.
+    ``points`` and ``means`` are float64[N], means in percent, NaN without points. Of bool[N], ``judged`` have enough
+    points, ``apart`` stay behind the busiest, ``steady`` do in most blocks by half of the firing gap. ``since`` is when
+    the imbalance began, epoch seconds; with ``reaches`` that may be before the window. ``full`` says that the window is
+    full, and the time before it unknown. ``numbers`` are the blocks, since the epoch, and ``by_block``, float64[B, N],
+    means by block, percent, NaN without points. ``variance`` is that of one side's points, percent squared. ``spans``
+    are the first and last point of each side, epoch seconds; ``overall`` means over all samples of that time, pauses
+    included.
     """
 
     points: FloatArray

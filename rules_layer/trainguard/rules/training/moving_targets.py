@@ -46,13 +46,12 @@ def off_course(run: RunSeries, measured: Measured, limits: TrainingDivergedParam
         _entropy_gone,
         _generator_lost,
     )
-    kept = {signal: held for signal, held in measured.items() if _is_long(held[1], fewest)}
+    kept = {
+        signal: (name, series)
+        for signal, (name, series) in measured.items()
+        if len(series.means) >= FEWEST_BLOCKS + tail_of(series) and tail_of(series) * series.size >= fewest
+    }
     return next((found for judge in judges if (found := judge(run, kept, limits)) is not None), None)
-
-
-def _is_long(series: Series, fewest: int) -> bool:
-    count = tail_of(series)
-    return len(series.means) >= FEWEST_BLOCKS + count and count * series.size >= fewest
 
 
 def _reward_lost(run: RunSeries, measured: Measured, limits: TrainingDivergedParameters) -> Check | None:

@@ -173,12 +173,14 @@ def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
 def checked(
     step: StepView,
     readings: Sequence[Reading],
-    facts: Callable[[Reading], Sequence[Fact]],
+    facts: Callable[[Reading], Sequence[Fact]] | tuple[str, str],
     *,
     kinds: tuple[str, str] | None = None,
     judged: int | None = None,
 ) -> Check | None:
-    """Return the check of a step by facts, None without a reading; ``facts`` are those of one of them.
+    """Return the check of a step by facts, None without a reading.
+
+    ``facts`` are those of one reading, or name and unit of what was measured, where that is the only one.
 
     ``step`` is added, and of several readings that fire ``firing`` and ``judged``: how many, of how many. ``kinds`` are
     those of a reading that fires and of one that does not, where readings have none of their own.
@@ -186,6 +188,7 @@ def checked(
     if not readings:
         return None
     worst = worst_of(readings)
+    shown = (measured(facts[0], worst, facts[1]),) if isinstance(facts, tuple) else facts(worst)
     firing = sum(reading.fires for reading in readings)
     several = (
         Fact(name="firing", value=firing),
@@ -193,7 +196,7 @@ def checked(
     )
     return step_check(
         step,
-        (*facts(worst), *(several if firing > 1 else ())),
+        (*shown, *(several if firing > 1 else ())),
         fires=worst.fires,
         tensor=worst.tensor,
         value=worst.value if math.isfinite(worst.value) else None,

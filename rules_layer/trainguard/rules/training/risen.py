@@ -57,8 +57,8 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 def rise(run: RunSeries, limits: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Find that all losses of training have risen for good, and no score says otherwise."""
     losses = run.loss(Mode.TRAIN)
-    judge = _risen if run.objective.level_means_something else _lost_again
-    found = [judge(loss, limits, fewest) for _, loss in losses]
+    by_level = run.objective.level_means_something
+    found = [_risen(loss, limits, fewest, by_level=by_level) for _, loss in losses]
     rises = [each for each in found if each is not None]
     if not losses or len(rises) < len(losses) or not run.has_to_fall(*(name for name, _ in losses)):
         return None
@@ -103,13 +103,7 @@ def runaway(run: RunSeries, fewest: int) -> Check | None:
                 level_of("loss_last", name, loss.last),
             )
             return series_check(
-                run,
-                "unbounded",
-                (name, loss),
-                facts,
-                loss.last,
-                threshold=threshold,
-                onset=loss.begin_of(half),
+                run, "unbounded", (name, loss), facts, loss.last, threshold=threshold, onset=loss.begin_of(half)
             )
     return None
 
@@ -150,30 +144,23 @@ def _loss_rose(run: RunSeries) -> bool:
     )
 
 
-def _risen(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
-    count = tail_of(loss)
+def _risen(
+    loss: Series, limits: TrainingDivergedParameters, fewest: int, *, by_level: bool
+) -> tuple[str, float] | None:
+    """Return the level above which a loss lies for good; of one that may grow on its own, where it had fallen below."""
+    count, is_long = tail_of(loss), len(loss.means) >= FEWEST_BLOCKS
     if len(loss.means) <= count or count * loss.size < fewest:
         return None
-    start, tail, is_long = _start(loss), loss.means[-count:], len(loss.means) >= FEWEST_BLOCKS
-    noise_before = steady_noise(smoothed(loss.means[:-count]))
-    blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * noise_before)
-    if is_long and min(tail) > blown_up:
-        return "blown up", blown_up
-    times = limits.blow_up if max(loss.means) > FAR_ABOVE_FIRST * abs(loss.first) else FAR_ABOVE_FIRST
-    if abs(loss.first) >= LEAST_FIRST and min(tail) > times * abs(loss.first):
-        return "exploded", times * abs(loss.first)
-    if not is_long:
-        return None
-    lost = gone_again(loss.means, count, limits)
-    return None if lost is None else ("lost", lost)
-
-
-def _lost_again(loss: Series, limits: TrainingDivergedParameters, fewest: int) -> tuple[str, float] | None:
-    """Return the level above which a loss lies that may grow on its own, and had fallen below it; None of any other."""
-    count = tail_of(loss)
-    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest:
-        return None
-    lost = gone_again(loss.means, count, limits)
+    if by_level:
+        start, tail = _start(loss), loss.means[-count:]
+        noise_before = steady_noise(smoothed(loss.means[:-count]))
+        blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * noise_before)
+        if is_long and min(tail) > blown_up:
+            return "blown up", blown_up
+        times = limits.blow_up if max(loss.means) > FAR_ABOVE_FIRST * abs(loss.first) else FAR_ABOVE_FIRST
+        if abs(loss.first) >= LEAST_FIRST and min(tail) > times * abs(loss.first):
+            return "exploded", times * abs(loss.first)
+    lost = gone_again(loss.means, count, limits) if is_long else None
     return None if lost is None else ("lost", lost)
 
 

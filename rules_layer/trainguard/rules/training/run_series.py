@@ -37,14 +37,11 @@ def by_mode(step: StepView, tensors: Iterable[str]) -> Mapping[Mode, list[str]]:
 
     In a run without modes the metrics of XGBoost are of TRAIN where they are of the set ``train``, else of EVAL.
     """
-    if step.mode in (Mode.TRAIN, Mode.EVAL):
-        return {step.mode: list(tensors)}
     found: dict[Mode, list[str]] = {}
-    if step.mode is Mode.GLOBAL:
-        for tensor in tensors:
-            metric = XGBOOST_METRIC.fullmatch(tensor)
-            if metric is not None:
-                found.setdefault(Mode.TRAIN if metric["data"] == XGBOOST_TRAIN else Mode.EVAL, []).append(tensor)
+    for tensor in tensors:
+        mode = _mode(step, tensor)
+        if mode is not None and (step.mode is not Mode.GLOBAL or XGBOOST_METRIC.fullmatch(tensor)):
+            found.setdefault(mode, []).append(tensor)
     return found
 
 
@@ -114,11 +111,11 @@ class RunSeries(msgspec.Struct):
 
     def moves(self, *names: str) -> bool:
         """Whether the level of losses, or of scores, says little: the run's own do not, or one has a moving target."""
-        return not self.objective.level_means_something or _any_moves(names)
+        return not self.objective.level_means_something or any(map(MOVING.search, names))
 
     def has_to_fall(self, *names: str) -> bool:
         """Whether losses that do not fall are a fault, whatever their level says."""
-        return self.objective.loss_has_to_fall and not _any_moves(names)
+        return self.objective.loss_has_to_fall and not any(map(MOVING.search, names))
 
     def taken(self, mode: Mode) -> dict[str, Series]:
         """Return the losses of a mode that are kept, those that do not count too; errors where the run has no loss."""
@@ -231,10 +228,6 @@ def _give_up_a_lesser(series: dict[str, Series], name: str) -> bool:
         return False
     del series[worst]
     return True
-
-
-def _any_moves(names: Iterable[str]) -> bool:
-    return any(MOVING.search(name) for name in names)
 
 
 def _falls(error: Series, least: float) -> bool:

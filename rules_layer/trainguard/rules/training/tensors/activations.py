@@ -14,7 +14,7 @@ from trainguard.formats.tensors.step_view import StepView, Tensor
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import above, checked, known, measured, not_saved, numbers
+from trainguard.rules.training.readings import above, checked, known, not_saved, numbers
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
@@ -110,7 +110,7 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
         tensors, inactivity = selected(step, None, parameters.tensor_regex), parameters.threshold_inactivity
         found = known(state, lambda view, name: _inactive(state, view, name, (0.0, None), inactivity), step, tensors)
         readings = [above(tensor, dead, parameters.threshold_layer) for dead, tensor in found]
-        return checked(step, readings, lambda reading: (measured("dead_nodes", reading, "%"),), kinds=DEAD_KINDS)
+        return checked(step, readings, ("dead_nodes", "%"), kinds=DEAD_KINDS)
 
 
 def _inactive(
@@ -193,13 +193,7 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
         tensors = selected(step, parameters.collection_names, (parameters.tensor_regex,))
-        inactivity = parameters.threshold_inactivity
-
-        def saturated(view: StepView, name: str) -> float | None:
-            return _inactive(state, view, name, parameters.limits(name), inactivity)
-
-        found = known(state, saturated, step, tensors)
+        inactivity, limits = parameters.threshold_inactivity, parameters.limits
+        found = known(state, lambda view, name: _inactive(state, view, name, limits(name), inactivity), step, tensors)
         readings = [above(tensor, percent, parameters.threshold_layer) for percent, tensor in found]
-        return checked(
-            step, readings, lambda reading: (measured("saturated_nodes", reading, "%"),), kinds=SATURATED_KINDS
-        )
+        return checked(step, readings, ("saturated_nodes", "%"), kinds=SATURATED_KINDS)

@@ -114,9 +114,7 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             first.setdefault(same, Reading(tensor, float(same), float(needed), same >= needed, float(same)))
             for same, tensor in known(state, unchanged, step, tensors)
         ]
-        return checked(
-            step, readings, lambda reading: (measured("same_steps", reading, "steps"),), kinds=UNCHANGED_KINDS
-        )
+        return checked(step, readings, ("same_steps", "steps"), kinds=UNCHANGED_KINDS)
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)

@@ -8,7 +8,7 @@ from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import Reading, checked, known, measured, not_saved, variance, zeros
+from trainguard.rules.training.readings import Reading, checked, known, not_saved, variance, zeros
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
@@ -71,17 +71,14 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
         threshold = parameters.threshold
-
-        def percent_of(view: StepView, tensor: str) -> float | None:
-            return _percent(state, view, tensor, threshold)
-
-        found = known(state, percent_of, step, parameters.tensors(step))
+        tensors = parameters.tensors(step)
+        found = known(state, lambda view, name: _percent(state, view, name, threshold), step, tensors)
         first: dict[float, Reading] = {}
         readings = [
             first.setdefault(percent, Reading(tensor, percent, threshold, percent >= threshold, percent))
             for percent, tensor in found
         ]
-        return checked(step, readings, lambda reading: (measured("zeros", reading, "%"),), kinds=ZERO_KINDS)
+        return checked(step, readings, ("zeros", "%"), kinds=ZERO_KINDS)
 
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
@@ -95,22 +92,17 @@ def _percent(state: StepState, step: StepView, tensor: str, threshold: float) ->
     # A size that is not zero leaves open how many entries are; one that is undefined says nothing.
     if size is not None and not math.isnan(size) and threshold >= 100.0:
         return 0.0
-    share = _found_by_extremes(step, tensor, threshold)
-    if share is None:
-        not_saved(state, step, tensor)
-    return share
-
-
-def _found_by_extremes(step: StepView, tensor: str, threshold: float) -> float | None:
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     lowest = step.reduction(tensor, "min", absolute=True)
     if highest == 0.0 or (least == 0.0 and most == 0.0):
         return 100.0
-    if any(each is not None and each > 0.0 for each in (lowest, least)) or (most is not None and most < 0.0):
-        return 0.0
     some_entry = highest is not None or (least is not None and most is not None)
-    return 0.0 if some_entry and threshold >= 100.0 else None
+    other = any(each is not None and each > 0.0 for each in (lowest, least)) or (most is not None and most < 0.0)
+    if other or (some_entry and threshold >= 100.0):
+        return 0.0
+    not_saved(state, step, tensor)
+    return None
 
 
 class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -159,4 +151,4 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
                 readings.append(Reading(tensor, value, most, above > 0.0, above, UNSET if most is None else HIGH))
             else:
                 readings.append(Reading(tensor, value, least, below > 0.0, below, LOW))
-        return checked(step, readings, lambda reading: (measured("variance", reading),))
+        return checked(step, readings, ("variance", ""))

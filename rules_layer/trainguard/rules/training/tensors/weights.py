@@ -84,9 +84,7 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         if found and not readings:
             value, tensor = min([each for each in found if not math.isnan(each[0])] or found)
             readings = [Reading(tensor, value, threshold, False, -value, FINE)]
-        return checked(
-            step, readings, lambda reading: (measured("mean_absolute_gradient", reading),), judged=len(found)
-        )
+        return checked(step, readings, ("mean_absolute_gradient", ""), judged=len(found))
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
@@ -164,7 +162,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             else:
                 readings.append(Reading(tensor, ratio, large, ratio > large, over, LARGE))
         state.waiting += waits
-        return checked(step, readings, lambda reading: (measured("relative_change", reading),))
+        return checked(step, readings, ("relative_change", ""))
 
 
 def _before(step: StepView, tensor: str, num_steps: int | None) -> StepView | None:

@@ -124,7 +124,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         if depth is None:
             return None
         readings = [above(NODES, float(depth), parameters.depth)]
-        return checked(step, readings, lambda each: (measured("tree_depth", each, "levels"),), kinds=TREE_KINDS)
+        return checked(step, readings, ("tree_depth", "levels"), kinds=TREE_KINDS)
 
 
 def _depth_by_number(step: StepView, tensor: str) -> int | None:
