@@ -1,26 +1,102 @@
 """The files of scalars of a job, read in pieces small enough for what they leave to be stored; and what is stored."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.engine.training.stream import StepsState
-from trainguard.engine.training.uncertain import Uncertain, said
-from trainguard.formats.tensors.scalars.names import LOSSES, ScalarNames
-from trainguard.formats.tensors.scalars.rows import Recording, ScalarHistory, ScalarRow, ScalarRows
-from trainguard.formats.tensors.scalars.segments import Segments
+from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
+from trainguard.formats.tensors.scalars.rows import (
+    Recording,
+    RunValues,
+    ScalarHistory,
+    ScalarRow,
+    ScalarRows,
+    recordings,
+)
+from trainguard.formats.tensors.scalars.segments import SAME, Segments
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.step_words import FoundScalars
 
 if TYPE_CHECKING:
     from trainguard.formats.tensors.scalars.taken_rows import TakenRows
+
+
+FEWEST_LOST = 3
+"""An evaluation at the end often repeats the last step, and a restart a value or two."""
+LOST_SHARE = 0.05
+
+MOST_UNCERTAIN = 8
+
+
+class Uncertain(msgspec.Struct, array_like=True, frozen=True):
+    """Of ``values`` of a scalar ``other`` are of steps that have another value too, and ``lost`` came out of order.
+
+    ``writer`` is the file that has the others; "" where they lie in one.
+    """
+
+    name: str
+    values: int
+    other: int
+    lost: int
+    writer: str = ""
+
+    @property
+    def matters(self) -> bool:
+        left_out = self.other + self.lost
+        return left_out >= FEWEST_LOST and left_out >= LOST_SHARE * self.values
+
+
+def uncertain_of(
+    segments: Iterable[Segments], late: Mapping[str, int], writers: Iterable[Uncertain], names: ScalarNames
+) -> list[Uncertain]:
+    """Return the losses and scores that are uncertain, by name; ``late`` counts values of steps that rules had passed.
+
+    ``writers`` are found by `compared`.
+    """
+    values, other, lost = Counter[str](), Counter[str](), Counter[str](late)
+    for of_source in segments:
+        for name, known in of_source.newest.items():
+            values[name] += known.values
+            other[name] += known.other
+            lost[name] += known.lost
+    meant = names.members(LOSSES, values) | names.members(METRICS, values)
+    found = {name: Uncertain(name, values[name], other[name], lost[name]) for name in sorted(meant)}
+    for each in writers:
+        found[each.name] = each
+    return [each for each in found.values() if each.matters]
+
+
+def compared(run: RunValues, other: RunValues, writer: str) -> list[Uncertain]:
+    """Return the scalars that two files record at the same steps with other values."""
+    found = []
+    for name in sorted(run.keys() & other.keys()):
+        (steps, values), (others, their) = run[name], other[name]
+        shared, here, there = np.intersect1d(steps, others, assume_unique=True, return_indices=True)
+        same = np.isclose(values[here], their[there], rtol=SAME, atol=0.0, equal_nan=True)
+        each = Uncertain(name, shared.size, int(np.count_nonzero(~same)), 0, writer)
+        if each.matters:
+            found.append(each)
+    return found[:MOST_UNCERTAIN]
+
+
+def said(each: Uncertain) -> str:
+    of_steps = f"{each.other:,} of {each.values:,} are of steps that have another value too" if each.other else ""
+    if each.writer:
+        of_steps = f"at {each.other:,} of {each.values:,} steps {each.writer} has other values"
+    late = f"{each.lost:,} of {each.values:,} came after later steps" if each.lost else ""
+    why = "; ".join(part for part in (of_steps, late) if part)
+    curve = "may mix several writers" if each.other else "lacks them"
+    return f"{each.name}: {why}: the curve that is judged {curve}."
 
 
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
@@ -227,6 +303,10 @@ class ScalarFiles:
     _only_logs: bool = True
     _whole: "dict[tuple[str, float], TakenRows]" = field(default_factory=dict)
 
+    @property
+    def objects(self) -> BucketFiles:
+        return BucketFiles(self.source.objects, self.source.bucket, "")
+
     def listed(self) -> dict[str, ListedFile]:
         found: dict[str, ListedFile] = {}
         for folder in SCALAR_FOLDERS:
@@ -252,13 +332,11 @@ class ScalarFiles:
 
     def _events(self, file: ListedFile, state: FileState) -> Piece | None:
         from trainguard.formats.tensors.scalars.event_file import read_scalars
-        from trainguard.formats.tensors.scalars.rows import recordings
 
         name = file.listed.key
-        files = BucketFiles(self.source.objects, self.source.bucket, "")
-        columns = read_scalars(files, name, state.taken, PIECE_BYTES)
+        columns = read_scalars(self.objects, name, state.taken, PIECE_BYTES)
         if columns is None and file.listed.size - state.taken > PIECE_BYTES:
-            columns = read_scalars(files, name, state.taken)
+            columns = read_scalars(self.objects, name, state.taken)
         if columns is None:
             return None
         found = list(recordings(columns, file.key.file.folder, file.listed.last_modified, state.seen))
@@ -305,12 +383,3 @@ def is_unread(file: ListedFile, known: FileState) -> bool:
 def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:
     """Return the name of the file whose source is least far, the first in order of names; None of none."""
     return min(files, default=(0, None))[1]
-
-
-class OlderRun(NamedTuple):
-    """Files of an older run by name, from which step on they are not used, why, and the key of the newer file."""
-
-    names: frozenset[str]
-    until: int
-    why: str
-    newer: str

@@ -8,20 +8,28 @@ import math
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
-from trainguard.engine.training import scalar_files
-from trainguard.engine.training.event_runs import EventRuns
-from trainguard.engine.training.job_runs import JobRuns
 from trainguard.engine.training.keys import ScalarKey, scalar_names
+from trainguard.engine.training.older_runs import OlderRun, OlderRuns
+from trainguard.engine.training.scalar_files import (
+    LONGEST_REASON,
+    MODE_PLACES,
+    MOST_UNCERTAIN,
+    FileState,
+    ListedFile,
+    Piece,
+    ScalarFiles,
+    ScalarState,
+    Uncertain,
+    is_unread,
+    uncertain_of,
+)
 from trainguard.engine.training.stream import StepSession, WatchedStep, believed
-from trainguard.engine.training.table_runs import RunFinder
-from trainguard.engine.training.uncertain import MOST_UNCERTAIN, Uncertain, uncertain_of
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.segments import MOST_NAMES
@@ -34,16 +42,14 @@ MOST_WAITING = 500
 ROWS_AT_ONCE = 50
 
 
-class ScalarSession(StepSession[scalar_files.ScalarState]):
+class ScalarSession(StepSession[ScalarState]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        super().__init__(record, source, state_of(record, scalar_files.ScalarState), plan)
-        self._files = scalar_files.ScalarFiles(source)
+        super().__init__(record, source, state_of(record, ScalarState), plan)
+        self._files = ScalarFiles(source)
         self._names = scalar_names(plan)
-        self._runs = RunFinder(self._files, self._names)
-        self._event_runs = EventRuns(self._files, self._names)
-        self._job_runs = JobRuns(self._files, self._names)
+        self._older_runs = OlderRuns(self._files, self._names)
         self._met: set[str] = set()
-        self._listed: dict[str, scalar_files.ListedFile] = {}
+        self._listed: dict[str, ListedFile] = {}
         self._silent: set[str] = set()
 
     def announce(self, messages: Sequence[Announced]) -> None:
@@ -95,37 +101,37 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             if known is None and len(state.files) >= MOST_FILES:
                 left_out += 1
             elif known is None:
-                state.files[name] = scalar_files.FileState(file.key.source)
+                state.files[name] = FileState(file.key.source)
             elif file.is_events and file.listed.size < known.taken:
-                state.files[name] = scalar_files.FileState(file.key.source)
+                state.files[name] = FileState(file.key.source)
                 sizes = f"it has {file.listed.size:,} bytes, {known.taken:,} were read"
                 why = f"object {file.listed.key}: {sizes}: it is read again"
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
-        for found in self._job_runs.older(self._listed, state):
+        for found in self._older_runs.in_folders(self._listed, state):
             self._leave(found)
             yield self._settle(f"{self._files.source.root.folder}{found.newer}", Counter(), [], found.why)
 
     def _find_segments(self) -> None:
         """Find where segments and runs begin before rules are shown a row: of a job that has ended all is there."""
-        state, read = self.stream.state, dict[str, scalar_files.FileState]()
+        state, read = self.stream.state, dict[str, FileState]()
         while (found := self._followed(state.rows.again(), read)).begun is not None:
             state.rows = found
             state.restart(found.begun)
         for file in (self._listed[name] for name in read):
-            for older in self._event_runs.older(file, self._listed, read):
+            for older in self._older_runs.shown_by(file, self._listed, read) if file.is_events else ():
                 for name in older.names & read.keys():
                     for known in (state.files[name], read[name]):
                         known.until = older.until if known.until is None else min(known.until, older.until)
-            self._event_runs.compare(file, self._listed, state.files)
+            self._older_runs.compare(file, self._listed, state.files)
         self.counters["files_of_other_runs"] = len(state.other_runs)
 
-    def _followed(self, rows: ScalarRows, files: dict[str, scalar_files.FileState]) -> ScalarRows:
+    def _followed(self, rows: ScalarRows, files: dict[str, FileState]) -> ScalarRows:
         """Return rows that have followed the files from their beginning, up to the first segment that is new."""
         for name, file in sorted(self._listed.items()):
             if name not in self.stream.state.files or self.stream.state.files[name].until == 0:
                 continue
-            read = files[name] = scalar_files.FileState(file.key.source)
+            read = files[name] = FileState(file.key.source)
             while (piece := self._piece(file, read)) is not None:
                 read.taken, read.seen = piece.taken, piece.seen
                 for each in piece.recordings:
@@ -136,7 +142,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             self._note_read(file, read)
         return rows
 
-    def _piece(self, file: scalar_files.ListedFile, read: scalar_files.FileState) -> scalar_files.Piece | None:
+    def _piece(self, file: ListedFile, read: FileState) -> Piece | None:
         try:
             return self._files.read(file, read)
         except TelemetryFormatError:
@@ -151,7 +157,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         unread = [
             (state.front_of(known.source), known.newest_s or math.inf, name)
             for name, known in state.files.items()
-            if (file := self._listed.get(name)) is not None and scalar_files.is_unread(file, known)
+            if (file := self._listed.get(name)) is not None and is_unread(file, known)
         ]
         name = min(unread)[-1] if unread else None
         if name is not None and len(state.held) >= MOST_WAITING and state.files[name].source not in self._lagging():
@@ -164,7 +170,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         oldest = min((row.step for row in state.held), default=-1)
         return {source for source in self._active_sources() if state.front_of(source) <= oldest}
 
-    def _read(self, file: scalar_files.ListedFile) -> Iterator[Applied]:
+    def _read(self, file: ListedFile) -> Iterator[Applied]:
         known = self.stream.state.files[file.key.name]
         again = yield from self._separate_runs(file)
         if again or known.until == 0:
@@ -172,7 +178,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         try:
             piece = self._files.read(file, known)
         except TelemetryFormatError as fault:
-            known.broken, known.why = True, fault.reason[: scalar_files.LONGEST_REASON]
+            known.broken, known.why = True, fault.reason[:LONGEST_REASON]
             self._note_read(file, known)
             yield self._settle(file.listed.key, Counter({"bad_objects": 1}), [], str(fault))
             return
@@ -187,7 +193,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         tally["rewritten_files"] = int(is_rewritten)
         known.taken, known.seen, known.counted = piece.taken, piece.seen, max(piece.taken, known.counted)
         known.bad, known.bad_cells = piece.bad, piece.bad_cells
-        known.why = known.why or (piece.why or "")[: scalar_files.LONGEST_REASON]
+        known.why = known.why or (piece.why or "")[:LONGEST_REASON]
         begun = 0 if is_rewritten else self._take(file, piece)
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
@@ -195,18 +201,17 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             self._read_again(begun, file)
             yield self._settle(file.listed.key, Counter(), [], None)
 
-    def _separate_runs(self, file: scalar_files.ListedFile) -> Generator[Applied, None, bool]:
+    def _separate_runs(self, file: ListedFile) -> Generator[Applied, None, bool]:
         """Leave out the files of older runs; return whether what was read before is to be read again."""
         state, again = self.stream.state, False
-        finders = (self._runs, self._event_runs)
-        for found in chain.from_iterable(each.older(file, self._listed, state.files) for each in finders):
+        for found in self._older_runs.shown_by(file, self._listed, state.files):
             again = self._leave(found) or again
             yield self._settle(file.listed.key, Counter(), [], found.why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
-        self._event_runs.compare(file, self._listed, state.files)
+        self._older_runs.compare(file, self._listed, state.files)
         return again
 
-    def _leave(self, found: scalar_files.OlderRun) -> bool:
+    def _leave(self, found: OlderRun) -> bool:
         """Leave out files of an older run; return whether what was read before is to be read again."""
         state = self.stream.state
         for name in found.names & state.files.keys():
@@ -218,15 +223,15 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
         return True
 
-    def _read_again(self, until: int, file: scalar_files.ListedFile) -> None:
+    def _read_again(self, until: int, file: ListedFile) -> None:
         self.stream.state.restart(until)
         self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
 
     @staticmethod
-    def _note_read(file: scalar_files.ListedFile, known: scalar_files.FileState) -> None:
+    def _note_read(file: ListedFile, known: FileState) -> None:
         known.size, known.modified_s = file.listed.size, file.listed.last_modified
 
-    def _take(self, file: scalar_files.ListedFile, piece: scalar_files.Piece) -> int | None:
+    def _take(self, file: ListedFile, piece: Piece) -> int | None:
         """Take in a piece; return the step of a segment that begins in it, from which on all is to be read again."""
         state = self.stream.state
         known = state.files[file.key.name]
@@ -260,7 +265,7 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
         unread = {
             known.source
             for name, known in self.stream.state.files.items()
-            if (file := self._listed.get(name)) is not None and scalar_files.is_unread(file, known)
+            if (file := self._listed.get(name)) is not None and is_unread(file, known)
         }
         return sorted(self._silent - unread)
 
@@ -308,6 +313,6 @@ class ScalarSession(StepSession[scalar_files.ScalarState]):
             at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
             step = WatchedStep(ScalarStep(row, self._names, state.history), at)
             fires += self.stream.apply(step, again=row.step < state.repeated)
-            state.mode_place = scalar_files.MODE_PLACES[row.mode]
+            state.mode_place = MODE_PLACES[row.mode]
             state.history.add(row)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
