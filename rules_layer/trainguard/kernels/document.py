@@ -340,13 +340,14 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel profiles of a place, a trace each.
 
     ranks: By rank; traces without a rank come last. Empty where there are only snapshots.
-    snapshots: Snapshots of the allocator, in the same order.
+    snapshots: Snapshots of the allocator, in the same order; in a job, those with findings first.
     unread: Files that could not be read, and why.
     across: The ranks beside each other; None of one trace.
     comparison: Another profile beside this one, where it was asked for.
     ranks_left_out: Ranks that ``ranks`` does not list; ``across`` has them.
     job: The training job, where a stack judged its traces.
     job_facts: What SageMaker says about the job; None where it does not know it or did not answer.
+    snapshots_left_out: Snapshots that ``snapshots`` does not list.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -359,6 +360,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     job_facts: JobEntry | None = None
     snapshots: list[SnapshotProfile] = []
+    snapshots_left_out: int = 0
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

@@ -25,6 +25,7 @@ from trainguard.kernels.entries import (
 )
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
+from trainguard.kernels.memory.names import rank_of
 from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
@@ -146,7 +147,7 @@ def snapshot_profile(snapshot: Snapshot) -> SnapshotProfile:
     memory = [memory_entry(each) for each in snapshot.histories]
     return SnapshotProfile(
         trace=snapshot.name,
-        rank=_named_rank(snapshot.name),
+        rank=rank_of(snapshot.name),
         memory=memory,
         findings=memory_findings(memory),
         damaged=[faults_counted(count, what) for what, count in snapshot.tally.items()],

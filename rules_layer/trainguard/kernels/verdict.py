@@ -86,6 +86,38 @@ class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
+class SnapshotsHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a job's newest snapshots before they are read; see `SnapshotVerdict`."""
+
+    version: str
+    at: float
+    replaced: int
+    notes: list[str] = []
+
+
+class SnapshotVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on the newest memory snapshots of a job, one of each writer.
+
+    version, at: Of these files; when the newest one was written, epoch seconds.
+    files, unread: Snapshots; those that could not be read. ``unread_why`` has the first ones and why.
+    replaced: Older snapshots that a newer one of the same writer replaces.
+    judged: By rule how many snapshots say whether it holds.
+    """
+
+    version: str
+    at: float
+    files: int
+    unread: int
+    unread_why: dict[str, str]
+    replaced: int
+    judged: dict[str, int]
+    rules: list[RuleVerdict]
+    notes: list[str] = []
+
+    def of(self, rule: str) -> RuleVerdict | None:
+        return next((each for each in self.rules if each.rule == rule), None)
+
+
 class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one capture.
 
@@ -99,6 +131,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     framework: As in ``kernels.json``; several are separated by commas.
     shares: Of the steps of judged ranks; None without any.
     memory: Traces with events of a GPU's memory.
+    snapshots: Of the newest capture; None where the job has none.
     """
 
     format: int = FORMAT
@@ -123,9 +156,19 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = ""
     shares: StepShares | None = None
     memory: int = 0
+    snapshots: SnapshotVerdict | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
         return next((each for each in self.rules if each.rule == rule), None)
+
+    @property
+    def has_traces(self) -> bool:
+        """False of snapshots alone."""
+        return bool(self.traces) or self.snapshots is None
+
+    @property
+    def has_findings(self) -> bool:
+        return bool(self.rules) or (self.snapshots is not None and bool(self.snapshots.rules))
 
 
 _DECODER = msgspec.json.Decoder(CaptureVerdict)
@@ -135,15 +178,27 @@ def encode_verdict(verdict: CaptureVerdict) -> bytes:
     """Encode a verdict; what makes it larger than a reader takes is dropped: evidence, then the last rules."""
     while True:
         body = msgspec.json.encode(verdict)
-        if len(body) <= MOST_BYTES or not verdict.rules:
+        if len(body) <= MOST_BYTES or not verdict.has_findings:
             return body
         verdict = shorter(verdict)
 
 
 def shorter(verdict: CaptureVerdict) -> CaptureVerdict:
     """Return a verdict without evidence; one that has none with half of its rules."""
-    if any(rule.evidence for rule in verdict.rules):
-        return replace(verdict, rules=[replace(rule, evidence=[]) for rule in verdict.rules])
+    of_snapshots = verdict.snapshots
+    rules = [*verdict.rules, *([] if of_snapshots is None else of_snapshots.rules)]
+    shortened = _bare if any(rule.evidence for rule in rules) else _halved
+    return replace(shortened(verdict), snapshots=None if of_snapshots is None else shortened(of_snapshots))
+
+
+_Verdict = TypeVar("_Verdict", CaptureVerdict, SnapshotVerdict)
+
+
+def _bare(verdict: _Verdict) -> _Verdict:
+    return replace(verdict, rules=[replace(rule, evidence=[]) for rule in verdict.rules])
+
+
+def _halved(verdict: _Verdict) -> _Verdict:
     return replace(verdict, rules=verdict.rules[: len(verdict.rules) // 2], notes=[], unread_why={})
 
 

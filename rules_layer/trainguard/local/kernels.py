@@ -1,14 +1,16 @@
-"""A job's newest capture of kernel traces on this machine, within bounds of bytes and files.
+"""A job's newest capture of kernel traces and its newest snapshots on this machine, within bounds of bytes and files.
 
 The session of the deployed stack asks for the verdict and takes it in; here the traces are read in its turn.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, ProfileSourceError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
@@ -20,23 +22,23 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.kernels.session import KERNEL_PROFILES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
-from trainguard.kernels.captures.capture import capture_verdict, rank_place
+from trainguard.kernels.captures.capture import capture_verdict, rank_place, snapshot_verdict
 from trainguard.kernels.captures.digest import brief
 from trainguard.kernels.captures.keys import (
     ALL_RANKS,
     KERNELS,
     Capture,
-    TraceKey,
     TraceObject,
-    captures_of,
+    captures_at,
     match_below,
     verdict_key,
 )
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.join import across_ranks
-from trainguard.kernels.profile import rank_profile
-from trainguard.kernels.readers.reading import read_any
-from trainguard.kernels.verdict import CaptureHead, encode_verdict
+from trainguard.kernels.memory.entries import SnapshotProfile
+from trainguard.kernels.profile import rank_profile, snapshot_profile
+from trainguard.kernels.readers.reading import read_any, read_memory
+from trainguard.kernels.verdict import CaptureHead, SnapshotsHead, encode_verdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, refuse_unreadable, safe_name
 
 MOST_LISTED = 50_000
@@ -45,17 +47,16 @@ MOST_LISTED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class KernelFiles:
-    """A job's kernel traces in a bucket, or in a folder that is read as one.
+    """A job's kernel traces and memory snapshots in a bucket, or in a folder that is read as one.
 
-    ``newest`` is the capture that was written last, ``key`` that of its first trace. ``is_cut`` says that there are
-    more objects than are looked at.
+    ``newest`` is the capture that was written last, with the newest snapshots. ``is_cut`` says that there are more
+    objects than are looked at.
     """
 
     objects: ReadableObjects
     bucket: str
     root: ProfileRoot
     newest: Capture
-    key: TraceKey
     captures: int
     is_cut: bool
 
@@ -66,7 +67,7 @@ class KernelFiles:
 
 
 def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unreadable) -> KernelFiles | None:
-    """Find the kernel traces of a job; None where there is none. Raises ProfileSourceError.
+    """Find the kernel traces and memory snapshots of a job; None where there is none. Raises ProfileSourceError.
 
     ``onerror`` gets the fault of a folder that cannot be read, and raises it by default.
     """
@@ -88,7 +89,7 @@ def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unre
 
 
 def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles | None:
-    """Find the kernel traces of the job with key prefix ``job``, or None; raises PortUnavailableError."""
+    """Find the traces and snapshots of the job with key prefix ``job``, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     if safe_name(name) != name:
         return None
@@ -98,14 +99,15 @@ def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles
 
 def _found(objects: ReadableObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
     kept = listed[:MOST_LISTED]
-    keys = (match_below(each.key, root) for each in kept)
-    folders = sorted({key.folder for key in keys if key is not None})
-    captures = [capture for folder in folders for capture in captures_of(root, folder, kept) if capture.traces]
-    newest = max(captures, key=lambda each: (each.at, each.name), default=None)
-    key = None if newest is None else match_below(newest.traces[0].key, root)
-    if newest is None or key is None:
+    keys = [key for each in kept if (key := match_below(each.key, root)) is not None]
+    traces, snapshots = (
+        dict.fromkeys(sorted({key.folder for key in keys if key.is_snapshot == of_snapshots}), kept)
+        for of_snapshots in (False, True)
+    )
+    captures = captures_at(root, traces, snapshots, math.inf)
+    if not captures:
         return None
-    return KernelFiles(objects, bucket, root, newest, key, len(captures), is_cut=len(listed) > MOST_LISTED)
+    return KernelFiles(objects, bucket, root, captures[-1], len(captures), is_cut=len(listed) > MOST_LISTED)
 
 
 MOST_TRACES = 64
@@ -118,17 +120,18 @@ GZIP_GROWTH = 16
 """A compressed trace grows 12 to 40 times, larger ones least."""
 
 _LONGEST = 300
+_Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
 
 
 def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tuple[NodeRecord, tuple[str, ...]]:
-    """Judge the newest capture of a job by the rules over kernel profiles; a trace that cannot be read is counted.
+    """Judge the newest capture of a job by the rules over kernel profiles; a file that cannot be read is counted.
 
     The notes are what people have to know of it, a sentence each.
     """
     reader = _CaptureReader(files)
     source = ObjectSource(FilesAsBucket(reader), files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
-    session.announce([Announced(files.newest.traces[0].key, files.key)])
+    session.announce([Announced(each.key, match_below(each.key, files.root)) for each in _objects(files.newest)])
     for _ in session.apply(drain=True, modified_before=None):
         pass
     for name, _ in session.requests:
@@ -139,7 +142,7 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tupl
 
 
 class _CaptureReader:
-    """The objects of a job as its session sees them: the newest capture's traces, and, once asked for, its verdict."""
+    """The objects of a job as its session sees them: the newest capture's files, and, once asked for, its verdict."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files
@@ -148,16 +151,10 @@ class _CaptureReader:
 
     def judge(self, run: str) -> None:
         capture = self._files.newest
-        traces, left_out = _chosen(capture.traces)
-        ranks, unread = _read(self._files, traces)
-        left_out_notes = []
-        if beyond := len(left_out) + capture.left_out:
-            all_traces = counted(len(capture.traces) + capture.left_out, "kernel trace")
-            left_out_notes.append(
-                f"{beyond:,} of {all_traces} of the newest capture are left out: at most {MOST_TRACES} files of "
-                f"{MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels` reads all."
-            )
-        self.notes = [*left_out_notes, *self._notes(len(capture.traces)), *_unread(unread, len(traces))]
+        snapshots = capture.snapshots
+        of_memory = () if snapshots is None else snapshots.newest
+        traces, snapshots_read, notes = _chosen(capture, of_memory)
+        ranks, unread = self._read(traces, lambda *opened: brief(rank_profile(read_any(*opened))))
         head = CaptureHead(
             capture=capture.name,
             version=capture.version,
@@ -165,9 +162,44 @@ class _CaptureReader:
             folder=capture.folder,
             at=capture.at,
             traces=len(traces),
-            notes=left_out_notes,
+            notes=notes["kernel trace"],
         )
-        self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread))
+        judged, unread_too = None, {}
+        if snapshots is not None:
+            profiles, unread_too = self._read(
+                snapshots_read, lambda name, opened, _: snapshot_profile(read_memory(name, opened))
+            )
+            about = SnapshotsHead(
+                version=snapshots.version, at=snapshots.at, replaced=snapshots.replaced, notes=notes["memory snapshot"]
+            )
+            judged = snapshot_verdict(about, profiles, unread_too)
+        self.notes = [
+            *(note for each in notes.values() for note in each),
+            *self._notes(len(capture.traces)),
+            *_unread(unread, len(traces), "kernel trace"),
+            *_unread(unread_too, len(snapshots_read), "memory snapshot"),
+        ]
+        self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread, judged))
+
+    def _read(
+        self, objects: Sequence[TraceObject], read: Callable[[str, Callable[[], ByteStream], Path | None], _Profile]
+    ) -> tuple[list[_Profile], dict[str, str]]:
+        """Return profiles by rank, one read at a time, and why others could not be read."""
+        found, unread = [], {}
+        files = self._files
+        for each in objects:
+            name = each.key.removeprefix(files.newest.folder)
+            try:
+                opened = partial(files.objects.open_stream, files.bucket, each.key)
+                found.append(read(name, opened, files.on_disk(each.key)))
+            except KernelTraceError as fault:
+                unread[name] = fault.reason
+            except MemoryError:
+                unread[name] = "it takes more memory than there is"
+            except Exception as fault:
+                # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
+                unread[name] = f"{type(fault).__name__}: {fault}"
+        return sorted(found, key=rank_place), unread
 
     def get(self, name: str, max_bytes: int) -> bytes:
         if self._verdict is None or name != verdict_key(self._files.root, self._files.newest.name):
@@ -181,7 +213,7 @@ class _CaptureReader:
         return self._files.objects.open_stream(self._files.bucket, name)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        for each in sorted(self._files.newest.traces, key=lambda trace: trace.key):
+        for each in sorted(_objects(self._files.newest), key=lambda trace: trace.key):
             if each.key.startswith(prefix) and each.key > start_after:
                 yield ListedObject(each.key, each.modified_at, each.size, each.etag)
 
@@ -194,43 +226,44 @@ class _CaptureReader:
             yield "There are more objects than are looked at: newer kernel traces may be among the rest."
 
 
-def _read(files: KernelFiles, traces: Sequence[TraceObject]) -> tuple[list[RankProfile], dict[str, str]]:
-    """Return brief profiles by rank, one read at a time, and why others could not be read."""
-    ranks, unread = [], {}
-    for each in traces:
-        name = each.key.removeprefix(files.newest.folder)
-        try:
-            opened = partial(files.objects.open_stream, files.bucket, each.key)
-            ranks.append(brief(rank_profile(read_any(name, opened, files.on_disk(each.key)))))
-        except KernelTraceError as fault:
-            unread[name] = fault.reason
-        except MemoryError:
-            unread[name] = "it takes more memory than there is"
-        except Exception as fault:
-            # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
-            unread[name] = f"{type(fault).__name__}: {fault}"
-    return sorted(ranks, key=rank_place), unread
+def _objects(capture: Capture) -> list[TraceObject]:
+    return [*capture.traces, *(() if capture.snapshots is None else capture.snapshots.newest)]
 
 
-def _chosen(traces: Sequence[TraceObject]) -> tuple[list[TraceObject], list[TraceObject]]:
-    chosen: list[TraceObject] = []
-    left_out: list[TraceObject] = []
+def _chosen(
+    capture: Capture, snapshots: Sequence[TraceObject]
+) -> tuple[list[TraceObject], list[TraceObject], Mapping[str, list[str]]]:
+    """Return the traces and the snapshots that are read, within one bound of bytes, and what is left out of each."""
     total = 0
-    for trace in sorted(traces, key=lambda each: each.key):
-        text = trace.size * (GZIP_GROWTH if trace.key.endswith(".gz") else 1)
-        if len(chosen) < MOST_TRACES and total + text <= MOST_BYTES:
-            total += text
-            chosen.append(trace)
-        else:
-            left_out.append(trace)
-    return chosen, left_out
+    found = []
+    notes = {}
+    beyond = (capture.left_out, 0 if capture.snapshots is None else capture.snapshots.left_out)
+    for what, objects, more in zip(
+        ("kernel trace", "memory snapshot"), (capture.traces, snapshots), beyond, strict=True
+    ):
+        chosen: list[TraceObject] = []
+        for each in sorted(objects, key=lambda each: each.key):
+            text = each.size * (GZIP_GROWTH if each.key.endswith(".gz") else 1)
+            if len(chosen) < MOST_TRACES and total + text <= MOST_BYTES:
+                total += text
+                chosen.append(each)
+        found.append(chosen)
+        notes[what] = list(_left_out(len(objects) + more - len(chosen), len(objects) + more, what))
+    return found[0], found[1], notes
 
 
-def _unread(unread: Mapping[str, str], traces: int) -> Iterator[str]:
+def _left_out(count: int, of: int, what: str) -> Iterator[str]:
+    if count:
+        yield (
+            f"{count:,} of {counted(of, what)} of the newest capture are left out: at most {MOST_TRACES} files of "
+            f"{MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels` reads all."
+        )
+
+
+def _unread(unread: Mapping[str, str], files: int, what: str) -> Iterator[str]:
     kinds = Counter(unread.values())
     for why, count in kinds.most_common():
         first = next(name for name, reason in unread.items() if reason == why)
         yield one_line(
-            f"{count:,} of {counted(traces, 'kernel trace')} could not be read ({first}): {why}.".replace("..", "."),
-            _LONGEST,
+            f"{count:,} of {counted(files, what)} could not be read ({first}): {why}.".replace("..", "."), _LONGEST
         )

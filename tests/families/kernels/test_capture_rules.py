@@ -11,7 +11,8 @@ from trainguard.core.records import Status
 from trainguard.engine.verdicts.losses import severity_of
 from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES
-from trainguard.kernels.rules.rule import SAYINGS, score_of, text, words
+from trainguard.kernels.rules.rule import score_of
+from trainguard.kernels.rules.text import SAYINGS, text, words
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, Proof, RuleVerdict, decode_verdict, encode_verdict
 from trainguard.rules.family_rules import KERNELS
 from trainguard.rules.rule_result import FactSheet

@@ -1,7 +1,7 @@
-"""The ranks of a capture, read and judged, to the verdict on it: the same in the stack and on this machine."""
+"""The ranks of a capture and its snapshots, read and judged, to the verdict: the same in the stack and here."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -10,10 +10,20 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import AcrossRanks, RankProfile
 from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.ranking import place_of
+from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.finding import FEW_STEPS
 from trainguard.kernels.rules.ranks import by_rule
-from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, Proof, RuleVerdict, StepShares
+from trainguard.kernels.verdict import (
+    CaptureHead,
+    CaptureVerdict,
+    Proof,
+    RuleVerdict,
+    SnapshotsHead,
+    SnapshotVerdict,
+    StepShares,
+)
 from trainguard.kernels.waiting import compared, compared_places, groups_of, likes_of
 
 MOST_RULES = 64
@@ -33,8 +43,11 @@ def _loses_work(rank: RankProfile) -> bool:
     return not rank.quality.is_whole and not is_cut(rank.quality.counts)
 
 
-def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
-    found = by_rule(ranks, across)
+_Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
+
+
+def rule_verdicts(profiles: Sequence[_Profile], across: AcrossRanks | None) -> list[RuleVerdict]:
+    found = by_rule(profiles, across)
     return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
 
 
@@ -48,7 +61,7 @@ def _place(found: RuleVerdict) -> tuple[Any, ...]:
     )
 
 
-def called(rank: RankProfile) -> str:
+def called(rank: RankProfile | SnapshotProfile) -> str:
     return _short(rank.trace.rpartition("/")[2]) if rank.rank is None else f"rank {rank.rank}"
 
 
@@ -63,7 +76,7 @@ def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[s
     return [_text(line) for line in (*([] if across is None else across.notes), *lines_shown)][:NAMED]
 
 
-def _of_rule(rule: str, entries: Sequence[tuple[RankProfile | None, KernelFinding]]) -> RuleVerdict:
+def _of_rule(rule: str, entries: Sequence[tuple[_Profile | None, KernelFinding]]) -> RuleVerdict:
     sure = [each for each in entries if each[1].confidence == "normal"]
     counted = sure or entries
     _, worst = max(counted, key=lambda each: (each[1].gain.share, each[1].severity.rank))
@@ -98,18 +111,22 @@ GONE = "Its traces are gone."
 
 
 def capture_verdict(
-    head: CaptureHead, ranks: Sequence[RankProfile], across: AcrossRanks | None, unread: Mapping[str, str]
+    head: CaptureHead,
+    ranks: Sequence[RankProfile],
+    across: AcrossRanks | None,
+    unread: Mapping[str, str],
+    snapshots: SnapshotVerdict | None = None,
 ) -> CaptureVerdict:
     """Return the verdict on a capture; ``ranks`` are of traces that could be read, ``unread`` has the others."""
     window = sum(rank.window_ns for rank in ranks)
     step_ns = [rank.mean_step_ns for rank in ranks if rank.steps]
-    notes = notes_of(ranks, across) if head.traces else [GONE]
+    notes = [GONE] if not head.traces and snapshots is None else notes_of(ranks, across)
     return CaptureVerdict(
         **{name: getattr(head, name) for name in ("capture", "version", "run", "at", "traces")},
         folder=one_line(head.folder, LONGEST_TEXT),
         judged=sum(is_judged(rank) for rank in ranks),
         unread=len(unread),
-        unread_why={_short(name): _text(unread[name]) for name in sorted(unread)[:NAMED]},
+        unread_why=_whys(unread),
         world_size=max((rank.world_size for rank in ranks if rank.world_size is not None), default=None),
         steps=max((rank.step_count for rank in ranks), default=0),
         gpus=sorted({one_line(gpu, LONGEST_NAME) for rank in ranks for gpu in rank.gpus if gpu})[:NAMED],
@@ -122,10 +139,39 @@ def capture_verdict(
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
         memory=sum(any(each.device >= 0 for each in rank.memory) for rank in ranks),
         shares=capture_shares([rank for rank in ranks if is_judged(rank)]),
+        snapshots=snapshots,
     )
 
 
-def rank_place(rank: RankProfile) -> tuple[bool, int, str]:
+def snapshot_verdict(
+    head: SnapshotsHead, profiles: Sequence[SnapshotProfile], unread: Mapping[str, str]
+) -> SnapshotVerdict:
+    """Return the verdict on snapshots; ``profiles`` are of those that could be read, ``unread`` has the others."""
+    damages = [f"{called(each)}: {line}" for each in profiles for line in each.damaged]
+    return SnapshotVerdict(
+        version=head.version,
+        at=head.at,
+        files=len(profiles) + len(unread),
+        unread=len(unread),
+        unread_why=_whys(unread),
+        replaced=head.replaced,
+        judged=judged_by(profiles),
+        rules=rule_verdicts(profiles, None),
+        notes=[*head.notes, *(_text(line) for line in damages)][:NAMED],
+    )
+
+
+def _whys(unread: Mapping[str, str]) -> dict[str, str]:
+    return {_short(name): _text(unread[name]) for name in sorted(unread)[:NAMED]}
+
+
+def judged_by(profiles: Sequence[SnapshotProfile]) -> dict[str, int]:
+    """Return by rule how many snapshots have a GPU whose memory says whether it holds."""
+    counts = {rule.name: sum(any(map(rule.is_said_by, each.memory)) for each in profiles) for rule in MEMORY_RULES}
+    return {rule: count for rule, count in counts.items() if count}
+
+
+def rank_place(rank: RankProfile | SnapshotProfile) -> tuple[bool, int, str]:
     return rank.rank is None, rank.rank or 0, rank.trace
 
 

@@ -1,4 +1,4 @@
-"""Digests of a trace: a brief one for all ranks together, and a full one with its timeline, packed."""
+"""Digests of a trace or snapshot: a brief one for all ranks together, and a full one with its timeline, packed."""
 
 import zlib
 from typing import Any
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, Timeline, TimelineHead
 from trainguard.kernels.timeline.rows import RowTable, Sort
 from trainguard.kernels.verdict import decoded
@@ -125,11 +126,12 @@ MOST_FULL_BYTES = 32 * 1024 * 1024
 
 
 class BriefDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of each trace; ``fault`` says why there is no ``profile``."""
+    """What is kept of each trace or snapshot; ``fault`` says why there is neither ``profile`` nor ``snapshot``."""
 
     format: int = FORMAT
     profile: RankProfile | None = None
     fault: str = ""
+    snapshot: SnapshotProfile | None = None
 
 
 class FullDigest(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +148,8 @@ _FULL = msgspec.json.Decoder(FullDigest)
 def decode_brief(key: str, body: bytes) -> BriefDigest:
     """Read a brief digest back; raises TelemetryFormatError when it is none, or of another version of this code."""
     digest = decoded(key, body, _BRIEF, MOST_BRIEF_BYTES, FORMAT, "a digest of a trace")
-    if digest.profile is None and not digest.fault:
-        raise TelemetryFormatError(key, "neither profile nor fault, expected one of them")
+    if digest.profile is None and digest.snapshot is None and not digest.fault:
+        raise TelemetryFormatError(key, "neither profile nor snapshot nor fault, expected one of them")
     return digest
 
 

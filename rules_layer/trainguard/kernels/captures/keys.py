@@ -1,14 +1,22 @@
-"""Which objects of a bucket are a job's kernel traces, which of them are one capture, and where its files lie."""
+"""Which objects of a bucket are a job's traces and memory snapshots, which are one capture, and where its files lie."""
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import ListedObject, ReadableObjects
+from trainguard.kernels.memory.names import (
+    SNAPSHOT_ENDINGS,
+    SNAPSHOT_WORDS,
+    is_moment,
+    is_snapshot_name,
+    rank_of,
+    snapshot_writer,
+)
 from trainguard.kernels.times.intervals import windows_of
 
 KERNELS = "kernels"
@@ -23,16 +31,17 @@ DATABASE_ENDINGS = (".sqlite", ".sqlite.gz")
 
 TRACE_READS = (
     *(f"*/*{ending}" for ending in TRACE_ENDINGS),
-    *(f"*/{TRACE_FOLDER}/*{ending}" for ending in DATABASE_ENDINGS),
+    *(f"*/{TRACE_FOLDER}/*{ending}" for ending in (*DATABASE_ENDINGS, *SNAPSHOT_ENDINGS)),
+    *(f"*/*{word}*{ending}" for word in SNAPSHOT_WORDS for ending in SNAPSHOT_ENDINGS),
 )
-"""The keys of traces, as IAM writes them: of checkpoints, for example, nothing else."""
+"""The keys of traces and snapshots, as IAM writes them: of checkpoints, for example, nothing else."""
 
 DEEPEST = 12
 """Folders between that of the job, or the one of the five, and a trace."""
 
 EXPECTED_KEYS = (
-    f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, or <job>/{TRACE_FOLDER}/…/*.sqlite, "
-    "each with or without .gz; traces of a known job in any of its folders"
+    f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, *memory*.pickle, *snapshot*.pickle, or "
+    f"<job>/{TRACE_FOLDER}/…/*.sqlite, *.pickle, *.pkl, each with or without .gz; of a known job in any of its folders"
 )
 
 _MARK = "|".join(TRACE_FOLDERS)
@@ -51,9 +60,10 @@ _NAME = re.compile(r"(?P<who>.+?)(?:\.pt\.trace\.json|\.xplane\.pb|\.sqlite)(?:\
 
 @dataclass(frozen=True, slots=True)
 class TraceKey:
-    """A kernel trace; ``written_at`` is the time in its name, epoch seconds.
+    """A kernel trace or a memory snapshot; ``written_at`` is the time in its name, epoch seconds.
 
-    ``folder`` begins the key, slash included: the traces of a capture have the same. A ``writer`` has one trace in it.
+    ``folder`` begins the key, slash included: the traces of a capture have the same. A ``writer`` has one trace in it;
+    of its snapshots the newest counts.
     """
 
     root: ProfileRoot
@@ -63,30 +73,35 @@ class TraceKey:
     node: str = ALL_RANKS
     stream: str = KERNELS
     named_at: float | None = None
+    is_snapshot: bool = False
 
 
 def match_key(key: str) -> TraceKey | None:
     match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
-    endings = (*TRACE_ENDINGS, *DATABASE_ENDINGS) if match and match["mark"] == TRACE_FOLDER else TRACE_ENDINGS
-    if match is None or not match["name"].endswith(endings):
+    if match is None:
+        return None
+    name, is_of_traces = match["name"], match["mark"] == TRACE_FOLDER
+    is_snapshot = is_snapshot_name(name) or (is_of_traces and name.endswith(SNAPSHOT_ENDINGS))
+    if not is_snapshot and not name.endswith((*TRACE_ENDINGS, *(DATABASE_ENDINGS if is_of_traces else ()))):
         return None
     root = root_of(match)
-    return _read(root, f"{root.folder}{match['mark']}/", match["name"])
+    return _read(root, f"{root.folder}{match['mark']}/", name, is_snapshot=is_snapshot)
 
 
 def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
-    """Read the key of a trace in any folder of a job; None for any other object, and for one that names another job."""
+    """Read the key of a trace or snapshot in any folder of a job; None for other objects, and of another job."""
     named = match_key(key)
     if named is not None:
         return named if named.root == root else None
-    if not (key.startswith(root.folder) and is_trace_name(key)) or RESULTS_FOLDER in key.split("/"):
+    if not (key.startswith(root.folder) and is_named(key)) or RESULTS_FOLDER in key.split("/"):
         return None
     name = key.removeprefix(root.folder)
-    return _read(root, root.folder, name) if _PATH.fullmatch(name) else None
+    return _read(root, root.folder, name, is_snapshot=is_snapshot_name(name)) if _PATH.fullmatch(name) else None
 
 
-def is_trace_name(key: str) -> bool:
-    return len(key) <= MAX_KEY_LENGTH and key.endswith(TRACE_ENDINGS)
+def is_named(key: str) -> bool:
+    """Whether an object of any folder is named as a trace or as a snapshot."""
+    return len(key) <= MAX_KEY_LENGTH and (key.endswith(TRACE_ENDINGS) or is_snapshot_name(key))
 
 
 def is_shared(part: str) -> bool:
@@ -94,18 +109,21 @@ def is_shared(part: str) -> bool:
     return not (_UNIT.fullmatch(part) or _RUN.fullmatch(part))
 
 
-def _read(root: ProfileRoot, above: str, name: str) -> TraceKey:
+def _read(root: ProfileRoot, above: str, name: str, *, is_snapshot: bool) -> TraceKey:
     *parts, file = name.split("/")
     shared = 0
-    while shared < len(parts) and is_shared(parts[shared]):
+    while shared < len(parts) and is_shared(parts[shared]) and not (is_snapshot and is_moment(parts[shared])):
         shared += 1
+    folder, own = above + "".join(f"{part}/" for part in parts[:shared]), parts[shared:]
+    if is_snapshot:
+        return TraceKey(root, folder, snapshot_writer(own, file), None, is_snapshot=True)
     timed = _TIMED.fullmatch(file)
     plain = timed or _NAME.fullmatch(file)
     who = file if plain is None else plain["who"]
     return TraceKey(
         root=root,
-        folder=above + "".join(f"{part}/" for part in parts[:shared]),
-        writer="/".join([*(part for part in parts[shared:] if not _RUN.fullmatch(part)), who]),
+        folder=folder,
+        writer="/".join([*(part for part in own if not _RUN.fullmatch(part)), who]),
         written_at=None if timed is None else _seconds(timed["time"]),
     )
 
@@ -160,7 +178,8 @@ _LAST = "\U0010ffff"
 def listed_folder(objects: ReadableObjects, bucket: str, folder: str) -> tuple[list[ListedObject], bool]:
     """Return what a folder, which ends in a slash, holds for its captures, and whether more than is looked at.
 
-    Folders in it of other captures are left out. Raises PortUnavailableError.
+    Folders in it of other captures are left out, but those of a step or a time, which hold snapshots. Raises
+    PortUnavailableError.
     """
     found: list[ListedObject] = []
     looked_at, after = 0, ""
@@ -171,7 +190,7 @@ def listed_folder(objects: ReadableObjects, bucket: str, folder: str) -> tuple[l
                 return found, True
             looked_at += 1
             part, slash, _ = each.key.removeprefix(folder).partition("/")
-            if not slash or not is_shared(part):
+            if not slash or not is_shared(part) or is_moment(part):
                 found.append(each)
                 continue
             passed = passed + 1 if part == inside else 1
@@ -206,35 +225,67 @@ class TraceObject:
 
 
 @dataclass(frozen=True)
+class Snapshots:
+    """The newest memory snapshot of each writer of a job, at least one; ``first`` is its oldest one of all.
+
+    ``folder`` is that of the first one. ``replaced`` have a newer one beside them, ``left_out`` are more than are read.
+    """
+
+    folder: str
+    first: TraceObject
+    newest: Sequence[TraceObject]
+    replaced: int
+    left_out: int = 0
+
+    @cached_property
+    def version(self) -> str:
+        return _version(self.newest)
+
+    @property
+    def at(self) -> float:
+        """When S3 had the newest one, epoch seconds."""
+        return max(each.at for each in self.newest)
+
+
+@dataclass(frozen=True)
 class Capture:
-    """Traces of one window, at least one, in the order in which they were written."""
+    """Traces of one window in the order in which they were written; the newest capture also has the job's snapshots.
+
+    Without traces a capture has snapshots.
+    """
 
     folder: str
     traces: Sequence[TraceObject]
     left_out: int = 0
+    snapshots: Snapshots | None = None
 
     @cached_property
     def name(self) -> str:
         """Time of the first trace, and a hash: the same however many ranks come late."""
-        first = self.traces[0]
+        first = self.traces[0] if self.snapshots is None or self.traces else self.snapshots.first
         mark = hashlib.sha256(f"{self.folder}\n{first.key}".encode()).hexdigest()[:8]
         return f"{datetime.fromtimestamp(first.at, UTC):%Y%m%dT%H%M%SZ}-{mark}"
 
     @cached_property
     def version(self) -> str:
-        """A hash of the traces: another one when a rank comes late, or a trace is rewritten."""
-        held = sorted(f"{each.key}\n{each.etag or f'{each.size} {each.modified_at}'}" for each in self.traces)
-        return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
+        """A hash of the traces: another one when a rank comes late, or a trace is rewritten; empty without traces."""
+        return _version(self.traces) if self.traces else ""
 
     @property
     def at(self) -> float:
-        """When its last trace was written, epoch seconds."""
-        return max(each.at for each in self.traces)
+        """When its last trace was written, epoch seconds; without traces, its last snapshot."""
+        return max((each.at for each in self.traces), default=0.0 if self.snapshots is None else self.snapshots.at)
 
     @property
-    def modified_at(self) -> float:
-        """When S3 had its newest trace, epoch seconds."""
-        return max(each.modified_at for each in self.traces)
+    def newest_at(self) -> float:
+        """When S3 had the newest of its traces and snapshots, epoch seconds."""
+        times = [each.modified_at for each in self.traces]
+        return max(times if self.snapshots is None else [*times, self.snapshots.at])
+
+
+def _version(objects: Iterable[TraceObject]) -> str:
+    held = sorted(f"{each.key}\n{each.etag or f'{each.size} {each.modified_at}'}" for each in objects)
+    return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
 
 
 def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
@@ -242,16 +293,70 @@ def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) 
 
     Traces are taken in the order of their times; a capture has one of each writer, from 300 s at most.
     """
-    traces = [trace for each in listed if (trace := _trace(root, folder, each)) is not None]
-    traces.sort(key=lambda each: (each.at, each.key))
+    traces = sorted(_traces(root, folder, listed, of_snapshots=False), key=lambda each: (each.at, each.key))
     found = windows_of([(each, each.writer, each.at) for each in traces], WINDOW_S)
     return [Capture(folder, each[:MOST_TRACES], max(len(each) - MOST_TRACES, 0)) for each in found]
 
 
-def _trace(root: ProfileRoot, folder: str, listed: ListedObject) -> TraceObject | None:
-    key = match_below(listed.key, root)
-    if key is None or key.folder != folder:
+def snapshots_of(root: ProfileRoot, listed: Mapping[str, Sequence[ListedObject]], before: float) -> Snapshots | None:
+    """Return the newest snapshots of a job in some folders of it, as if S3 had nothing newer; None without any.
+
+    A rank has one wherever it lies, a writer of no known rank one in each folder.
+    """
+    found = [
+        (folder, each)
+        for folder, objects in listed.items()
+        for each in _traces(root, folder, objects, of_snapshots=True)
+        if each.modified_at <= before
+    ]
+    found.sort(key=lambda each: (each[1].at, _by_numbers(each[1].key)))
+    newest: dict[str, TraceObject] = {}
+    for folder, each in found:
+        of_rank = rank_of(each.key.removeprefix(root.folder)) is not None
+        newest[each.writer if of_rank else f"{folder}{each.writer}"] = each
+    # Of more than are read, the newest count.
+    kept = sorted(newest.values(), key=lambda each: each.at)[-MOST_TRACES:]
+    if not kept:
         return None
+    return Snapshots(*found[0], kept, len(found) - len(newest), len(newest) - len(kept))
+
+
+def _by_numbers(key: str) -> list[str | int]:
+    """Return a key to sort by: step 9 before step 10."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", key))]
+
+
+def captures_at(
+    root: ProfileRoot,
+    traces: Mapping[str, Sequence[ListedObject]],
+    snapshots: Mapping[str, Sequence[ListedObject]],
+    before: float,
+) -> list[Capture]:
+    """Return a job's captures of some folders, oldest first, as if S3 had nothing newer than ``before``.
+
+    The newest one has the job's snapshots; without traces they are a capture of their own.
+    """
+    found = [each for folder, listed in traces.items() for each in captures_of(root, folder, listed)]
+    settled = [each for each in found if max(trace.modified_at for trace in each.traces) <= before]
+    settled.sort(key=lambda each: (each.at, each.name))
+    held = snapshots_of(root, snapshots, before)
+    if held is None:
+        return settled
+    if not settled:
+        return [Capture(held.folder, (), snapshots=held)]
+    return [*settled[:-1], replace(settled[-1], snapshots=held)]
+
+
+def _traces(
+    root: ProfileRoot, folder: str, listed: Iterable[ListedObject], *, of_snapshots: bool
+) -> Iterator[TraceObject]:
+    for each in listed:
+        key = match_below(each.key, root)
+        if key is not None and key.folder == folder and key.is_snapshot == of_snapshots:
+            yield _trace(key, each)
+
+
+def _trace(key: TraceKey, listed: ListedObject) -> TraceObject:
     # A name's time is one that lies before the object was there, give or take an hour.
     named, modified_at = key.written_at, listed.last_modified
     return TraceObject(

@@ -150,6 +150,11 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether the allocator's events were recorded, and not only what it holds at the end."""
+        return self.counts.get("events", 0) > 1
+
+    @property
     def notable_estimates(self) -> list[MemoryEstimate]:
         """Those that could save a hundredth of what is held, or more."""
         return [each for each in self.estimates if each.saves_at_most >= 0.01 * self.held]

@@ -35,9 +35,23 @@ _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x
 
 def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace | Snapshot:
     """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip."""
-    with open_stream() as stream:
-        first = next(text_chunks(name, stream, Counter()), b"")
+    first = _first(name, open_stream)
     return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
+
+
+def read_memory(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+    """Read a snapshot of PyTorch's allocator; raises KernelTraceError for any other file."""
+    first = _first(name, open_stream)
+    if is_pointer(first):
+        raise KernelTraceError(name, POINTER)
+    if not is_snapshot(first):
+        raise KernelTraceError(name, "it begins as no pickle, expected one of torch.cuda.memory._dump_snapshot")
+    return _snapshot(name, open_stream)
+
+
+def _first(name: str, open_stream: Callable[[], ByteStream]) -> bytes:
+    with open_stream() as stream:
+        return next(text_chunks(name, stream, Counter()), b"")
 
 
 def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
@@ -66,8 +80,7 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         raise KernelTraceError(name, reason)
     if name.endswith(_XLA_ENDINGS):
         return _xplane(name, open_stream)
-    with open_stream() as stream:
-        first = next(text_chunks(name, stream, Counter()), b"")
+    first = _first(name, open_stream)
     if is_pointer(first):
         raise KernelTraceError(name, POINTER)
     if is_snapshot(first):
@@ -102,8 +115,7 @@ _EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
 
 def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
     """Return whether the front of a file, plain or gzip, is that of a trace of any format."""
-    with open_stream() as stream:
-        first = next(text_chunks(name, stream, Counter()), b"")
+    first = _first(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
     return first.startswith(MAGIC) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
 

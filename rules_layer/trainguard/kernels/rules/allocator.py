@@ -9,12 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from trainguard.core.finding import Fact, Severity
+from trainguard.core.finding import Fact, Severity, Status
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion, shown, without_memory
+from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion
+from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 
@@ -31,16 +32,43 @@ class MemoryRule(RankRule):
 
     is_steady = False
     in_traces: ClassVar[bool] = True
+    looks_at = "the kernel traces of the newest capture, rank by rank, and the newest memory snapshot of each rank"
 
     @abstractmethod
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         """Return what is found in the memory of a GPU."""
 
+    @abstractmethod
+    def is_said_by(self, memory: GpuMemory) -> bool:
+        """Return whether a snapshot's memory of a GPU says if the rule's condition holds."""
+
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
-        says_it = verdict is None or not verdict.judged or verdict.of(self.name) is not None
-        if verdict is None or says_it or (self.in_traces and verdict.memory):
+        if verdict is None:
             return super().judge(verdict)
-        return without_memory(verdict)
+        found = [(each, of_traces(verdict)) for each in (verdict.of(self.name),) if each is not None]
+        snapshots = verdict.snapshots
+        if snapshots is not None and (in_snapshots := snapshots.of(self.name)) is not None:
+            found.append((in_snapshots, of_snapshots(snapshots)))
+        if not found:
+            return self._silent(verdict)
+        worse = max(found, key=lambda each: (bool(each[0].sure), each[0].severity.rank))
+        return self.said(worse[0], verdict, worse[1])
+
+    def _silent(self, verdict: CaptureVerdict) -> RuleResult:
+        by_traces = bool(verdict.judged and self.in_traces and verdict.memory)
+        snapshots = verdict.snapshots
+        by_snapshots = 0 if snapshots is None else snapshots.judged.get(self.name, 0)
+        if not by_snapshots and (by_traces or (verdict.has_traces and not verdict.judged)):
+            return super().judge(verdict)
+        files = [*(of_traces(verdict).facts if verdict.has_traces else ())]
+        files += [] if snapshots is None else of_snapshots(snapshots).facts
+        count = verdict.traces + (0 if snapshots is None else snapshots.files)
+        if not by_snapshots:
+            return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, tuple(files), data_points=count)
+        judged = [Fact(name="snapshots_judged", value=by_snapshots)]
+        judged += [Fact(name="ranks_judged", value=verdict.judged)] if by_traces else []
+        facts = (*judged, *files)
+        return RuleResult.of(text, Status.OK, CaptureKind.NOT_IN_SNAPSHOTS, facts, data_points=count)
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
         return worst(self.judge_memory(each) for each in judged.memory if each.device >= 0)
@@ -109,6 +137,9 @@ class GpuMemoryRanOut(MemoryRule):
     clause = "a GPU ran out of memory"
     in_traces = False
 
+    def is_said_by(self, memory: GpuMemory) -> bool:
+        return memory.is_recorded
+
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         failed = memory.ran_out
         if failed is None:
@@ -160,6 +191,9 @@ class GpuMemoryFragmented(MemoryRule):
 
     least: Share = 0.2
     full: Share = 0.9
+
+    def is_said_by(self, memory: GpuMemory) -> bool:
+        return memory.is_recorded and memory.limit is not None
 
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         return self._failed(memory) or self._full(memory)
@@ -257,6 +291,9 @@ class GpuMemoryGrows(MemoryRule):
     sure_steps: Number = 8
     soon: Number = 1_000
 
+    def is_said_by(self, memory: GpuMemory) -> bool:
+        return memory.growth is not None and len(memory.growth.at_steps) > self.steps
+
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         growth = memory.growth
         if growth is None or len(growth.at_steps) <= self.steps:
@@ -309,6 +346,9 @@ class GpuMemoryHeld(MemoryRule):
 
     least: Share = 0.4
     full: Share = 0.9
+
+    def is_said_by(self, memory: GpuMemory) -> bool:
+        return memory.is_recorded and memory.limit is not None and bool(memory.holders)
 
     def judge_memory(self, memory: GpuMemory) -> KernelFinding | None:
         passing = (MemoryKind.ACTIVATIONS, MemoryKind.WORKSPACE)

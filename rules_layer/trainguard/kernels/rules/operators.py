@@ -15,7 +15,8 @@ from trainguard.kernels.formulas.shapes import Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.finding import SHOWN, Judged
-from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
+from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans

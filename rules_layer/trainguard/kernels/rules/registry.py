@@ -23,7 +23,8 @@ from trainguard.kernels.rules.memory import GpuMemoryFull, MemcpyBound, Pageable
 from trainguard.kernels.rules.operators import SlowOperators
 from trainguard.kernels.rules.parallel import ExposedCommunication, WrongParallel
 from trainguard.kernels.rules.ranks import LateRank, SlowRank
-from trainguard.kernels.rules.rule import KernelRule, RankRule, words
+from trainguard.kernels.rules.rule import KernelRule, RankRule
+from trainguard.kernels.rules.text import words
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.kernels.times.intervals import Spans, difference, union
 from trainguard.kernels.times.window import inner

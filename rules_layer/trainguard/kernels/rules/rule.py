@@ -1,58 +1,37 @@
-"""Rules over kernel profiles, and their words; in a job one fires where it holds on a rank with normal confidence."""
+"""Rules over kernel profiles; in a job one fires where it holds on a rank with normal confidence."""
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
-from trainguard.core.units import counted, show_number
+from trainguard.core.units import show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
-from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged, percent
+from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
+from trainguard.kernels.rules.text import (
+    SAYINGS,
+    SHARE,
+    SNAPSHOTS,
+    UNREAD_SNAPSHOTS,
+    CaptureKind,
+    Saying,
+    text,
+    words,
+)
 from trainguard.kernels.times.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.times.intervals import Spans
-from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict, SnapshotVerdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.protocol import Rule, RuleParameters
-from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
+from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 from trainguard.rules.spec import RuleSpec, Symptom
 
-SHARE, MILLISECONDS, MICROSECONDS = "share", "ms", "us"
-
-
-class CaptureKind(StrEnum):
-    """Outcomes of a rule without a finding; a finding's kind is that of a `Saying`."""
-
-    NO_CAPTURE = "no_capture"
-    HOLDS_NOT = "holds_not"
-    UNREAD = "unread"
-    CUT_OFF = "cut_off"
-    WORK_LOST = "work_lost"
-    TOO_FEW_STEPS = "too_few_steps"
-    NO_MEMORY = "no_memory"
-
-
-@dataclass(frozen=True, slots=True)
-class Saying:
-    """The words on one kind of finding, which no two rules share.
-
-    ``summary`` is a template of facts by name, shares as percentages; in ``advice`` facts named ``remedy`` stand for
-    it. ``clause`` is in the past tense, for a report's first sentence; empty of what never fires.
-    """
-
-    kind: str
-    summary: str | Callable[[FactSheet], str]
-    advice: str
-    clause: str = ""
-
-
-SAYINGS: dict[str, Saying] = {}
-"""By kind: each rule adds its own when it is defined."""
+MILLISECONDS, MICROSECONDS = "ms", "us"
 
 
 def portion(name: str, value: float, threshold: float | None = None, device: str | None = None) -> Fact:
@@ -62,109 +41,6 @@ def portion(name: str, value: float, threshold: float | None = None, device: str
 def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) -> Fact:
     threshold = None if threshold_ns is None else round(threshold_ns / 1e6, 3)
     return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
-
-
-def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
-    saying, sheet = SAYINGS[kind], FactSheet(Status.FIRED, kind, tuple(facts))
-    said = saying.summary
-    summary = said(sheet) if callable(said) else said.format_map(shown(sheet))
-    return summary, " ".join(str(fact.value) for fact in sheet.all("remedy")) or saying.advice
-
-
-def shown(sheet: FactSheet) -> Mapping[str, Any]:
-    return {
-        fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)
-    }
-
-
-def text(sheet: FactSheet) -> Words:
-    if sheet.kind in set(CaptureKind):
-        return Words(_SILENT[CaptureKind(sheet.kind)](sheet))
-    summary, advice = words(sheet.kind, sheet.facts)
-    if sheet.status is Status.OK:
-        return Words(summary)
-    if sheet.status is not Status.FIRED:
-        return Words(_unsure(sheet) + summary)
-    reason = ("In an earlier capture: " if sheet.past else "") + _on_ranks(sheet) + summary
-    return Words(reason, advice + _explained(sheet), SAYINGS[sheet.kind].clause)
-
-
-def _unsure(sheet: FactSheet) -> str:
-    cut = "files that are cut off, " if sheet.get("cut_traces") else ""
-    lost = "traces that lost work of the GPU, " if sheet.get("lost_traces") else ""
-    why = f"{cut}{lost}too few steps"
-    many = counted(int(sheet.number("unsure_ranks")), "rank")
-    return f"On {many} with low confidence, from {why} or only the first or last one: "
-
-
-def _on_ranks(sheet: FactSheet) -> str:
-    affected = sheet.get("ranks_affected")
-    if affected is None:
-        return ""
-    names = [str(fact.value) for fact in sheet.all("rank")]
-    number = int(affected.value)
-    if number == 1:
-        return f"On {names[0]}: "
-    named = ", ".join(names) + (", …" if number > len(names) else "")
-    return f"On {number:,} of {int(sheet.number('ranks_read')):,} ranks ({named}), at worst: "
-
-
-def _explained(sheet: FactSheet) -> str:
-    gain, share = sheet.number("gain_per_step"), sheet.number("gain_share")
-    if gain <= 0:
-        return ""
-    return f" It explains {100 * share:.1f} % of the time, {gain / 1e6:,.3f} ms a step."
-
-
-def _holds_not(sheet: FactSheet) -> str:
-    ranks = counted(int(sheet.number("ranks_judged")), "rank")
-    return f"It does not hold on {ranks} of the newest capture.{_cut(sheet)}"
-
-
-def _cut(sheet: FactSheet) -> str:
-    said = [
-        f"{counted(int(fact.value), 'trace')} {one if fact.value == 1 else several}"
-        for name, one, several in (
-            ("cut_traces", "ends early", "end early"),
-            ("lost_traces", "lacks work of the GPU", "lack work of the GPU"),
-        )
-        if (fact := sheet.get(name)) is not None
-    ]
-    return f" It is judged in part: {', '.join(said)}." if said else ""
-
-
-def _unread(sheet: FactSheet) -> str:
-    traces = counted(int(sheet.number("traces")), "trace")
-    why = f"{sheet.name('unread_trace')}: {sheet.name('unread_why')}"
-    return f"None of {traces} of the newest capture could be read; {why}."
-
-
-def _few(sheet: FactSheet) -> str:
-    steps = sheet["steps"]
-    traces = counted(int(sheet.number("traces")), "trace")
-    return (
-        f"The newest capture has no trace with a GPU's work in {steps.threshold:g} steps or more ({traces}, "
-        f"{counted(int(steps.value), 'step')}). Profile 3 to 10 steps."
-    )
-
-
-def _no_memory(sheet: FactSheet) -> str:
-    del sheet
-    return (
-        "The newest capture does not say it. Record traces with profile_memory=True; a failed allocation is in memory "
-        "snapshots alone, which `trainguard kernels` reads."
-    )
-
-
-_SILENT = {
-    CaptureKind.NO_CAPTURE: lambda _: "No capture was judged yet.",
-    CaptureKind.HOLDS_NOT: _holds_not,
-    CaptureKind.UNREAD: _unread,
-    CaptureKind.CUT_OFF: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Copy whole files.",
-    CaptureKind.WORK_LOST: lambda sheet: f"The newest capture has no whole trace.{_cut(sheet)} Record it again.",
-    CaptureKind.TOO_FEW_STEPS: _few,
-    CaptureKind.NO_MEMORY: _no_memory,
-}
 
 
 FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
@@ -267,18 +143,20 @@ class KernelRule(Rule[RuleParameters]):
     """The first capture without the condition ends an episode."""
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
-        if verdict is None:
+        if verdict is None or not verdict.has_traces:
             return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
         found = verdict.of(self.name)
-        if found is None:
-            return _silent(verdict)
-        facts = (*found.facts, *_of_capture(verdict))
+        return _silent(verdict) if found is None else self.said(found, verdict, of_traces(verdict))
+
+    def said(self, found: RuleVerdict, verdict: CaptureVerdict, files: "Files") -> RuleResult:
+        """Return the result of what was found in some files of a capture."""
         if self.spec.informs_only:
-            return RuleResult.of(text, Status.OK, found.kind, facts, data_points=verdict.traces)
+            facts = (*found.facts, *files.facts)
+            return RuleResult.of(text, Status.OK, found.kind, facts, data_points=files.count)
         if not found.sure:
             unsure = Fact(name="unsure_ranks", value=found.unsure)
-            kept = bounded(found.facts, (unsure, *_of_capture(verdict)))
-            return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=verdict.traces)
+            kept = bounded(found.facts, (unsure, *files.facts))
+            return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=files.count)
         won = (
             Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share"),
             Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns"),
@@ -290,11 +168,11 @@ class KernelRule(Rule[RuleParameters]):
             text,
             Status.FIRED,
             found.kind,
-            bounded(found.facts, (*won, *_where(found, verdict), *_of_capture(verdict), *evidence)),
+            bounded(found.facts, (*won, *_where(found, files.read), *files.facts, *evidence)),
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
-            data_points=verdict.traces,
+            data_points=files.count,
             score=score_of(found),
             details={
                 "capture": verdict.capture,
@@ -304,6 +182,31 @@ class KernelRule(Rule[RuleParameters]):
                 "gain_share": found.gain_share,
             },
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Traces of a capture, or snapshots: how many there are, how many could be read, and facts of them."""
+
+    count: int
+    read: int
+    facts: Sequence[Fact]
+
+
+def of_traces(verdict: CaptureVerdict) -> Files:
+    return Files(verdict.traces, verdict.traces - verdict.unread, _of_capture(verdict))
+
+
+def of_snapshots(snapshots: SnapshotVerdict) -> Files:
+    facts = [Fact(name=SNAPSHOTS, value=snapshots.files)]
+    if snapshots.unread:
+        name, why = next(iter(snapshots.unread_why.items()), ("", "the reason is unknown"))
+        facts += [
+            Fact(name=UNREAD_SNAPSHOTS, value=snapshots.unread),
+            Fact(name="unread_snapshot", value=name),
+            Fact(name="unread_why", value=why),
+        ]
+    return Files(snapshots.files, snapshots.files - snapshots.unread, facts)
 
 
 def _spec_of(rule: type[KernelRule]) -> RuleSpec:
@@ -327,12 +230,6 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
 
 def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
     return (*facts, *others)[:MOST_FACTS]
-
-
-def without_memory(verdict: CaptureVerdict) -> RuleResult:
-    """Return the result of a rule on memory for a capture whose traces do not say it."""
-    facts = tuple(_of_capture(verdict))
-    return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, facts, data_points=verdict.traces)
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
@@ -370,8 +267,7 @@ def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     return facts + [Fact(name=name, value=traces) for name, traces in parts if traces]
 
 
-def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
-    read = verdict.traces - verdict.unread
+def _where(found: RuleVerdict, read: int) -> list[Fact]:
     if read < 2 or not found.ranks:
         return []
     counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=read)]

@@ -192,8 +192,12 @@ def _captures_covered(judged: EvaluatedJob) -> list[str]:
     stream = family.stream if isinstance(family, CaptureStreams) else None
     if stream is None or stream.state.verdict is None:
         return []
-    traces = counted(stream.state.verdict.traces, "trace")
-    return [f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"]
+    verdict = stream.state.verdict
+    traces = counted(verdict.traces, "trace")
+    captures = f"{counted(stream.state.captures, 'capture')} of kernel traces, the newest of {traces}"
+    snapshots = 0 if verdict.snapshots is None else verdict.snapshots.files
+    of_memory = f"the newest {counted(snapshots, 'memory snapshot')}, one of each rank"
+    return [*([captures] if verdict.has_traces else []), *([of_memory] if snapshots else [])]
 
 
 def _captures_missing(judged: EvaluatedJob) -> list[str]:

@@ -128,7 +128,12 @@ def kernel_report(judged: EvaluatedJob) -> KernelReport | None:
 
 
 def sentence_of(verdict: CaptureVerdict) -> str:
-    """Return how a capture is in at most three sentences."""
+    """Return how a capture is in at most three sentences, and its snapshots in another one."""
+    said = [_of_traces(verdict) if verdict.has_traces else "", of_snapshots(verdict)]
+    return " ".join(sentence for sentence in said if sentence)
+
+
+def _of_traces(verdict: CaptureVerdict) -> str:
     if not verdict.judged:
         return unjudged(verdict)
     busy = "" if verdict.busy_share is None else f" were busy {100.0 * verdict.busy_share:.1f} % of the window"
@@ -140,6 +145,18 @@ def sentence_of(verdict: CaptureVerdict) -> str:
     text.append(f"{counted(len(sure), 'rule')} fired: {listed(named, _NAMED)}.")
     text += [explained(each.rule, each.gain_ns_per_step, each.gain_share) for each in sure[:_CAUSES]]
     return " ".join(sentence for sentence in text if sentence)
+
+
+def of_snapshots(verdict: CaptureVerdict) -> str:
+    """Return what a job's newest memory snapshots say, in a sentence; empty without any."""
+    found = verdict.snapshots
+    if found is None or not found.files:
+        return ""
+    if found.unread == found.files:
+        return f"None of {counted(found.files, 'memory snapshot')} could be read."
+    read = counted(found.files - found.unread, "memory snapshot")
+    sure = [each.rule.rpartition("/")[2] for each in found.rules if each.sure]
+    return f"In {read}: {listed(sure, _NAMED)}." if sure else f"In {read} no rule on memory fired."
 
 
 LONG_INTERVAL_S = 5.0

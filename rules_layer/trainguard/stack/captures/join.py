@@ -1,16 +1,25 @@
-"""The digests of a capture to its verdict, its document and its page."""
+"""The digests of a capture and of a job's snapshots to its verdict, its document and its page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.core.ports import NodeTask, ReportObjects, TaskQueue
 from trainguard.engine.streams.session import SILENT_S
-from trainguard.kernels.captures.capture import capture_verdict, rank_place
-from trainguard.kernels.captures.digest import MOST_BRIEF_BYTES, MOST_FULL_BYTES, decode_brief, decode_full, restored
+from trainguard.kernels.captures.capture import capture_verdict, rank_place, snapshot_verdict
+from trainguard.kernels.captures.digest import (
+    MOST_BRIEF_BYTES,
+    MOST_FULL_BYTES,
+    BriefDigest,
+    decode_brief,
+    decode_full,
+    restored,
+)
 from trainguard.kernels.captures.keys import (
     ALL_RANKS,
     DIGESTS,
@@ -26,8 +35,9 @@ from trainguard.kernels.captures.keys import (
 )
 from trainguard.kernels.document import AcrossRanks, JobEntry, KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.join import across_ranks
+from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.timeline.build import MOST_RANKS, Timeline
-from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, encode_verdict
+from trainguard.kernels.verdict import CaptureHead, CaptureVerdict, SnapshotsHead, SnapshotVerdict, encode_verdict
 from trainguard.report.html.kernels.page import render_kernels
 from trainguard.stack.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTraces, TraceItem
 
@@ -37,6 +47,7 @@ KEPT_S = 2 * 86_400.0
 """Digests are kept for a rank that comes late."""
 
 LEFT_OUT = "{:,} traces beyond the most that a capture may have are left out."
+SNAPSHOTS_LEFT_OUT = "{:,} memory snapshots beyond the most that are read are left out."
 MOST_LIST_BYTES = 16 * 1024 * 1024
 
 
@@ -50,6 +61,7 @@ class JoinedCapture:
 
 
 _Read = tuple[TraceItem, RankProfile]
+_Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +74,19 @@ class CaptureJoiner:
     def join(self, call: CaptureCall, *, now: float) -> JoinedCapture:
         """Write a capture's files, the verdict last; raises PortUnavailableError, ObjectMissingError."""
         planned = self._planned(call)
-        read, unread = self._digests(planned.items)
+        read, unread = self._digests(planned.items, lambda digest: digest.profile)
         profiles = [profile for _, profile in read]
         across = across_ranks(profiles)
-        verdict = capture_verdict(_head(call, planned), profiles, across, unread)
-        document, drawn = self._document(call, read, across, unread)
+        snapshots, judged, unread_too = self._snapshots(planned)
+        verdict = capture_verdict(_head(call, planned), profiles, across, unread, judged)
+        document, drawn = self._document(call, read, across, {**unread, **unread_too})
+        document = replace(
+            document, snapshots=snapshots[:LISTED_RANKS], snapshots_left_out=len(snapshots[LISTED_RANKS:])
+        )
         files = {DOCUMENT: encode_profiles(document)}
         page_fault: Exception | None = None
         try:
-            if read:
+            if read or snapshots:
                 files[PAGE] = render_kernels(document, drawn).encode()
         except Exception as fault:
             page_fault = fault
@@ -86,23 +102,41 @@ class CaptureJoiner:
         except (msgspec.DecodeError, UnicodeError) as fault:
             raise TelemetryFormatError(key, f"{fault}, expected the list of a capture's traces") from fault
 
-    def _digests(self, items: Sequence[TraceItem]) -> tuple[list[_Read], dict[str, str]]:
+    def _snapshots(
+        self, planned: PlannedTraces
+    ) -> tuple[list[SnapshotProfile], SnapshotVerdict | None, Mapping[str, str]]:
+        """Return snapshots, those with findings first, the verdict on them, and why others could not be read."""
+        snapshots = planned.snapshots
+        if snapshots is None:
+            return [], None, {}
+        read, unread = self._digests(snapshots.items, lambda digest: digest.snapshot)
+        profiles = [profile for _, profile in read]
+        left_out = [SNAPSHOTS_LEFT_OUT.format(snapshots.left_out)] if snapshots.left_out else []
+        head = SnapshotsHead(version=snapshots.version, at=snapshots.at, replaced=snapshots.replaced, notes=left_out)
+        return sorted(profiles, key=lambda each: not each.findings), snapshot_verdict(head, profiles, unread), unread
+
+    def _digests(
+        self, items: Sequence[TraceItem], wanted: Callable[[BriefDigest], _Profile | None]
+    ) -> tuple[list[tuple[TraceItem, _Profile]], dict[str, str]]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(self._brief, items))
-        answered = list(zip(items, answers, strict=True))
-        found = [(item, each) for item, each in answered if not isinstance(each, str)]
-        unread = {item.name: each for item, each in answered if isinstance(each, str)}
+            digests = list(pool.map(self._brief, items))
+        found, unread = [], {}
+        for item, digest in zip(items, digests, strict=True):
+            profile = wanted(digest)
+            if profile is None:
+                unread[item.name] = digest.fault or "its digest is empty"
+            else:
+                found.append((item, profile))
         return sorted(found, key=lambda each: rank_place(each[1])), unread
 
-    def _brief(self, item: TraceItem) -> RankProfile | str:
+    def _brief(self, item: TraceItem) -> BriefDigest:
         key = item.digest("brief")
         try:
-            digest = decode_brief(key, self.objects.get(item.bucket, key, MOST_BRIEF_BYTES))
+            return decode_brief(key, self.objects.get(item.bucket, key, MOST_BRIEF_BYTES))
         except ObjectMissingError:
-            return "its digest failed at every attempt"
+            return BriefDigest(fault="its digest failed at every attempt")
         except TelemetryFormatError as fault:
-            return fault.reason
-        return digest.fault or "its digest is empty" if digest.profile is None else digest.profile
+            return BriefDigest(fault=fault.reason)
 
     def _document(
         self, call: CaptureCall, read: Sequence[_Read], across: AcrossRanks | None, unread: Mapping[str, str]

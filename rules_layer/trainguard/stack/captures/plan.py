@@ -1,20 +1,24 @@
-"""The traces of a capture as S3 lists them now, and those of them without a digest."""
+"""The traces and snapshots of a capture as S3 lists them now, and those of them without a digest."""
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ProfileObjects
+from trainguard.core.ports import ListedObject, ProfileObjects
 from trainguard.kernels.captures.digest import FORMAT
 from trainguard.kernels.captures.keys import (
     DIGESTS,
     Capture,
+    TraceObject,
     capture_folder,
     captures_of,
     digest_key,
     listed_folder,
     run_folder,
+    snapshots_of,
 )
 from trainguard.kernels.timeline.build import MOST_RANKS, MOST_ROWS
 
@@ -26,7 +30,10 @@ TRACES, ITEMS = "traces.json", "items.json"
 
 
 class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of an execution: which capture of which job it judges."""
+    """The input of an execution: which capture of which job it judges.
+
+    ``snapshots`` are folders with memory snapshots that it judges, too: those that S3 had ``before``.
+    """
 
     job: str
     bucket: str
@@ -35,6 +42,8 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     capture: str
     folder: str
+    snapshots: list[str] = []
+    before: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid name of an execution or of a capture."""
@@ -47,7 +56,7 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace to digest; ``rows`` is the limit of its timeline, ``name`` its key below the capture's folder."""
+    """A trace or snapshot to digest; ``rows`` is the limit of its timeline, ``name`` its key below its folder."""
 
     job: str
     bucket: str
@@ -56,6 +65,7 @@ class TraceItem(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     etag: str
     rows: int
+    is_snapshot: bool = False
 
     def digest(self, form: Literal["brief", "full"]) -> str:
         """Return the key of one of its digests: another one for another trace, limit, or version of the form."""
@@ -63,13 +73,24 @@ class TraceItem(msgspec.Struct, frozen=True, kw_only=True):
         return digest_key(ProfileRoot.of_job(self.prefix, self.job), trace, form)
 
 
+class PlannedSnapshots(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory snapshots, as `trainguard.kernels.captures.keys.Snapshots` describes them."""
+
+    version: str = ""
+    at: float = 0.0
+    left_out: int = 0
+    replaced: int = 0
+    items: list[TraceItem] = []
+
+
 class PlannedTraces(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture as it was when it was planned; ``at`` is when its last trace was written, epoch seconds."""
+    """Traces as they were when they were planned; ``at`` is when the last one was written, epoch seconds."""
 
     version: str
     at: float
     left_out: int
     items: list[TraceItem]
+    snapshots: PlannedSnapshots | None = None
 
 
 class PlannedCapture(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,37 +105,63 @@ class PlannedCapture(msgspec.Struct, frozen=True, kw_only=True):
 def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
     """Write the lists of a capture's traces, and of those without digest; raises PortUnavailableError, ValueError."""
     place = run_folder(call.root, call.run)
-    listed, _ = listed_folder(objects, call.bucket, call.folder)
-    # None where its traces are gone.
-    capture = next((each for each in captures_of(call.root, call.folder, listed) if each.name == call.capture), None)
-    items = [] if capture is None else _items(call, capture)
+    folders = dict.fromkeys((call.folder, *call.snapshots))
+    listed = {folder: listed_folder(objects, call.bucket, folder)[0] for folder in folders}
+    of_traces = captures_of(call.root, call.folder, listed[call.folder])
+    # None where its traces are gone, and of snapshots alone.
+    capture = next((each for each in of_traces if each.name == call.capture), None)
+    snapshots = _snapshots(call, listed) if call.snapshots else None
+    traces = [] if capture is None else _items(call, capture.traces, capture.folder, _rows(len(capture.traces)))
     planned = PlannedTraces(
         version="" if capture is None else capture.version,
-        at=0.0 if capture is None else capture.at,
+        at=_at(capture, snapshots),
         left_out=0 if capture is None else capture.left_out,
-        items=items,
+        items=traces,
+        snapshots=snapshots,
     )
     objects.put(call.bucket, place + TRACES, msgspec.json.encode(planned), LISTS_TYPE)
     digests = {each.key for each in objects.list(call.bucket, call.root.report + DIGESTS, "")}
+    items = [*traces, *([] if snapshots is None else snapshots.items)]
     missing = [item for item in items if item.digest("brief") not in digests]
     objects.put(call.bucket, place + ITEMS, msgspec.json.encode(missing), LISTS_TYPE)
     few = missing if len(missing) <= INLINE_ITEMS else []
     return PlannedCapture(bucket=call.bucket, key=place + ITEMS, count=len(missing), items=few)
 
 
-def _items(call: CaptureCall, capture: Capture) -> list[TraceItem]:
-    rows = _rows(len(capture.traces))
+def _at(capture: Capture | None, snapshots: PlannedSnapshots | None) -> float:
+    if capture is not None:
+        return capture.at
+    return 0.0 if snapshots is None else snapshots.at
+
+
+def _snapshots(call: CaptureCall, listed: Mapping[str, Sequence[ListedObject]]) -> PlannedSnapshots:
+    before = math.inf if call.before is None else call.before
+    found = snapshots_of(call.root, {folder: listed[folder] for folder in call.snapshots}, before)
+    if found is None:
+        return PlannedSnapshots()
+    return PlannedSnapshots(
+        version=found.version,
+        at=found.at,
+        left_out=found.left_out,
+        replaced=found.replaced,
+        items=_items(call, found.newest, call.root.folder, 0),
+    )
+
+
+def _items(call: CaptureCall, traces: Sequence[TraceObject], folder: str, rows: int) -> list[TraceItem]:
+    """Return traces with their names below a folder; those without a timeline, of no ``rows``, are snapshots."""
     return [
         TraceItem(
             job=call.job,
             bucket=call.bucket,
             prefix=call.prefix,
             key=trace.key,
-            name=trace.key.removeprefix(capture.folder),
+            name=trace.key.removeprefix(folder),
             etag=trace.etag,
             rows=rows,
+            is_snapshot=not rows,
         )
-        for trace in sorted(capture.traces, key=lambda each: each.key)
+        for trace in sorted(traces, key=lambda each: each.key)
     ]
 
 
