@@ -41,19 +41,19 @@ def products(shape: list[int], keys: int, width: int, value: int, *, causal: boo
 @given(sizes, sizes, sizes, sizes, st.integers(1, 8), st.booleans())
 def test_attention_counts_each_score(batch: int, heads: int, length: int, keys: int, width: int, causal: bool) -> None:
     keys = length if causal else keys
-    masked = {10: str(causal), 4: str(causal), 6: str(causal), 8: str(causal), 5: str(causal)}
     before = [[batch, heads, length, width], [batch, heads, keys, width], [batch, heads, keys, width]]
     behind = [[batch, length, heads, width], [batch, keys, heads, width], [batch, keys, heads, width]]
     counted = products(before[0], keys, width, width, causal=causal)
     moved = 2 * 2 * (prod(before[0]) + prod(before[1]))
-    for name, shapes in (
-        ("aten::_scaled_dot_product_flash_attention", before),
-        ("aten::_scaled_dot_product_cudnn_attention", before),
-        ("aten::_cudnn_attention_forward", before),
-        ("aten::_flash_attention_forward", behind),
-        ("flash_attn::_flash_attn_forward", behind),
+    for name, shapes, mask in (
+        ("aten::_scaled_dot_product_flash_attention", before, 4),
+        ("aten::_scaled_dot_product_cudnn_attention", before, 6),
+        ("aten::_cudnn_attention_forward", before, 10),
+        ("aten::_flash_attention_forward", behind, 8),
+        ("flash_attn::_flash_attn_forward", behind, 5),
+        ("flash_attn_3::fwd", behind, 24),
     ):
-        found = cost(name, called([*shapes, *[[]] * 8], values=masked))
+        found = cost(name, called([*shapes, *[[]] * 24], values={mask: str(causal)}))
         assert found == Cost(counted, moved, moved), name
 
 
@@ -80,10 +80,70 @@ def test_backward_attention_has_five_products(name: str, shapes: list[object], c
         assert found == Cost(round(10 * size * seen), 2 * 8 * size, 2 * 8 * size)
 
 
-def test_sequences_with_lengths_of_their_own_have_no_cost() -> None:
-    shapes = [*[[2, 512, 3, 64]] * 3, [3], [3], *[[]] * 6]
-    assert cost("aten::_flash_attention_forward", called(shapes, values={8: "True"})) is None
+def seen(length: int, left: int, right: int) -> int:
+    """Count the keys that the queries of a sequence see, one pair after the other."""
+    pairs = [(query, key) for query in range(length) for key in range(length)]
+    return sum((left < 0 or query - key <= left) and (right < 0 or key - query <= right) for query, key in pairs)
+
+
+sides = st.integers(-1, 5)
+
+
+@given(st.integers(1, 9), sides, sides, st.booleans())
+def test_a_window_hides_what_is_beside_it(length: int, left: int, right: int, causal: bool) -> None:
+    said = {5: str(causal), 6: str(left), 7: str(right)}
+    found = cost("flash_attn::_flash_attn_forward", called([*[[2, length, 3, 8]] * 3, *[[]] * 8], values=said))
+    assert found is not None
+    assert (found.flops, found.most_flops) == (2 * 3 * 4 * 8 * seen(length, left, 0 if causal else right), None)
+
+
+def packed(lengths: list[int], *, left: int, causal: bool, backward: bool = False) -> Cost | None:
+    """Return the cost of sequences of some lengths behind each other, as a trace of FlashAttention 2 records them."""
+    wide, ends, longest = [sum(lengths), 3, 8], [len(lengths) + 1], str(max(lengths))
+    if backward:
+        shapes: list[object] = [*[wide] * 5, [3, sum(lengths)], *[wide] * 3, ends, ends, *[[]] * 10]
+        said = {11: longest, 12: longest, 15: str(causal), 16: str(left), 17: "-1"}
+        return cost("flash_attn::_flash_attn_varlen_backward", called(shapes, values=said))
+    said = {5: longest, 6: longest, 9: str(causal), 10: str(left), 11: "-1"}
+    return cost("flash_attn::_flash_attn_varlen_forward", called([*[wide] * 3, ends, ends, *[[]] * 13], values=said))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), sides, st.booleans(), st.booleans())
+def test_packed_sequences_lie_within_bounds(lengths: list[int], left: int, causal: bool, backward: bool) -> None:
+    found = packed(lengths, left=left, causal=causal, backward=backward)
+    assert found is not None
+    each = 3 * 8 * (10 if backward else 4)
+    truth = each * sum(seen(length, left, 0 if causal else -1) for length in lengths)
+    most = found.flops if found.most_flops is None else found.most_flops
+    assert found.flops <= truth <= most
+    if len(set(lengths)) == 1:
+        assert (found.flops, found.most_flops) == (truth, None)
+    sizes = 3 * 8 * sum(lengths)
+    assert found.bytes == 2 * (8 if backward else 4) * sizes
+
+
+def test_keys_in_pages_and_lengths_that_do_not_fit_have_no_cost() -> None:
+    wide: list[object] = [*[[512, 3, 64]] * 3, [5], [5], *[[]] * 13]
+    assert cost("flash_attn::_flash_attn_varlen_forward", called(wide, values={5: "100", 6: "100"})) is None
+    wide[15] = [4, 8]
+    assert cost("flash_attn::_flash_attn_varlen_forward", called(wide, values={5: "512", 6: "512"})) is None
     assert cost("flash_attn::_flash_attn_varlen_forward", called([[512, 3, 64]] * 3)) is None
+
+
+def test_queries_of_one_token_see_all_keys() -> None:
+    shapes = [[4, 3, 64], [100, 3, 64], [100, 3, 64], [5], [5], *[[]] * 13]
+    found = cost("flash_attn::_flash_attn_varlen_forward", called(shapes, values={5: "1", 6: "60"}))
+    assert found is not None
+    assert (found.flops, found.most_flops) == (4 * 64 * 3 * 100, None)
+
+
+def test_what_a_mask_of_flex_attention_hides_is_unknown() -> None:
+    shapes = [*[[2, 4, 128, 64]] * 3, [2, 4, 128]]
+    found = cost("triton_tem_fused_flex_attention_0", called(shapes))
+    back = cost("triton_tem_fused_flex_attention_backward_1", called(shapes))
+    assert found is not None
+    assert back is not None
+    assert (found.flops, found.most_flops, back.most_flops) == (0, 4 * 8 * 128 * 128 * 64, 10 * 8 * 128 * 128 * 64)
 
 
 @given(sizes, sizes, sizes, sizes)
@@ -113,6 +173,30 @@ PARAMETERS = [[64, 64], [64]]
          8 * 16 + 64 + 64),
         ("aten::_scaled_mm", called([[8, 16], [16, 4], [], [], [], [], [], []], FP8), 1024, 8 * 16 + 64 + 32),
         ("vllm::rocm_aiter_fused_moe", called(MOE, "BFloat16"), 2 * 32 * EXPERT, 2 * (32 * EXPERT + 2 * 16 * 4096)),
+        ("aten::_scaled_mm", called([[8, 16], [16, 4], [], [], [], [], [], []], FP4, {6: "15"}), 2048,
+         8 * 16 + 64 + 64),
+        ("aten::_scaled_grouped_mm_v2", called([[32, 16], [4, 16, 8], *[[]] * 6, [4]], FP4), 2 * 32 * 8 * 32,
+         32 * 16 + 4 * 16 * 8 + 32 * 8),
+        ("tex_ts::te_gemm_ts",
+         called([[4, 16], [], [], [], [], [8, 16], [], [], [], [], [8, 4], *[[]] * 11],
+                ["unsigned char", *[""] * 4, "unsigned char", *[""] * 4, BF16]), 1024, 64 + 128 + 64),
+        ("_Linear", called([[4, 16], [2, 3, 16], [4]]), 2 * 6 * 64, 2 * (64 + 96 + 24)),
+        ("_LayerNormLinear", called([[6, 16], [16], [], [4, 16], [4]]), 2 * 6 * 64, 2 * (64 + 96 + 24)),
+        ("_GroupedLinear", called([[6, 16], [], [4, 16], [4, 16], [4], [4]]), 2 * 6 * 64, 2 * (128 + 96 + 24)),
+        ("LigerCrossEntropyFunction", called([[8, 100], [8]]), 800, 3 * 2 * 800),
+        ("LigerRMSNormFunctionBackward", called([[4, 8, 16]]), 512, 3 * 2 * 512),
+        ("LigerRopeFunction", called([[1, 4, 8, 16], [1, 2, 8, 16], [8, 16], [8, 16]]), 3 * 768, 2 * 2 * 768),
+        ("aten::native_dropout", called([[4, 8], [], []]), 32, 32 * 5),
+        ("aten::glu_backward", called([[4, 8], [4, 16], []]), 32, 2 * 5 * 32),
+        ("aten::_embedding_bag", called([[100, 16], [32], [8], *[[]] * 6]), 512, 2 * 40 * 16 + 8 * 40),
+        ("aten::_embedding_bag_dense_backward",
+         called([[8, 16], [32], [32], [8], [8], [], [], [], []], values={5: "100"}), 512,
+         2 * (32 * 16 + 1600) + 8 * 32),
+        ("aten::index", called([[100, 16], [[8]]]), 0, 2 * 8 * 32 + 64),
+        ("aten::nll_loss_forward", called([[8, 100], [8], [], [], []]), 8, 8 * 10),
+        ("aten::mean", called([[8, 16], [], [], []], values={1: "[]"}), 128, 2 * 129),
+        ("aten::fill_", called([[], []], ["float", "Scalar"]), 0, 4),
+        ("aten::add_", called([[], [], []], ["long int", "long int", "Scalar"]), 1, 16),
         ("aten::mv", called([[8, 16], [16]]), 256, 2 * (128 + 16 + 8)),
         ("aten::native_layer_norm", called([[4, 8, 16], [], [16], [16], []]), 512, 2 * 2 * 512),
         ("aten::native_layer_norm_backward", called([[4, 8, 16], [4, 8, 16], []]), 512, 3 * 2 * 512),

@@ -137,12 +137,37 @@ def test_what_shapes_do_not_say_has_no_cost(operator: str, inputs: Inputs) -> No
         ("Tesla P100-PCIE-16GB", 16, "fp32", 9.3, 732, 4),
         ("AMD Instinct MI300X", 191, "fp16", 1307.4, 5300, 256),
         ("AMD Instinct MI250X", 64, "fp16", 191.5, 1638, 8),
+        ("NVIDIA A10", 22, "bf16", 125, 600, 6),
+        ("NVIDIA A40", 44, "tf32", 74.8, 696, 6),
+        ("NVIDIA A100-PCIE-40GB", 39, "bf16", 312, 1555, 40),
+        ("Trainium3", 144, "fp8", 2517, 4900, 256),
+        ("Trainium1", 32, "bf16", 190, 820, 48),
     ],
 )
 def test_peaks(name: str, gib: int, precision: str, tflops: float, memory: float, cache: float) -> None:
     found = peaks_of(Gpu(name=name, memory=gib << 30, capability=(0, 0), sms=0))
     assert found is not None
     assert (found.tflops[Precision(precision)], found.memory_gb_per_s, found.cache_mb) == (tflops, memory, cache)
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "confirmed"),
+    [
+        ("NVIDIA H100 80GB HBM3", 450, True),
+        ("NVIDIA H100 PCIe", None, True),
+        ("NVIDIA H200 NVL", None, True),
+        ("NVIDIA A100-SXM4-80GB", 300, True),
+        ("NVIDIA A100 80GB PCIe", None, True),
+        ("AMD Instinct MI300X", 448, True),
+        ("AMD Instinct MI355X", 537.6, False),
+        ("NVIDIA B200", 900, False),
+        ("Tesla T4", None, False),
+    ],
+)
+def test_links_that_all_share_and_documents_read(name: str, link: float | None, confirmed: bool) -> None:
+    found = peaks_of(Gpu(name=name, memory=80 << 30, capability=(9, 0), sms=132))
+    assert found is not None
+    assert (found.link_gb_per_s, found.confirmed) == (link, confirmed)
 
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090", "NVIDIA GB10", "AMD Instinct MI400", ""])

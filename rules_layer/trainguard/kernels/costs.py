@@ -23,7 +23,8 @@ class Inputs:
 
     ``shapes`` are empty for what is no tensor, ``lists`` for what is no list of tensors; ``element_bytes`` is -1 where
     the type is unknown, as that of a list is, and ``kernel_bytes`` is that of the kernels' precision, -1 if unknown.
-    ``values`` are other arguments as text, empty where none are recorded.
+    ``values`` are other arguments as text, empty where none are recorded; ``packed`` says that the first tensor holds
+    two elements a byte, of which its last dimension counts pairs.
     """
 
     shapes: Sequence[tuple[int, ...]]
@@ -31,6 +32,7 @@ class Inputs:
     element_bytes: Sequence[int]
     values: Sequence[str]
     kernel_bytes: int = UNKNOWN
+    packed: bool = False
 
 
 def inputs_text(shapes: bytes, types: bytes, values: bytes) -> str:
@@ -84,6 +86,7 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNK
         values=[str(each) for each in values[:count]] + [""] * (count - len(values)),
         lists=lists,
         kernel_bytes=kernel_bytes,
+        packed=bool(types) and str(types[0]).lower().removesuffix("_x2").endswith("float4_e2m1fn"),
     )
 
 
@@ -134,9 +137,11 @@ Shape = tuple[int, ...]
 class Cost:
     """Floating-point operations, a multiplication and an addition counted each, and bytes to and from memory.
 
-    ``held`` is the size of the tensors: one that is read and overwritten moves twice and is held once.
+    ``held`` is the size of the tensors: one that is read and overwritten moves twice and is held once. Where shapes
+    give bounds alone, ``flops`` are the least and ``most_flops`` the most; else the latter is None.
     """
 
     flops: int
     bytes: int
     held: int
+    most_flops: int | None = None

@@ -21,12 +21,11 @@ from trainguard.kernels.entries import (
     LaunchEntry,
     MemoryEntry,
     OperatorEntry,
-    PeaksEntry,
     TemporalEntry,
     TypicalStep,
 )
 from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
-from trainguard.kernels.rollup_entries import RollupEntry
+from trainguard.kernels.rollup_entries import PeaksEntry, RollupEntry
 
 SCHEMA_VERSION: Literal["1"] = "1"
 

@@ -185,6 +185,7 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     precision: In which most of that time is.
     flops, bytes: Of all calls: arithmetic from the shapes (a multiplication and an addition are two), and the least
         that has to move to and from memory. None where no formula fits the operator.
+    most_flops: The most arithmetic, where shapes give bounds alone; ``flops`` and ``tflops`` are then the least.
     held_bytes: The size of the tensors of one call; one that is read and overwritten moves twice and counts once.
     tflops, gb_per_s: Achieved: by ``kernel_ns``.
     roofline_share: Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are
@@ -192,6 +193,7 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     bound: Which side of the roofline's knee it is on.
     unrated: ``cache``: the GPU's cache may serve half or more of the tensors. ``algorithm``: a kernel needs less
         arithmetic than the formula, such as Winograd's. ``not_moved``: memory cannot move ``bytes`` in this time.
+        ``bounds``: the arithmetic depends on what a trace does not record, as the lengths of packed sequences.
     """
 
     name: str
@@ -205,8 +207,9 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     gb_per_s: float | None
     roofline_share: float | None
     bound: Literal["compute", "memory"] | None
-    unrated: Literal["cache", "algorithm", "not_moved"] | None = None
+    unrated: Literal["cache", "algorithm", "not_moved", "bounds"] | None = None
     held_bytes: int = 0
+    most_flops: int | None = None
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,23 +234,6 @@ class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int
     parts: dict[str, int]
     kernels: list[PathKernel]
-
-
-class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
-
-    Of integers they are 10^12 operations a second. ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is
-    the last cache before memory, in 10^6 bytes. ``link_gb_per_s`` is what the links to the GPUs of a node carry in one
-    direction, None where there are none or it is not known. ``source`` names the data sheet.
-    """
-
-    gpu: str
-    tflops: dict[str, float]
-    memory_gb_per_s: float
-    as_of: str
-    cache_mb: float
-    link_gb_per_s: float | None = None
-    source: str = ""
 
 
 class PerStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
-from trainguard.kernels.entries import OperatorEntry, PeaksEntry
+from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.registry import cost
 from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine
 
@@ -28,7 +29,8 @@ CACHED = 2
 
 _LESS_ARITHMETIC = re.compile(r"winograd|fft", re.IGNORECASE)
 
-Rating = tuple[float | None, Literal["compute", "memory"] | None, Literal["cache", "algorithm", "not_moved"] | None]
+_Unrated = Literal["cache", "algorithm", "not_moved", "bounds"]
+Rating = tuple[float | None, Literal["compute", "memory"] | None, _Unrated | None]
 """``roofline_share``, ``bound`` and ``unrated`` of an `OperatorEntry`."""
 
 _UNKNOWN: Rating = (None, None, None)
@@ -80,11 +82,11 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
 
 
 def least_seconds(entry: OperatorEntry, peaks: PeaksEntry) -> tuple[float, float] | None:
-    """Return the seconds that arithmetic and memory need at least for all calls; None where a peak is unknown.
+    """Return the seconds that arithmetic and memory need at least for all calls; None where that or a peak is unknown.
 
     An operator of fewer operations than bytes needs no peak: memory bounds it in any precision.
     """
-    if entry.flops is None or not entry.bytes or not entry.kernel_ns:
+    if entry.flops is None or entry.most_flops is not None or not entry.bytes or not entry.kernel_ns:
         return None
     peak = peaks.tflops.get(entry.precision)
     if peak is None and entry.flops > entry.bytes:
@@ -98,11 +100,13 @@ def roofline(
     """Return the rating of calls of one cost in so many seconds.
 
     There is no share where the cost is not the GPU's work: a cache may have served the tensors, the algorithm computes
-    less than the formula (``less``), or memory cannot move so much, as with inputs that `expand` repeats.
+    less than the formula (``less``), memory cannot move so much, as with inputs that `expand` repeats, or it is bounds.
     """
     peak = peaks.tflops.get(precision)
     if peak is None or not once.bytes or not seconds:
         return _UNKNOWN
+    if once.most_flops is not None:
+        return None, None, "bounds"
     by_compute = once.flops * calls / (peak * 1e12)
     by_memory = once.bytes * calls / (peaks.memory_gb_per_s * 1e9)
     share = max(by_compute, by_memory) / seconds
@@ -128,6 +132,7 @@ def _entry(
         flops=flops,
         bytes=moved,
         held_bytes=held,
+        most_flops=None if once is None or once.most_flops is None else once.most_flops * count,
         tflops=None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
         gb_per_s=None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
         roofline_share=None,
@@ -138,6 +143,7 @@ def _entry(
 def _rated(entry: OperatorEntry, peaks: PeaksEntry, *, less: bool) -> OperatorEntry:
     if entry.flops is None or entry.bytes is None:
         return entry
-    once = Cost(entry.flops // entry.count, entry.bytes // entry.count, entry.held_bytes)
+    most = None if entry.most_flops is None else entry.most_flops // entry.count
+    once = Cost(entry.flops // entry.count, entry.bytes // entry.count, entry.held_bytes, most)
     share, bound, unrated = roofline(once, entry.count, entry.kernel_ns / 1e9, entry.precision, peaks, less=less)
     return replace(entry, roofline_share=share, bound=bound, unrated=unrated)

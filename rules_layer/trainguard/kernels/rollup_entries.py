@@ -34,6 +34,26 @@ class ModuleEntry(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int
 
 
+class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GPU can do at most, without sparsity, as its maker says: TFLOP/s by precision, and 10^9 bytes a second.
+
+    Of integers they are 10^12 operations a second. ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is
+    the last cache before memory, in 10^6 bytes. ``link_gb_per_s`` is what the links to the GPUs of a node carry in one
+    direction, None where there are none, where they join some of the GPUs, or it is not known. ``source`` names the
+    document. ``confirmed``: it is the maker's own, and gives the arithmetic of matrix products and the memory's speed;
+    else figures are those that others quote, and no finding rests on them.
+    """
+
+    gpu: str
+    tflops: dict[str, float]
+    memory_gb_per_s: float
+    as_of: str
+    cache_mb: float
+    link_gb_per_s: float | None = None
+    source: str = ""
+    confirmed: bool = False
+
+
 class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the GPU's arithmetic a step uses; without steps, the window.
 
@@ -42,7 +62,9 @@ class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
     executed_flops: Operations of matrix products, convolutions and attention that ran, by their shapes.
     model_flops: Those that the model needs: three times the forward pass, but not more than ran; ``model_source`` is
         ``executed`` without a backward pass, and ``given`` where the user gave them.
-    covered_share: Time of these kernels whose operations are known; with less than 1 more has run.
+    covered_share: Time of these kernels whose operations are known; with less than 1 more has run. Of packed sequences
+        only bounds are known, of which the least counts.
+    peak_confirmed: The maker's own document gives the peak.
     hfu, mfu: Executed operations, and the model's, by what the peak allows in the step's time.
     """
 
@@ -56,6 +78,7 @@ class ArithmeticEntry(msgspec.Struct, frozen=True, kw_only=True):
     covered_share: float
     hfu: float
     mfu: float
+    peak_confirmed: bool = False
 
 
 class RollupEntry(msgspec.Struct, frozen=True, kw_only=True):

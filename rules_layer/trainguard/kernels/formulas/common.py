@@ -6,6 +6,9 @@ from trainguard.kernels.costs import Cost, Inputs, Shape
 
 Formula = Callable[[Inputs], Cost]
 
+LONG = 8
+"""Bytes of an index."""
+
 
 def once(inputs: Inputs, flops: int, *sizes: int) -> Cost:
     """Return the cost where tensors of so many elements move, in the type of the first input that has one."""

@@ -1,4 +1,4 @@
-"""Operators that memory bounds: single elements, reductions, normalisation, embedding, pooling, lists of tensors.
+"""Operators that memory bounds: single elements, reductions, normalisation, pooling, lists of tensors.
 
 An element that is read counts as one operation, unless a formula says otherwise: memory bounds these operators. Bytes
 are the least that an algorithm which keeps a row on the chip moves; statistics over a batch take a second reading.
@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from trainguard.kernels.costs import Cost, Inputs, Shape
-from trainguard.kernels.formulas.common import Formula, broadcast, numbers, once, says, tensor, type_of
+from trainguard.kernels.formulas.common import LONG, Formula, broadcast, numbers, once, says, tensor, type_of
+from trainguard.kernels.formulas.rows import ROWS
 
-_BOOL, _LONG = 1, 8
+_BOOL = 1
 
 
 def pointwise(read: int, *, in_place: bool = False, out: int = 0, first: int = 0) -> Formula:
@@ -26,6 +27,8 @@ def pointwise(read: int, *, in_place: bool = False, out: int = 0, first: int = 0
             (prod(shape), size) for shape, size in zip(inputs.shapes, inputs.element_bytes, strict=True) if shape
         ]
         given = [shape for shape in inputs.shapes[:read] if shape]
+        if in_place and not inputs.shapes[0]:
+            return _single(inputs)
         sizes, written = tensors[: len(given)], tensors[len(given) :]
         if not given or len(written) > (0 if in_place else 1) or any(size <= 0 for _, size in tensors):
             raise ValueError("no tensor, more of them than the operator has, or a type that is not known")
@@ -43,9 +46,21 @@ def pointwise(read: int, *, in_place: bool = False, out: int = 0, first: int = 0
     return of
 
 
+def _single(inputs: Inputs) -> Cost:
+    """Return the cost of a tensor of one element, which has no dimensions, and is read and written in place."""
+    size = inputs.element_bytes[0]
+    if size <= 0 or any(inputs.shapes):
+        raise ValueError("no tensor, or a type that is not known")
+    return Cost(1, 2 * size, size)
+
+
 def filled(inputs: Inputs) -> Cost:
-    """Return the cost of a tensor that is only written."""
-    return once(inputs, 0, prod(tensor(inputs, 0)))
+    """Return the cost of a tensor that is only written; one without dimensions has one element."""
+    size = inputs.element_bytes[0]
+    if size <= 0:
+        raise ValueError("a type that is not known")
+    held = prod(inputs.shapes[0]) * size
+    return Cost(0, held, held)
 
 
 def copied(inputs: Inputs) -> Cost:
@@ -82,11 +97,16 @@ def reduction(dims: int, shortest: int) -> Formula:
             raise ValueError("no tensor, or a type that is not known")
         reduced = list(range(len(shape)))
         if len(inputs.shapes) >= shortest:
-            reduced = [each % len(shape) for each in numbers(inputs, dims)] or reduced
+            reduced = [each % len(shape) for each in _dims(inputs, dims)] or reduced
         left = prod(length for place, length in enumerate(shape) if place not in reduced)
         return once(inputs, prod(shape), prod(shape), left)
 
     return of
+
+
+def _dims(inputs: Inputs, place: int) -> list[int]:
+    """Return the dimensions that an argument lists; none are all."""
+    return [] if inputs.values[place] in ("[]", "()") else numbers(inputs, place)
 
 
 def searched(inputs: Inputs) -> Cost:
@@ -94,43 +114,29 @@ def searched(inputs: Inputs) -> Cost:
     return once(inputs, prod(tensor(inputs, 0)), prod(tensor(inputs, 0)))
 
 
-def _rows(inputs: Inputs, count: int, width: int) -> Cost:
-    moved = 2 * count * width * type_of(inputs) + count * _LONG
-    return Cost(0, moved, moved)
+def dropout(inputs: Inputs) -> Cost:
+    """Return the cost of a forward pass, which also writes a mask of bytes."""
+    size = prod(tensor(inputs, 0))
+    moved = (2 * type_of(inputs) + _BOOL) * size
+    return Cost(size, moved, moved)
 
 
-def embedding(inputs: Inputs) -> Cost:
-    table, indexes = tensor(inputs, 0), tensor(inputs, 1)
-    return _rows(inputs, prod(indexes), prod(table[1:]))
-
-
-def index_select(inputs: Inputs) -> Cost:
-    table, indexes = tensor(inputs, 0), tensor(inputs, 2)
-    along = numbers(inputs, 1)[0] if inputs.values[1] else 0
-    return _rows(inputs, prod(indexes), prod(table) // table[along])
-
-
-def gather(inputs: Inputs) -> Cost:
-    return _rows(inputs, prod(tensor(inputs, 2)), 1)
-
-
-def scattered(at: int) -> Formula:
-    """Return the formula of values, input ``at``, that are added to or put into rows: those are read and written."""
+def halved(moves: int) -> Formula:
+    """Return the formula of a gated activation, whose halves of the last dimension move, ``moves`` of them together."""
 
     def of(inputs: Inputs) -> Cost:
-        values = prod(tensor(inputs, at))
-        moved = 3 * values * type_of(inputs)
-        return Cost(values, moved, moved)
+        half = max(prod(tensor(inputs, place)) for place, shape in enumerate(inputs.shapes) if shape) // 2
+        return once(inputs, half, moves * half)
 
     return of
 
 
-def embedding_backward(inputs: Inputs) -> Cost:
-    """Return the cost of a dense gradient: rows are read, the whole table is written."""
-    gradient, indexes = tensor(inputs, 0), tensor(inputs, 1)
-    table = numbers(inputs, 2)[0] * gradient[-1]
-    moved = type_of(inputs) * (prod(gradient) + table) + prod(indexes) * _LONG
-    return Cost(prod(gradient), moved, moved)
+def turned(inputs: Inputs) -> Cost:
+    """Return the cost of rotary embeddings: queries and keys, the first two tensors, are read and written."""
+    both = sum(prod(shape) for shape in inputs.shapes[:2] if len(shape) >= 3)
+    if not both:
+        raise ValueError("no tensor of heads")
+    return once(inputs, 3 * both, 2 * both)
 
 
 def max_pool(inputs: Inputs) -> Cost:
@@ -144,13 +150,13 @@ def max_pool(inputs: Inputs) -> Cost:
         for size, kernel, step, rim, gap in zip(image[-2:], window, steps, around, apart, strict=True)
     ]
     results = prod(image[:-2]) * prod(out)
-    moved = type_of(inputs) * (prod(image) + results) + _LONG * results
+    moved = type_of(inputs) * (prod(image) + results) + LONG * results
     return Cost(results * prod(window), moved, moved)
 
 
 def max_pool_backward(inputs: Inputs) -> Cost:
     gradient, image = tensor(inputs, 0), tensor(inputs, 1)
-    moved = type_of(inputs) * (prod(gradient) + prod(image)) + _LONG * prod(gradient)
+    moved = type_of(inputs) * (prod(gradient) + prod(image)) + LONG * prod(gradient)
     return Cost(prod(gradient), moved, moved)
 
 
@@ -260,6 +266,7 @@ POINTWISE: dict[str, Formula] = {
 
 MOVED: dict[str, Formula] = {
     **POINTWISE,
+    **ROWS,
     **{f"aten::{name}": reduction(1, 3) for name in ("sum", "mean", "amax", "amin", "logsumexp")},
     **{f"aten::{name}": reduction(1, 3) for name in ("argmax", "argmin", "max", "min", "prod", "any", "all")},
     "aten::linalg_vector_norm": reduction(2, 4),
@@ -280,15 +287,26 @@ MOVED: dict[str, Formula] = {
     **{f"{room}::rms_norm": swept(2) for room in ("_C", "vllm", "sgl_kernel")},
     **{f"{room}::fused_add_rms_norm": swept(4) for room in ("_C", "vllm", "sgl_kernel")},
     "_C::silu_and_mul": swept(3),
+    "aten::glu": halved(3),
+    "aten::glu_backward": halved(5),
+    "aten::native_dropout": dropout,
+    "aten::split_with_sizes_copy": swept(2),
+    # Functions of libraries, whose kernels run right below them.
+    **{name: swept(2) for name in ("LigerRMSNormFunction", "LigerLayerNormFunction", "FusedRoPEFunc")},
+    **{name: swept(2) for name in ("FusedLayerNormAffineFunction", "FusedRMSNormAffineFunction")},
+    **{f"{name}Backward": swept(3) for name in ("LigerRMSNormFunction", "LigerLayerNormFunction")},
+    **{f"{name}Backward": swept(3) for name in ("FusedLayerNormAffineFunction", "FusedRMSNormAffineFunction")},
+    **{f"Liger{name}MulFunction": swept(3) for name in ("SiLU", "GELU")},
+    **{f"Liger{name}MulFunctionBackward": swept(5) for name in ("SiLU", "GELU")},
+    "FusedRoPEFuncBackward": swept(2),
+    "LigerRopeFunction": turned,
+    "LigerRopeFunctionBackward": turned,
+    # The logits are read for their maximum and sum, and again for the gradient that takes their place.
+    "LigerCrossEntropyFunction": swept(3),
+    "CrossEntropyFunction": swept(3),
     "aten::mse_loss": swept(2),
     "aten::mse_loss_backward": swept(3, of=1),
     "aten::nll_loss_backward": swept(1, of=1),
-    "aten::embedding": embedding,
-    "aten::embedding_dense_backward": embedding_backward,
-    **{f"aten::{name}": scattered(2) for name in ("index_put_", "index_put", "_index_put_impl_")},
-    **{f"aten::{name}": scattered(3) for name in ("index_add_", "index_add", "scatter_add_", "scatter_add")},
-    "aten::index_select": index_select,
-    "aten::gather": gather,
     "aten::max_pool2d_with_indices": max_pool,
     "aten::max_pool2d_with_indices_backward": max_pool_backward,
     **{f"aten::_foreach_{name}": listed() for name in _FOREACH},

@@ -1,7 +1,8 @@
 """Products of matrices and convolutions.
 
 Sources: PyTorch's ``torch/utils/flop_counter.py`` for products and convolutions; signatures are those of
-``aten/src/ATen/native/native_functions.yaml``, of vLLM's ``fused_moe`` and of AITER's.
+``aten/src/ATen/native/native_functions.yaml``, of vLLM's ``fused_moe`` and of AITER's, and of Transformer Engine's
+``ts_fp8_op.cpp`` and ``pytorch/module``.
 """
 
 from math import prod
@@ -58,30 +59,60 @@ def scaled(out_type: int) -> Formula:
         size = type_of(inputs)
         wide = _TYPE_BYTES.get(inputs.values[out_type], size) if out_type < len(inputs.values) else size
         held = size * (rows * inner + inner * columns) + wide * rows * columns
-        return Cost(2 * rows * columns * inner, held, held)
+        return Cost(2 * rows * columns * inner * _pairs(inputs), held, held)
 
     return of
 
 
-def grouped(inputs: Inputs, offsets: int) -> Cost:
-    """Return the cost of products by group, of which one side is a stack of matrices or both are cut by offsets."""
-    one, other = inputs.shapes[0], inputs.shapes[1]
-    if one[-1] != other[-2]:
+def _pairs(inputs: Inputs) -> int:
+    """Return how many elements one of the inner dimension stands for."""
+    return 2 if inputs.packed else 1
+
+
+def grouped(offsets: int) -> Formula:
+    """Return the formula of products by group, of which a side is a stack of matrices or both are cut by offsets."""
+
+    def of(inputs: Inputs) -> Cost:
+        one, other = inputs.shapes[0], inputs.shapes[1]
+        if one[-1] != other[-2]:
+            raise ValueError("matrices that do not fit")
+        inner = one[-1] * _pairs(inputs)
+        if len(one) == 2 and len(other) == 2:
+            groups = tensor(inputs, offsets)[0]
+            return once(inputs, 2 * one[0] * other[1] * inner, prod(one), prod(other), groups * one[0] * other[1])
+        result = one[-2] * other[-1] * (one[0] if len(one) == len(other) == 3 else 1)
+        return once(inputs, 2 * result * inner, prod(one), prod(other), result)
+
+    return of
+
+
+def te_gemm(inputs: Inputs) -> Cost:
+    """Return the cost of Transformer Engine's product: its result is ``[columns, rows]``, its sides lie either way."""
+    one, other, (columns, rows) = tensor(inputs, 0), tensor(inputs, 5), tensor(inputs, 10)
+    inner = prod(one) // rows
+    if (inner * rows, inner * columns) != (prod(one), prod(other)):
         raise ValueError("matrices that do not fit")
-    if len(one) == 2 and len(other) == 2:
-        groups = tensor(inputs, offsets)[0]
-        return once(inputs, 2 * one[0] * other[1] * one[1], prod(one), prod(other), groups * one[0] * other[1])
-    rows, columns = one[-2], other[-1]
-    result = rows * columns * (one[0] if len(one) == len(other) == 3 else 1)
-    return once(inputs, 2 * result * one[-1], prod(one), prod(other), result)
+    sizes = [inputs.element_bytes[place] for place in (0, 5, 10)]
+    if min(sizes) <= 0:
+        raise ValueError("a type that is not known")
+    held = sizes[0] * prod(one) + sizes[1] * prod(other) + sizes[2] * rows * columns
+    return Cost(2 * rows * columns * inner, held, held)
 
 
-def grouped_mm(inputs: Inputs) -> Cost:
-    return grouped(inputs, 2)
+def te_layer(inputs: Inputs) -> Cost:
+    """Return the cost of Transformer Engine's linear layers: tokens by a weight ``[out, in]``, or by one of each group.
 
-
-def scaled_grouped_mm(inputs: Inputs) -> Cost:
-    return grouped(inputs, 4)
+    Its functions take tokens before or behind the weight; vectors are biases and scales. Of two matrices either may be
+    the weight.
+    """
+    matrices = [shape for shape in inputs.shapes if len(shape) >= 2]
+    tokens = next((shape for shape in matrices if len(shape) > 2), matrices[0])
+    matrices.remove(tokens)
+    if len(set(matrices)) != 1 or matrices[0][-1] != tokens[-1]:
+        raise ValueError("weights that do not fit")
+    rows, (columns, inner) = prod(tokens[:-1]), matrices[0]
+    moved = (prod(tokens), len(matrices) * columns * inner, rows * columns)
+    return once(inputs, 2 * rows * columns * inner, *moved)
 
 
 def fused_moe(inputs: Inputs) -> Cost:
@@ -183,8 +214,12 @@ PRODUCTS: dict[str, Formula] = {
     "aten::addmv": vector(1, 2),
     "aten::addmv_": vector(1, 2),
     "aten::_scaled_mm": scaled(6),
-    "aten::_grouped_mm": grouped_mm,
-    "aten::_scaled_grouped_mm": scaled_grouped_mm,
+    "aten::_scaled_mm_v2": scaled(9),
+    "aten::_grouped_mm": grouped(2),
+    "aten::_scaled_grouped_mm": grouped(4),
+    "aten::_scaled_grouped_mm_v2": grouped(8),
+    "tex_ts::te_gemm_ts": te_gemm,
+    **dict.fromkeys(("_Linear", "_LayerNormLinear", "_GroupedLinear"), te_layer),
     **dict.fromkeys(
         (
             "vllm::rocm_aiter_fused_moe", "vllm::inplace_fused_experts", "vllm::outplace_fused_experts",

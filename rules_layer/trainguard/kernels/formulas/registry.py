@@ -3,13 +3,15 @@
 import msgspec
 
 from trainguard.kernels.costs import Cost, Inputs
-from trainguard.kernels.formulas.attention import ATTENTION
+from trainguard.kernels.formulas.attention import ATTENTION, flexible
 from trainguard.kernels.formulas.common import Formula
 from trainguard.kernels.formulas.moved import MOVED, fused, fused_product
 from trainguard.kernels.formulas.products import PRODUCTS
 
 FORMULAS: dict[str, Formula] = PRODUCTS | ATTENTION | MOVED
 _FUSED: tuple[tuple[str, Formula], ...] = (
+    ("triton_tem_fused_flex_attention_backward", flexible(3, 2)),
+    ("triton_tem_fused_flex_attention", flexible(1, 1)),
     ("triton_poi_", fused),
     ("triton_red_", fused),
     ("triton_per_", fused),
@@ -39,4 +41,5 @@ def cost(operator: str, inputs: Inputs) -> Cost | None:
         found = formula(inputs)
     except (IndexError, ValueError, msgspec.MsgspecError):  # fewer inputs or dimensions than the operator has
         return None
-    return found if 0 <= found.flops <= MOST and 0 <= found.bytes <= MOST else None
+    most = found.flops if found.most_flops is None else found.most_flops
+    return found if 0 <= found.flops <= most <= MOST and 0 <= found.bytes <= MOST else None

@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
-from trainguard.kernels.entries import PeaksEntry
 from trainguard.kernels.formulas.registry import cost, is_product
 from trainguard.kernels.names.families import MATRIX, Family, collective_of
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, RollupEntry
+from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum
@@ -30,14 +29,17 @@ def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksE
     lasted = metrics.trace.gpu.end[rows] - metrics.trace.gpu.start[rows]
     family, precision = _by_name(metrics, kernels)
     phase = phases_of(metrics)[rows]
-    flops = _flops(metrics, rows, lasted, family, precision)
+    flops, bounded = _flops(metrics, rows, lasted, family, precision)
+    matrix = np.isin(family[rows], _MATRIX)
+    whole = exact_sum(lasted[matrix])
+    covered = exact_sum(lasted[matrix & ~np.isnan(flops) & ~bounded]) / whole if whole else 0.0
     paths, module = modules_of(metrics)
     modules = _modules(paths, module[rows], lasted)
     return RollupEntry(
         families=_families(metrics, rows, lasted, family[rows], phase, flops),
         modules=modules[:MOST_MODULES],
         modules_left_out=max(len(modules) - MOST_MODULES, 0),
-        arithmetic=_used(metrics, lasted, np.isin(family[rows], _MATRIX), precision[rows], phase, flops, peaks),
+        arithmetic=_used(metrics, covered, precision[rows], phase, flops, peaks),
     )
 
 
@@ -58,15 +60,18 @@ def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints,
 _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF16: 2, Precision.FP16: 2}
 
 
-def _operations(operator: str, recorded: str, precision: Precision) -> float:
-    """Return the operations of a call of a product; -1 where they are not known."""
+def _operations(operator: str, recorded: str, precision: Precision) -> tuple[float, bool]:
+    """Return the least operations of a call of a product, -1 where they are not known, and whether it has more."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
     once = None if inputs is None else cost(operator, inputs)
-    return UNKNOWN if once is None else float(once.flops)
+    return (UNKNOWN, False) if once is None else (float(once.flops), once.most_flops is not None)
 
 
-def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precision: Ints) -> Floats:
-    """Return the operations of each row: those of its operator at its longest product's row; NaN where unknown."""
+def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precision: Ints) -> tuple[Floats, Bools]:
+    """Return the operations of each row: those of its operator at its longest product's row; NaN where unknown.
+
+    Rows of operators of which shapes give bounds alone have the least, and are marked.
+    """
     trace, operator = metrics.trace, metrics.operator[rows]
     found = np.where(np.isin(family[rows], _MATRIX), np.nan, 0.0)
     known = np.flatnonzero((operator >= 0) & (trace.gpu.kind[rows] == Kind.COMPUTE))
@@ -80,14 +85,15 @@ def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precisi
         _operations(trace.names[name], trace.names[inputs] if inputs >= 0 else "", _PRECISIONS[kind])
         for name, inputs, kind in distinct.T.tolist()
     ]
-    found[lead] = np.array(costs, dtype=np.float64)[which.reshape(-1)]
+    known_flops, bounds = np.array(costs, dtype=np.float64).reshape(-1, 2)[which.reshape(-1)].T
+    found[lead] = known_flops
     # Rows beside the longest one of a known operator are part of it.
     costed = callers[found[lead] >= 0]
     beside = np.isin(operator, costed)
     beside[lead] = False
     found[beside] = 0.0
     found[found < 0] = np.nan
-    return found
+    return found, np.isin(operator, callers[bounds > 0])
 
 
 def _families(
@@ -139,13 +145,7 @@ def _modules(paths: list[str], module: Ints, lasted: Ints) -> list[ModuleEntry]:
 
 
 def _used(
-    metrics: RankMetrics,
-    lasted: Ints,
-    matrix: Bools,
-    precision: Ints,
-    phase: Ints,
-    flops: Floats,
-    peaks: PeaksEntry | None,
+    metrics: RankMetrics, covered: float, precision: Ints, phase: Ints, flops: Floats, peaks: PeaksEntry | None
 ) -> ArithmeticEntry | None:
     """Return how much of the peak a rank's products use; None without one, or where the GPU's peak is unknown."""
     known = ~np.isnan(flops)
@@ -161,7 +161,6 @@ def _used(
     trained = bool((phase == BACKWARD).any())
     forward = float(flops[known & (phase == FORWARD)].sum())
     model = min((1 + BACKWARD_FACTOR) * forward, executed) if trained else executed
-    whole = exact_sum(lasted[matrix])
     made = ArithmeticEntry(
         precision=most.value,
         peak_tflops=peak,
@@ -170,9 +169,10 @@ def _used(
         executed_flops=round(executed / steps),
         model_flops=round(model / steps),
         model_source="forward" if trained else "executed",
-        covered_share=round(exact_sum(lasted[matrix & known]) / whole, 4) if whole else 0.0,
+        covered_share=round(covered, 4),
         hfu=0.0,
         mfu=0.0,
+        peak_confirmed=peaks.confirmed,
     )
     return _rated(made)
 

@@ -9,11 +9,12 @@ import numpy as np
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
-from trainguard.kernels.entries import KernelFinding, OperatorEntry, PeaksEntry
+from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.shapes import Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.finding import SHOWN, Judged
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
@@ -198,7 +199,7 @@ class SlowOperators(RankRule):
 
     def _slow(self, judged: Judged) -> list[_Slow]:
         """Return the operators below the threshold, those that would save most first."""
-        peaks = peaks_entry(judged.trace.gpus)
+        peaks = _confirmed(judged)
         if peaks is None:
             return []
         found = [slow for called in judged.operators if (slow := self._of(called, peaks)) is not None]
@@ -213,6 +214,12 @@ class SlowOperators(RankRule):
         good_ns = max(needs[0] / arithmetic, needs[1] / REACHED_BYTES) * 1e9
         reached = good_ns / entry.kernel_ns
         return None if reached >= self._enough(entry) else _Slow(called, reached, entry.kernel_ns - good_ns)
+
+
+def _confirmed(judged: Judged) -> PeaksEntry | None:
+    """Return what the GPU can do, where the maker's own document says it: no finding rests on what others quote."""
+    peaks = peaks_entry(judged.trace.gpus)
+    return peaks if peaks is not None and peaks.confirmed else None
 
 
 def _named(entry: OperatorEntry) -> str:
@@ -236,7 +243,7 @@ def _in_math_form(judged: Judged) -> _Saved | None:
 
 
 def _unfused(judged: Judged) -> _Saved | None:
-    peaks = peaks_entry(judged.trace.gpus)
+    peaks = _confirmed(judged)
     chains = [] if peaks is None else chains_of(judged, peaks)
     if not chains:
         return None

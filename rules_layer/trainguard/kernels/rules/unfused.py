@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind
-from trainguard.kernels.entries import OperatorEntry, PeaksEntry
+from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.moved import POINTWISE
 from trainguard.kernels.operators import BYTES_OF, CACHED
+from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.times.intervals import merged
 

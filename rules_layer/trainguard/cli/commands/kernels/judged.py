@@ -224,7 +224,8 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
 
 def _arithmetic(used: ArithmeticEntry) -> str:
     least = "" if used.covered_share >= _ALL else "at least "
-    return f"MFU {least}{used.mfu:.1%}, HFU {least}{used.hfu:.1%} of {used.peak_tflops:,g} TFLOP/s in {used.precision}"
+    peak = f"{used.peak_tflops:,g} TFLOP/s in {used.precision}{'' if used.peak_confirmed else ' (not confirmed)'}"
+    return f"MFU {least}{used.mfu:.1%}, HFU {least}{used.hfu:.1%} of {peak}"
 
 
 _ALL = 0.995
