@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
+from trainguard.cli.conversion import PlainCommand
 from trainguard.cli.options import AsJson, FailOnFire, OwnRule, OwnRules, Where
 
 if TYPE_CHECKING:
@@ -84,17 +85,21 @@ def split_docstring(function: Callable[..., Any]) -> tuple[str, Sequence[str]]:
     return help_text, [found for each in written for found in _COMMAND_LINE.findall(each)]
 
 
-def list_examples(app: typer.Typer) -> Sequence[str]:
-    """Move the examples of all commands of ``app`` to the end of their help; a group's help ends in all of its own."""
+def complete(app: typer.Typer) -> Sequence[str]:
+    """Give all commands of ``app`` what they share; return their examples.
+
+    These move to the end of a command's help; a group's help ends in all of its own. Plain words are converted here.
+    """
     shown: list[str] = []
     for command in app.registered_commands:
+        command.cls = PlainCommand
         if command.callback is not None:
             command.help, examples = split_docstring(command.callback)
             command.epilog = _listed(examples)
             shown += examples
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            group.epilog = _listed(list_examples(group.typer_instance))
+            group.epilog = _listed(complete(group.typer_instance))
     return shown
 
 

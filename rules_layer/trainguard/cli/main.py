@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.command import list_examples
+from trainguard.cli.command import complete
 from trainguard.cli.commands.alerts import alerts
 from trainguard.cli.commands.analyze import analyze
 from trainguard.cli.commands.cost import cost
@@ -25,6 +25,7 @@ from trainguard.cli.commands.report import report
 from trainguard.cli.commands.status import status
 from trainguard.cli.commands.stops import stops
 from trainguard.cli.commands.verdict import verdict
+from trainguard.cli.conversion import PlainGroup
 
 _OWN_FAULT = 70
 """As in ``sysexits.h`` for faults of the program; Python's own 1 would say that a rule has fired."""
@@ -37,6 +38,7 @@ _READER_GONE = 141
 
 app = typer.Typer(
     name="trainguard",
+    cls=PlainGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -80,7 +82,7 @@ app.command()(notifications)
 app.command()(kernels)
 app.command()(cost)
 app.add_typer(prices)
-list_examples(app)
+complete(app)
 
 
 def run() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from docs.site.documents import DOCUMENTS, field_names
 from docs.site.reference import reference
-from trainguard.cli.command import list_examples, split_docstring
+from trainguard.cli.command import complete, split_docstring
 from trainguard.cli.commands.jobs import StatusOf
 from trainguard.cli.main import app
 from trainguard.core.records import JobStatus
@@ -144,7 +144,7 @@ def test_brackets_in_an_example_are_shown() -> None:
         Examples: `only [x]`
         """
 
-    list_examples(own)
+    complete(own)
     assert "only [x]" in CliRunner().invoke(own, ["--help"]).stdout
 
 

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
+from trainguard.cli.conversion import PlainGroup
 from trainguard.cli.options import Where, argument, since_option
 
 alerts = typer.Typer(
     name="alerts",
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Show the alerts that were not sent, and send them.",
 )

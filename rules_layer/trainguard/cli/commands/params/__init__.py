@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from trainguard.cli.command import Result, command
+from trainguard.cli.conversion import PlainGroup
 from trainguard.cli.options import (
     DEFAULT_STACK,
     DefaultsOf,
@@ -20,10 +20,10 @@ from trainguard.cli.options import (
 _SHOW = "show"
 
 
-class _ShowsByDefault(TyperGroup):
+class _ShowsByDefault(PlainGroup):
     """A group in which ``show`` may be left out: what is no command's name is a rule, or an option of it."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # click's own
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
         asks_help = len(args) == 1 and args[0] in ctx.help_option_names
         if not asks_help and (not args or args[0] not in self.commands):
             args = [_SHOW, *args]

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
+from trainguard.cli.conversion import PlainGroup
 from trainguard.cli.options import Prices, Profile, argument, out_option, region_option
 
 prices = typer.Typer(
     name="prices",
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Show what instances cost, or update it from the account's price list.",
 )

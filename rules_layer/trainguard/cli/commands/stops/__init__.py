@@ -3,10 +3,12 @@
 import typer
 
 from trainguard.cli.command import Result, command
+from trainguard.cli.conversion import PlainGroup
 from trainguard.cli.options import Where
 
 stops = typer.Typer(
     name="stops",
+    cls=PlainGroup,
     no_args_is_help=True,
     help="Show whether TrainGuard may stop training jobs, or forbid it for the whole stack.",
 )
