@@ -26,7 +26,7 @@ from demo.uploads import RecordedObject
 from tests.functional.deployment import BUCKET, JOB, PREFIX, Deployment, event, object_message, ringing
 from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.support.held_memory import held_bytes
+from tests.support.held_memory import held_bytes, loaded
 from tests.support.printing import Printed, printed
 from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.layout import ProfileRoot
@@ -124,7 +124,7 @@ class Soak:
         return Hour(
             items=len(items),
             item_bytes=sum(len(repr(item)) for item in items),
-            held_bytes=held_bytes(function.module for function in self._functions.values()),
+            held_bytes=held_bytes([*loaded(), *(function.module for function in self._functions.values())]),
             rss_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024,
             log_bytes=said.log_bytes,
             invocations=said.invocations,
@@ -149,6 +149,14 @@ def soaking(*, hour: int = HOUR) -> Iterator[Soak]:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         yield Soak(Deployment(offline_clients(), patched, output), output, hour=hour)
+
+
+def two_short_hours() -> tuple[list[Hour], int]:
+    """Return what two hours of four minutes left, and of how many minutes the bucket keeps the object."""
+    with patch(f"{__name__}.KEPT_MINUTES", 3), soaking(hour=4) as soak:
+        hours = soak.run(8)
+        kept = FakeKey.instances_tracked  # type: ignore[attr-defined]  # its metaclass makes the list
+        return hours, len([key for key in kept if "/system/" in key.name])
 
 
 def grown(hours: list[Hour], warm: int) -> list[str]:

@@ -7,7 +7,6 @@ memo of TrainGuard may hold what botocore read.
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 _OWN = "trainguard"
@@ -17,10 +16,13 @@ _WALKED = frozenset(
 """Packages whose objects are walked through; what a client of AWS or moto holds is theirs."""
 
 
-def held_bytes(modules: Iterable[ModuleType]) -> int:
-    """Return the bytes of all objects that the loaded modules of TrainGuard and ``modules`` hold."""
-    own = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == _OWN]
-    own += modules
+def loaded() -> list[ModuleType]:
+    """Return the loaded modules of TrainGuard."""
+    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == _OWN]
+
+
+def held_bytes(own: list[ModuleType]) -> int:
+    """Return the bytes of all objects that modules hold."""
     gc.collect()
     waiting = deque[object](vars(module) for module in own)
     known = {id(each) for each in (*waiting, waiting, own, sys.modules, *sys.modules.values())}
