@@ -154,7 +154,7 @@ class _CaptureReader:
         snapshots = capture.snapshots
         of_memory = () if snapshots is None else snapshots.newest
         traces, snapshots_read, notes = _chosen(capture, of_memory)
-        ranks, unread = self._read(traces, lambda *opened: brief(rank_profile(read_any(*opened))))
+        ranks, unread = self._read(traces, capture.folder, lambda *opened: brief(rank_profile(read_any(*opened))))
         head = CaptureHead(
             capture=capture.name,
             version=capture.version,
@@ -167,7 +167,9 @@ class _CaptureReader:
         judged, unread_too = None, {}
         if snapshots is not None:
             profiles, unread_too = self._read(
-                snapshots_read, lambda name, opened, _: snapshot_profile(read_memory(name, opened))
+                snapshots_read,
+                self._files.root.folder,
+                lambda name, opened, _: snapshot_profile(read_memory(name, opened)),
             )
             about = SnapshotsHead(
                 version=snapshots.version, at=snapshots.at, replaced=snapshots.replaced, notes=notes["memory snapshot"]
@@ -182,13 +184,16 @@ class _CaptureReader:
         self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread, judged))
 
     def _read(
-        self, objects: Sequence[TraceObject], read: Callable[[str, Callable[[], ByteStream], Path | None], _Profile]
+        self,
+        objects: Sequence[TraceObject],
+        folder: str,
+        read: Callable[[str, Callable[[], ByteStream], Path | None], _Profile],
     ) -> tuple[list[_Profile], dict[str, str]]:
-        """Return profiles by rank, one read at a time, and why others could not be read."""
+        """Return profiles by rank, one read at a time, named below a folder, and why others could not be read."""
         found, unread = [], {}
         files = self._files
         for each in objects:
-            name = each.key.removeprefix(files.newest.folder)
+            name = each.key.removeprefix(folder)
             try:
                 opened = partial(files.objects.open_stream, files.bucket, each.key)
                 found.append(read(name, opened, files.on_disk(each.key)))

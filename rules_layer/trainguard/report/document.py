@@ -31,13 +31,13 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     verdict : CaptureVerdict
         What was judged; its files are in the folder of its ``capture`` below ``kernels/``.
     sentence : str
-        How busy the GPUs are, what fires, and how much of a step the first findings explain.
+        How busy the GPUs are, what fires, how much of a step the first findings explain, and what snapshots say.
     page, document : str or None
         Files beside the report; None where nobody wrote them, as on one's own machine.
     captures : int
         Captures that were judged so far.
     waits : bool
-        Whether newer traces are there that were not judged yet.
+        Whether newer traces or memory snapshots are there that were not judged yet.
     """
 
     verdict: CaptureVerdict

@@ -27,6 +27,7 @@ from trainguard.kernels.captures.keys import (
     KERNELS,
     TRACE_ENDINGS,
     TRACE_FOLDER,
+    is_named,
     match_below,
     match_key,
 )
@@ -160,64 +161,66 @@ MOST_LOOKED_AT = 20_000
 
 _NAMED = 3
 _LONGEST = 160
-_SNAPSHOT = "as the stack reads no memory snapshots"
-_READ_SNAPSHOTS = "Read them with `trainguard kernels s3://BUCKET/KEY --out kernels`."
 _LAST = "\U0010ffff"
 
 
-SeenTraces = tuple[Mapping[str, int], Mapping[str, Sequence[str]], bool]
-"""Traces below a job's folder: numbers by folder, keys by why they are not read, and whether there are more objects."""
+Sort = tuple[str, bool]
+"""A folder, and whether its memory snapshots are meant, or its traces."""
+
+SeenTraces = tuple[Mapping[Sort, int], Mapping[str, Sequence[str]], bool]
+"""Traces and snapshots of a job: how many of each sort, keys by why they are not read, whether there are more."""
 
 
 def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenTraces:
-    """Find the traces below a job's folder; raises PortUnavailableError."""
+    """Find the traces and snapshots below a job's folder; raises PortUnavailableError."""
     listed = list(islice(_listed(objects, bucket, root), MOST_LOOKED_AT + 1))
-    folders: Counter[str] = Counter()
+    folders: Counter[Sort] = Counter()
     unread: defaultdict[str, list[str]] = defaultdict(list)
     for each in listed[:MOST_LOOKED_AT]:
         found = match_below(each.key, root)
         if found is not None:
-            folders[found.folder] += 1
-        elif each.key.endswith((*TRACE_ENDINGS, *DATABASE_ENDINGS)):
+            folders[found.folder, found.is_snapshot] += 1
+        elif each.key.endswith((*TRACE_ENDINGS, *DATABASE_ENDINGS)) or is_snapshot_name(each.key):
             unread[_why(each.key)].append(each.key)
-        elif is_snapshot_name(each.key):
-            unread[_SNAPSHOT].append(each.key)
     return folders, unread, len(listed) > MOST_LOOKED_AT
 
 
 def check_traces(case: JobCase) -> Iterable[CheckResult]:
-    """Judge whether a job's kernel traces are read."""
+    """Judge whether a job's kernel traces and memory snapshots are read."""
     seen = look_at_traces(case.objects, case.record.bucket, case.root)
     stream = next((each for each in case.nodes if each.key.family == KERNELS), None)
-    return grade_traces(
-        seen, frozenset() if stream is None else frozenset(state_of(stream, CaptureState).folders), case.root
-    )
+    state = CaptureState() if stream is None else state_of(stream, CaptureState)
+    met = {*((each, False) for each in state.folders), *((each, True) for each in state.snapshot_folders)}
+    return grade_traces(seen, met, case.root)
 
 
-def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator[CheckResult]:
-    """Judge traces; ``met`` are the folders that the evaluator knows to have some, the newest 32."""
+def grade_traces(seen: SeenTraces, met: Set[Sort], root: ProfileRoot) -> Iterator[CheckResult]:
+    """Judge traces and snapshots; ``met`` are those that the evaluator knows to have some, the newest 32 of each."""
     found, unread, is_cut = seen
     more = f" among the first {MOST_LOOKED_AT:,} objects" if is_cut else ""
     if not found and not unread:
         yield ok(f"no kernel traces below {_short(root.folder)}{more}")
         return
-    if found:
-        folders = counted(len(found), "folder")
-        traces = counted(sum(found.values()), "kernel trace")
-        yield ok(f"{traces} in {folders}{more}: {_named(sorted(found))}")
-    new = sorted(set(found) - met)
-    if new and len(met) < MOST_FOLDERS:
-        yield warn(
-            f"the evaluator does not know {counted(len(new), 'folder')} with kernel traces: {_named(new)}",
-            "Their traces came before the job was known, or their messages did not arrive. Upload one of each folder "
-            "again: all of the folder are then judged.",
-        )
+    for of_snapshots, what in ((False, "kernel trace"), (True, "memory snapshot")):
+        mine = {folder: number for (folder, is_snapshot), number in found.items() if is_snapshot == of_snapshots}
+        yield from _graded(mine, {folder for folder, is_snapshot in met if is_snapshot == of_snapshots}, what, more)
     for why, keys in sorted(unread.items()):
         yield warn(
             f"{counted(len(keys), 'file')} not read, {why}: {_named(keys)}",
-            _READ_SNAPSHOTS
-            if why == _SNAPSHOT
-            else f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",
+            f"Copy traces to {TRACE_FOLDER}/ below the job's folder, or read them with `trainguard kernels`.",
+        )
+
+
+def _graded(found: Mapping[str, int], met: Set[str], what: str, more: str) -> Iterator[CheckResult]:
+    if found:
+        files = counted(sum(found.values()), what)
+        yield ok(f"{files} in {counted(len(found), 'folder')}{more}: {_named(sorted(found))}")
+    new = sorted(set(found) - met)
+    if new and len(met) < MOST_FOLDERS:
+        yield warn(
+            f"the evaluator does not know {counted(len(new), 'folder')} with {what}s: {_named(new)}",
+            "They came before the job was known, or their messages did not arrive. Upload one of each folder again: "
+            "all of the folder are then judged.",
         )
 
 
@@ -227,6 +230,8 @@ def _why(key: str) -> str:
         return f"as its folder names the job {named.root.job}"
     if key.endswith(DATABASE_ENDINGS):
         return f"as only databases below {TRACE_FOLDER}/ are taken for traces"
+    if not is_named(key):
+        return "as the stack takes memory snapshots by lower-case names in .pickle or .pkl, also with .gz"
     return f"as it lies below more than {DEEPEST} folders, or a part of its path is empty"
 
 

@@ -307,9 +307,11 @@ def snapshots_of(root: ProfileRoot, listed: Mapping[str, Sequence[ListedObject]]
         (folder, each)
         for folder, objects in listed.items()
         for each in _traces(root, folder, objects, of_snapshots=True)
-        if each.modified_at <= before
     ]
     found.sort(key=lambda each: (each[1].at, _by_numbers(each[1].key)))
+    # Ranks write their snapshots one after another: those of one window count together.
+    windows = windows_of([(each, each[1].writer, each[1].at) for each in found], WINDOW_S)
+    found = [each for window in windows if window[-1][1].at <= before for each in window]
     newest: dict[str, TraceObject] = {}
     for folder, each in found:
         of_rank = rank_of(each.key.removeprefix(root.folder)) is not None

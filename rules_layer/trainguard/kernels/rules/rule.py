@@ -168,7 +168,7 @@ class KernelRule(Rule[RuleParameters]):
             text,
             Status.FIRED,
             found.kind,
-            bounded(found.facts, (*won, *_where(found, files.read), *files.facts, *evidence)),
+            bounded(found.facts, (*won, *_where(found, files), *files.facts, *evidence)),
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
@@ -186,15 +186,19 @@ class KernelRule(Rule[RuleParameters]):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Traces of a capture, or snapshots: how many there are, how many could be read, and facts of them."""
+    """Traces of a capture, or snapshots: how many there are, how many could be read, and facts of them.
+
+    ``are_all`` says that one file is of all there is, so that its rank goes without saying.
+    """
 
     count: int
     read: int
     facts: Sequence[Fact]
+    are_all: bool
 
 
 def of_traces(verdict: CaptureVerdict) -> Files:
-    return Files(verdict.traces, verdict.traces - verdict.unread, _of_capture(verdict))
+    return Files(verdict.traces, verdict.traces - verdict.unread, _of_capture(verdict), are_all=True)
 
 
 def of_snapshots(snapshots: SnapshotVerdict) -> Files:
@@ -206,7 +210,7 @@ def of_snapshots(snapshots: SnapshotVerdict) -> Files:
             Fact(name="unread_snapshot", value=name),
             Fact(name="unread_why", value=why),
         ]
-    return Files(snapshots.files, snapshots.files - snapshots.unread, facts)
+    return Files(snapshots.files, snapshots.files - snapshots.unread, facts, are_all=False)
 
 
 def _spec_of(rule: type[KernelRule]) -> RuleSpec:
@@ -267,10 +271,10 @@ def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
     return facts + [Fact(name=name, value=traces) for name, traces in parts if traces]
 
 
-def _where(found: RuleVerdict, read: int) -> list[Fact]:
-    if read < 2 or not found.ranks:
+def _where(found: RuleVerdict, files: Files) -> list[Fact]:
+    if (files.are_all and files.read < 2) or not found.ranks:
         return []
-    counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=read)]
+    counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=files.read)]
     return counts + [Fact(name="rank", value=name) for name in found.ranks[:NAMED]]
 
 

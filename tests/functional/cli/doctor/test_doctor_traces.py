@@ -13,7 +13,9 @@ def graded(*names: str, met: tuple[str, ...] = ()) -> list[tuple[Level, str]]:
     for name in names:
         world.objects.put("b", f"{ROOT.folder}{name}", b"", "")
     seen = look_at_traces(world.objects, "b", ROOT)
-    return [(each.level, each.found) for each in grade_traces(seen, {f"{ROOT.folder}{each}" for each in met}, ROOT)]
+    return [
+        (each.level, each.found) for each in grade_traces(seen, {(f"{ROOT.folder}{each}", False) for each in met}, ROOT)
+    ]
 
 
 def test_no_trace_gives_no_metrics_and_no_results() -> None:
@@ -34,16 +36,21 @@ def test_trace_folder_unknown_to_the_evaluator_is_named() -> None:
     ]
 
 
-def test_a_memory_snapshot_is_named_with_its_command() -> None:
+def test_snapshots_are_named_beside_traces_and_unread_ones() -> None:
+    reason = "as the stack takes memory snapshots by lower-case names in .pickle or .pkl, also with .gz"
     names = ("profiler-output/rank0_memory_snapshot.pickle", "dump_snapshot.pickle.gz", "rule-output/snapshot.pickle")
-    world = MemoryWorld()
-    for name in (*names, "vocabulary.pickle"):
-        world.objects.put("b", f"{ROOT.folder}{name}", b"", "")
-    (said,) = grade_traces(look_at_traces(world.objects, "b", ROOT), frozenset(), ROOT)
-    assert said.level is Level.WARN
-    assert said.found.startswith("2 files not read, as the stack reads no memory snapshots: runs/bert/")
-    assert said.advice is not None
-    assert "trainguard kernels s3://" in said.advice
+    assert graded(*names, "n.pt.trace.json", "vocabulary.pickle", "mem/Snapshot.pickle", "memory.json", met=("",)) == [
+        (Level.OK, "1 kernel trace in 1 folder: runs/bert/"),
+        (Level.OK, "2 memory snapshots in 2 folders: runs/bert/, runs/bert/profiler-output/"),
+        (
+            Level.WARN,
+            "the evaluator does not know 2 folders with memory snapshots: runs/bert/, runs/bert/profiler-output/",
+        ),
+        (
+            Level.WARN,
+            f"2 files not read, {reason}: runs/bert/mem/Snapshot.pickle, runs/bert/memory.json",
+        ),
+    ]
 
 
 def test_unread_files_have_their_reasons() -> None:

@@ -49,7 +49,13 @@ OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
 
 UNSEEN = frozenset(
     {
-        *("CaptureKind.CUT_OFF", "CaptureKind.NO_MEMORY", "CaptureKind.UNREAD", "CaptureKind.WORK_LOST"),
+        *(
+            "CaptureKind.CUT_OFF",
+            "CaptureKind.NO_MEMORY",
+            "CaptureKind.NOT_IN_SNAPSHOTS",
+            "CaptureKind.UNREAD",
+            "CaptureKind.WORK_LOST",
+        ),
         *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
         *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
         *(

@@ -37,6 +37,8 @@ def memory_blocks(document: KernelProfiles) -> list[Block]:
         blocks += [_figures(name, memory), _facts(memory), *_holders(name, memory)]
     if len(found) > MOST_SHOWN:
         blocks.append(Note(f"{counted(len(found) - MOST_SHOWN, 'GPU')} with less memory are in kernels.json."))
+    if document.snapshots_left_out:
+        blocks.append(Note(f"{counted(document.snapshots_left_out, 'memory snapshot')} more are left out."))
     return blocks
 
 
