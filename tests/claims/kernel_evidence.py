@@ -68,7 +68,7 @@ def _gap_lines(trace: KernelTrace, gaps: list[tuple[int, int]]) -> list[Line]:
 
 def _late(trace: KernelTrace) -> list[Line]:
     """Return the longest gaps, or where a queue forms, short ones by the work that ends them."""
-    if kernel_facts.starts_at_once(trace):
+    if kernel_facts.is_launch_bound(trace):
         return _gap_lines(trace, trace.gaps)
     sums: dict[str, float] = {}
     for start, end in kernel_facts.late_gaps(trace):

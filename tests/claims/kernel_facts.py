@@ -1,6 +1,7 @@
 """What the rules over one rank's kernel trace should say: each fact, and whether the rule's condition holds."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from tests.claims.kernel_files import COPY, HOST, KERNEL, Event
 from tests.claims.kernel_memory import LEAST_FREE, LEAST_GROWTH, LEAST_HELD, PASS, allocations, known
-from tests.claims.kernel_trace import Gpu, KernelTrace
+from tests.claims.kernel_trace import STARTS_NS, Gpu, KernelTrace
 from tests.claims.raw import Flags
 
 LONG_NS = 500_000_000
@@ -61,8 +62,15 @@ def _host_share(trace: KernelTrace) -> float:
 
 
 def late_gaps(trace: KernelTrace) -> list[tuple[int, int]]:
-    """Return short gaps before a launch, but those that begin while the host waits for the GPU or for data."""
-    parts, limit = trace.during(trace.gaps) & ~trace.loading, gap_limit(trace)
+    """Return short gaps before a launch, but those that begin while the host waits for the GPU or for data.
+
+    The time that the work takes to start behind its launch is a part of its gap.
+    """
+    idle = [end for _, end in trace.stretches(~trace.busy)]
+    late = [
+        (start, min(until + STARTS_NS, idle[bisect_left(idle, until)])) for start, until in trace.gaps if until > start
+    ]
+    parts, limit = trace.during(late) & ~trace.loading, gap_limit(trace)
     after = trace.after_waits
     return [
         (start, end)
@@ -75,9 +83,14 @@ def _late_share(trace: KernelTrace) -> float:
     return sum(end - start for start, end in late_gaps(trace)) / trace.window
 
 
-def starts_at_once(trace: KernelTrace) -> bool:
+def _launches_late(trace: KernelTrace) -> bool:
+    idle = trace.window - loader_idle(trace) - busy(trace)
+    return _late_share(trace) >= max(0.1, 0.5 * idle / trace.window)
+
+
+def is_launch_bound(trace: KernelTrace) -> bool:
     """Tell whether no queue forms in a busy time that is low: kernels start right behind their launch."""
-    return _beside_loader(trace, 0.7) and _launch_delay(trace) < 10.0
+    return _host_share(trace) >= 0.5 and _beside_loader(trace, 0.7) and _launch_delay(trace) < 10.0
 
 
 def _launch_delay(trace: KernelTrace) -> float:
@@ -305,7 +318,7 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "GpuBusyLow": lambda trace: busy(trace) < 0.7 * trace.window,
     "GpuGap": lambda trace: bool(long_gaps(trace)),
     "LoaderBound": lambda trace: trace.share(trace.loading & ~trace.busy) > 0.05,
-    "LaunchBound": lambda trace: _host_share(trace) >= 0.5 and (starts_at_once(trace) or _late_share(trace) >= 0.1),
+    "LaunchBound": lambda trace: is_launch_bound(trace) or _launches_late(trace),
     "SyncStall": lambda trace: _waiting(trace) >= 0.1 and idle_after(trace) >= 0.05 * trace.window,
     "ExposedCommunication": _exposes,
     "MemcpyBound": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone) >= 0.1,

@@ -26,11 +26,15 @@ def _of_kernels(chosen: Callable[..., bool]) -> Callable[[KernelTrace, Gpu], Fla
     return lambda trace, gpu: trace.of([each for each in gpu.work if each.computes and chosen(each)])
 
 
+def _starting(trace: KernelTrace) -> Flags:
+    return trace.during(kernel_facts.late_gaps(trace))
+
+
 ORDER: dict[str, Callable[[KernelTrace, Gpu], Flags]] = {
     "LoaderBound": lambda _, gpu: gpu.waits_for_data,
     "WrongParallel": _wrong_parallel,
     "SyncStall": lambda trace, gpu: gpu.waits_for_host & trace.after_waits,
-    "LaunchBound": lambda _, gpu: gpu.waits_for_host,
+    "LaunchBound": lambda trace, gpu: gpu.waits_for_host | (_starting(trace) & ~gpu.busy & ~gpu.waits_for_data),
     "SmallKernelStorm": lambda _, gpu: gpu.waits_for_host,
     "ExposedCommunication": lambda _, gpu: gpu.sends_alone,
     "PageableCopy": lambda trace, gpu: (
@@ -80,7 +84,7 @@ def _beyond_median(trace: KernelTrace, taken: Flags | None = None) -> float:
 
 
 def _launches(trace: KernelTrace) -> float:
-    if kernel_facts.starts_at_once(trace):
+    if kernel_facts.is_launch_bound(trace):
         return kernel_facts.host_idle(trace)
     return float(sum(end - start for start, end in kernel_facts.late_gaps(trace)))
 

@@ -21,6 +21,9 @@ _STEP = re.compile(r"(?:ProfilerStep#|step )(\d+)")
 LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 BLOCKING = {"cudaMemcpy"}
 REACH_NS = 1_000_000
+STARTS_NS = 10_000
+"""So long after its launch work may take to start on an idle GPU."""
+
 LEAST_WORK = 0.01
 
 
@@ -86,10 +89,13 @@ class KernelTrace:
         self.recorded = sorted(gpu, key=lambda each: each.start)
         self._launch = {id(event): by_number.get(event.correlation) for event in gpu}
         last = self.steps[-1]
-        self.start, self.end = self.steps[0].start, max([last.end, *(each.end for each in self.work_of(last))])
+        self.start = max(self.steps[0].start, self._end_of_work(steps[0]) if inner else 0)
+        self.end = max([last.end, *(each.end for each in self.work_of(last))])
         self.work = [event for event in self.recorded if self.is_inside(event)]
         moments = {self.start, self.end}
-        moments |= {at + more for event in events for at in (event.start, event.end) for more in (0, REACH_NS)}
+        moments |= {
+            at + more for event in events for at in (event.start, event.end) for more in (0, STARTS_NS, REACH_NS)
+        }
         self.edges: Ints = np.array(sorted(at for at in moments if self.start <= at <= self.end), dtype=np.int64)
         self.lengths: Ints = np.diff(self.edges)
         self._named: dict[str, Flags] = {}
@@ -97,6 +103,11 @@ class KernelTrace:
         most = max(self.length(gpu.busy) for gpu in self.gpus)
         self.counted = [gpu for gpu in self.gpus if self.length(gpu.busy) >= LEAST_WORK * most]
         """The GPUs that means are over: one with under 1 % of the busiest one's work is used by the way."""
+
+    def _end_of_work(self, first: Event) -> int:
+        """Return when the work of a step that is left out ends, before that of the first one that counts begins."""
+        own = min((each.start for each in self.work_of(self.steps[0])), default=0)
+        return min(own, max((each.end for each in self.work_of(first) if each.start < own), default=0))
 
     def is_inside(self, event: Event) -> bool:
         """Tell whether an event has a part in the window."""

@@ -69,17 +69,17 @@ class ExportWriter:
     path: Path
     schema: dict[str, str] = field(default_factory=lambda: dict(_NEW))
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    strings: dict[str, int] = field(default_factory=dict)
     launched: int = 0
 
     def add(self, table: str, **values: Any) -> None:
         self.rows.setdefault(table, []).append(values)
 
     def string(self, text: str) -> int:
-        known = [row["value"] for row in self.rows.get("StringIds", [])]
-        if text not in known:
-            self.add("StringIds", id=len(known) + 10, value=text)
-            known.append(text)
-        return known.index(text) + 10
+        if text not in self.strings:
+            self.strings[text] = len(self.strings) + 10
+            self.add("StringIds", id=self.strings[text], value=text)
+        return self.strings[text]
 
     def gpu(self, number: int = 0, name: str = "NVIDIA H100 80GB HBM3", sms: int = 132) -> None:
         self.add(
@@ -121,6 +121,7 @@ class ExportWriter:
     def write(self, extra: Sequence[str] = ()) -> Path:
         self.path.unlink(missing_ok=True)
         with closing(sqlite3.connect(self.path)) as base:
+            base.execute("PRAGMA synchronous=OFF")
             for table, columns in self.schema.items():
                 base.execute(f"CREATE TABLE {table} ({columns})")
                 held = [column.split()[0] for column in columns.split(", ")]

@@ -24,7 +24,8 @@ class Inputs:
     ``shapes`` are empty for what is no tensor, ``lists`` for what is no list of tensors; ``element_bytes`` is -1 where
     the type is unknown, as that of a list is, and ``kernel_bytes`` is that of the kernels' precision, -1 if unknown.
     ``values`` are other arguments as text, empty where none are recorded; ``packed`` says that the first tensor holds
-    two elements a byte, of which its last dimension counts pairs.
+    two elements a byte, of which its last dimension counts pairs. A trace that records shapes alone, as ranges of NVTX
+    do, says neither types nor values: then the type is that of the kernels.
     """
 
     shapes: Sequence[tuple[int, ...]]
@@ -33,6 +34,10 @@ class Inputs:
     values: Sequence[str]
     kernel_bytes: int = UNKNOWN
     packed: bool = False
+
+    @property
+    def has_values(self) -> bool:
+        return any(self.values)
 
 
 def inputs_text(shapes: bytes, types: bytes, values: bytes) -> str:
@@ -80,9 +85,10 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNK
             [(list_elements,)] if kind == LIST and not known else known
             for kind, known in zip(kinds, lists, strict=True)
         ]
+    untyped = UNKNOWN if types else kernel_bytes
     return Inputs(
         shapes=shapes,
-        element_bytes=[element_bytes(str(each)) for each in types[:count]] + [UNKNOWN] * (count - len(types)),
+        element_bytes=[element_bytes(str(each)) for each in types[:count]] + [untyped] * (count - len(types)),
         values=[str(each) for each in values[:count]] + [""] * (count - len(values)),
         lists=lists,
         kernel_bytes=kernel_bytes,

@@ -81,6 +81,7 @@ FACTS_OF = {
     "products_in_full_precision": _shares("full_precision_share"),
     "sm_underfilled": _shares("underfilled_share"),
     "slow_operators_math_attention": _shares("math_share") + _counts("operator"),
+    "slow_operators_layout": _shares("layout_share") + _counts("operator"),
     "slow_operators_unfused": _shares("saved_share") + _counts("operator", "shapes"),
     **{
         f"slow_operators_{reason}": _shares("saved_share", "reached_share") + _counts("operator", "shapes", *numbers)

@@ -1,8 +1,10 @@
-"""``python -m tests.verdicts.kernels``: which planted faults are named, and which healthy trainings have a finding."""
+"""``python -m tests.verdicts.kernels [FORM]``: planted faults that are named, healthy trainings with a finding."""
 
 import sys
 
-from tests.verdicts.kernels.scoring import table
+from tests.verdicts.kernels.forms import FORMS
+from tests.verdicts.kernels.scoring import PYTORCH, table
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    for form in sys.argv[1:] or [PYTORCH, *FORMS]:
+        sys.stdout.write(table(form) + "\n")

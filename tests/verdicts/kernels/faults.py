@@ -30,24 +30,24 @@ class Fault:
     steps: int = 6
 
 
-def _rules(*names: str) -> frozenset[str]:
+def rules_named(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-SYNC = _rules("SyncStall", "PageableCopy", "GpuGap")
-HOST = _rules("LaunchBound", "SmallKernelStorm", "SyncStall", "GpuGap")
-PRECISION = _rules("LowPrecisionUnused", "TensorCoresIdle", "SlowOperators")
-OPERATORS = _rules("SlowOperators")
-SINGLE = _rules("TraceStepOutlier", "GpuGap")
-MEET = _rules("ExposedCommunication")
+SYNC = rules_named("SyncStall", "PageableCopy", "GpuGap")
+HOST = rules_named("LaunchBound", "SmallKernelStorm", "SyncStall", "GpuGap")
+PRECISION = rules_named("LowPrecisionUnused", "TensorCoresIdle", "SlowOperators")
+OPERATORS = rules_named("SlowOperators")
+SINGLE = rules_named("TraceStepOutlier", "GpuGap")
+MEET = rules_named("ExposedCommunication")
 
 FAULTS: dict[str, Fault] = {
-    "data loader is slow": Fault(host.loader, _rules("LoaderBound"), "data loader", "resnet"),
+    "data loader is slow": Fault(host.loader, rules_named("LoaderBound"), "data loader", "resnet"),
     "one loader's worker is slow": Fault(
-        host.slow_worker, _rules("LoaderBound", *SINGLE), "data ?loader", "resnet", steps=12
+        host.slow_worker, rules_named("LoaderBound", *SINGLE), "data ?loader", "resnet", steps=12
     ),
     "batches are put together in the step": Fault(
-        host.collate, _rules("GpuGap", "LaunchBound", "SyncStall"), "aten::(stack|cat)", "gan"
+        host.collate, rules_named("GpuGap", "LaunchBound", "SyncStall"), "aten::(stack|cat)", "gan"
     ),
     ".item() in each layer": Fault(host.waiting("aten::item", 20), SYNC, "aten::(item|_local_scalar_dense)"),
     "the loss is printed": Fault(host.printed, SYNC, "aten::(item|_local_scalar_dense)", "resnet", "H100"),
@@ -61,14 +61,20 @@ FAULTS: dict[str, Fault] = {
     ),
     "norms are clipped one by one": Fault(host.clipped, HOST, "aten::(linalg_vector_norm|item|_local_scalar_dense)"),
     "copies from pageable memory": Fault(
-        host.pageable, _rules("PageableCopy", "MemcpyBound", "SyncStall"), "Pageable -> Device", "recommender", "H200"
+        host.pageable,
+        rules_named("PageableCopy", "MemcpyBound", "SyncStall"),
+        "Pageable -> Device",
+        "recommender",
+        "H200",
     ),
-    "optimizer state on the host": Fault(host.offloaded, _rules("MemcpyBound"), "Memcpy (HtoD|DtoH)"),
+    "optimizer state on the host": Fault(host.offloaded, rules_named("MemcpyBound"), "Memcpy (HtoD|DtoH)"),
     "many small copies": Fault(
-        host.many_copies, _rules("MemcpyBound", *HOST), "Memcpy HtoD|aten::copy_", "recommender"
+        host.many_copies, rules_named("MemcpyBound", *HOST), "Memcpy HtoD|aten::copy_", "recommender"
     ),
     "storm of launches": Fault(host.storm, HOST, "elementwise_kernel|aten::(mul|add|div|sub)", "gan", "H100"),
-    "Python between launches": Fault(host.python, _rules("LaunchBound", "GpuGap"), "GPU idle", "transformer", "H100"),
+    "Python between launches": Fault(
+        host.python, rules_named("LaunchBound", "GpuGap"), "GPU idle", "transformer", "H100"
+    ),
     "optimizer with a loop": Fault(
         host.unfused_optimizer,
         HOST,
@@ -77,42 +83,44 @@ FAULTS: dict[str, Fault] = {
     ),
     "collector of garbage pauses the host": Fault(
         host.paused(every=3),
-        _rules("GpuGap", "TraceStepOutlier", "SyncStall"),
+        rules_named("GpuGap", "TraceStepOutlier", "SyncStall"),
         "nothing that was recorded|slow step",
         steps=12,
     ),
     "checkpoint in a step": Fault(
         host.checkpoint,
-        _rules("TraceStepOutlier", "GpuGap", "SyncStall", "PageableCopy", "MemcpyBound"),
+        rules_named("TraceStepOutlier", "GpuGap", "SyncStall", "PageableCopy", "MemcpyBound"),
         "save_checkpoint|Memcpy DtoH|slow step|aten::copy_",
         steps=12,
     ),
-    "evaluation in a step": Fault(host.evaluated, _rules("TraceStepOutlier"), "slow step", "resnet", "A100", steps=12),
-    "one slow step": Fault(host.outlier, _rules("TraceStepOutlier"), "slow step", "gan", "H200", steps=12),
+    "evaluation in a step": Fault(
+        host.evaluated, rules_named("TraceStepOutlier"), "slow step", "resnet", "A100", steps=12
+    ),
+    "one slow step": Fault(host.outlier, rules_named("TraceStepOutlier"), "slow step", "gan", "H200", steps=12),
     "recompilation in steps": Fault(host.recompiled, SINGLE, "compile|slow step", "transformer", "H100", steps=12),
     "graph breaks": Fault(
         host.graph_breaks,
-        _rules("SyncStall", "LaunchBound", "GpuGap"),
+        rules_named("SyncStall", "LaunchBound", "GpuGap"),
         "TorchDynamo|Synchronize",
         "transformer",
         "H100",
     ),
     "allocator frees and asks again": Fault(
-        host.retried, _rules("SyncStall", "GpuGap", "LaunchBound"), "cudaFree|cudaMalloc|DeviceSynchronize"
+        host.retried, rules_named("SyncStall", "GpuGap", "LaunchBound"), "cudaFree|cudaMalloc|DeviceSynchronize"
     ),
     "products in FP32": Fault(gpu.fp32_products, PRECISION, "sgemm"),
     "TF32 is off": Fault(gpu.without_tf32, PRECISION, "sgemm", "recommender", "A100"),
     "convolutions in FP32": Fault(gpu.fp32_convolutions, PRECISION, "implicit_gemm_f32f32", "resnet"),
     "activations in FP64": Fault(
         gpu.fp64,
-        _rules("LowPrecisionUnused", "SlowOperators"),
+        rules_named("LowPrecisionUnused", "SlowOperators"),
         "double|aten::(gelu|add)",
         "transformer",
         "H100",
     ),
     "vocabulary of 50257": Fault(gpu.vocabulary, OPERATORS, "50257"),
     "batch too small for the GPU": Fault(
-        gpu.small_batch, _rules("SmUnderfilled", "SlowOperators"), "gemm|aten::mm", "recommender"
+        gpu.small_batch, rules_named("SmUnderfilled", "SlowOperators"), "gemm|aten::mm", "recommender"
     ),
     "attention in its math form": Fault(
         gpu.math_attention, OPERATORS, "attention_math|aten::(_softmax|bmm)", "transformer", "A100"
@@ -176,22 +184,22 @@ FAULTS: dict[str, Fault] = {
     "exchange of embeddings in the way": Fault(
         job_of.exposed("all_to_all", "SendRecv", count=2), MEET, "all_?to_?all|SendRecv", "recommender", "A100", ranks=2
     ),
-    "a rank is late": Fault(job_of.late, _rules("LateRank"), "Rank 2", "resnet", "A100", ranks=4),
+    "a rank is late": Fault(job_of.late, rules_named("LateRank"), "Rank 2", "resnet", "A100", ranks=4),
     "a rank's clock is slow": Fault(
-        job_of.slow_clock, _rules("LateRank", "SlowRank"), "Rank 1", "transformer", "H100", ranks=4
+        job_of.slow_clock, rules_named("LateRank", "SlowRank"), "Rank 1", "transformer", "H100", ranks=4
     ),
     "experts are not balanced": Fault(
-        job_of.imbalanced, _rules("LateRank", "SlowRank"), "Rank 3", "transformer", "H200", ranks=4
+        job_of.imbalanced, rules_named("LateRank", "SlowRank"), "Rank 3", "transformer", "H200", ranks=4
     ),
     "DataParallel": Fault(
-        job_of.data_parallel, _rules("WrongParallel", "SyncStall", "GpuGap"), "DataParallel", "resnet", "A100"
+        job_of.data_parallel, rules_named("WrongParallel", "SyncStall", "GpuGap"), "DataParallel", "resnet", "A100"
     ),
-    "gradients through the host": Fault(job_of.gloo, _rules("WrongParallel"), "gloo", "gan", "A100", ranks=2),
-    "memory is nearly full": Fault(job_of.full, _rules("GpuMemoryFull"), "GPU 0|gpu0", "transformer", "A100"),
+    "gradients through the host": Fault(job_of.gloo, rules_named("WrongParallel"), "gloo", "gan", "A100", ranks=2),
+    "memory is nearly full": Fault(job_of.full, rules_named("GpuMemoryFull"), "GPU 0|gpu0", "transformer", "A100"),
     "memory is in parts": Fault(
-        job_of.fragmented, _rules("GpuMemoryFragmented"), "GPU 0|gpu0|allocated", "transformer", "H100"
+        job_of.fragmented, rules_named("GpuMemoryFragmented"), "GPU 0|gpu0|allocated", "transformer", "H100"
     ),
-    "memory grows": Fault(job_of.growing, _rules("GpuMemoryGrows"), "bytes kept|growth", "gan", "A100", steps=12),
+    "memory grows": Fault(job_of.growing, rules_named("GpuMemoryGrows"), "bytes kept|growth", "gan", "A100", steps=12),
 }
 
 
@@ -208,6 +216,8 @@ DAMAGED: dict[str, Callable[[Job], Job]] = {
     "a hundredth of the kernels lost": lambda job: replace(job, lost=0.01),
     "a tenth of the kernels lost": lambda job: replace(job, lost=0.1),
     "half of the kernels lost": lambda job: replace(job, lost=0.5),
+    "a tenth of the launches lost": lambda job: replace(job, unlaunched=0.1),
+    "all launches lost": lambda job: replace(job, unlaunched=1.0),
 }
 """Healthy trainings in damaged files: no finding may be sure."""
 

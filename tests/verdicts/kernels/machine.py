@@ -1,4 +1,4 @@
-"""A machine that runs planned steps: a host that launches, a GPU that works, and the trace that a profiler writes.
+"""A machine that runs planned steps: a host that launches, a GPU that works, and what a profiler sees of it.
 
 Times are microseconds. Nothing here shares code with the product: what a kernel needs is reckoned from data sheets.
 """
@@ -122,8 +122,11 @@ class Job:
     lost: float = 0.0
     """Share of the GPU's rows that the profiler lost."""
 
+    unlaunched: float = 0.0
+    """Share of the launching calls that the profiler lost."""
+
     cut: float = 0.0
-    """Share of the text that is missing at its end."""
+    """Share of the file that is missing at its end."""
 
     def every(self, change: Any) -> "Job":
         """Return the job with each step of each rank changed."""
@@ -134,15 +137,41 @@ class Job:
         return sum(op.us for op in self.ranks[0][0])
 
 
+@dataclass(frozen=True)
+class Recording:
+    """What a profiler saw of a rank: events as PyTorch writes them, in order of time."""
+
+    job: Job
+    rank: int
+    events: list[dict[str, Any]]
+
+    def whole(self, text: bytes) -> bytes:
+        """Return what is left of a file."""
+        return text[: round(len(text) * (1 - self.job.cut))]
+
+    def in_pytorch(self) -> bytes:
+        job = self.job
+        made = TraceWriter(rank=self.rank, gpus=[job.gpu.properties, {**job.gpu.properties, "id": 1}])
+        made.events = self.events
+        document = made.document()
+        document["distributedInfo"] |= {"backend": job.backend, "world_size": len(job.ranks)}
+        return self.whole(json.dumps(document).encode())
+
+
 def traces(job: Job) -> list[bytes]:
-    """Return the text of each rank's trace; ranks meet in collectives."""
+    """Return the text of each rank's trace as PyTorch writes it."""
+    return [each.in_pytorch() for each in recordings(job)]
+
+
+def recordings(job: Job) -> list[Recording]:
+    """Run each rank; ranks meet in collectives."""
     ranks = [_Rank(job, number) for number in range(len(job.ranks))]
     runs = [rank.run() for rank in ranks]
     waiting = [next(run, None) for run in runs]
     while all(start is not None for start in waiting):
         last = max(start for start in waiting if start is not None)
         waiting = [_resumed(run, last) for run in runs]
-    return [rank.text() for rank in ranks]
+    return [rank.recording() for rank in ranks]
 
 
 def _resumed(run: Generator[float, float, None], start: float) -> float | None:
@@ -155,7 +184,7 @@ def _resumed(run: Generator[float, float, None], start: float) -> float | None:
 class _Rank:
     def __init__(self, job: Job, number: int) -> None:
         self.job, self.number = job, number
-        self.made = TraceWriter(rank=number, gpus=[job.gpu.properties, {**job.gpu.properties, "id": 1}])
+        self.made = TraceWriter(rank=number)
         self.random = random.Random(f"{job.seed} {number}")
         self.pace = random.Random(job.seed)
         self.now = 50.0 + self.random.random() * 5
@@ -237,15 +266,11 @@ class _Rank:
     def _called(self, call: str) -> str:
         return call.replace("cuda", "hip").replace("KernelExC", "Kernel") if self.job.gpu.is_amd else call
 
-    def text(self) -> bytes:
-        job, made = self.job, self.made
-        if job.lost:
-            made.events = [each for each in made.events if not self._is_lost(each)]
-        document = made.document()
-        document["distributedInfo"] |= {"backend": job.backend, "world_size": len(job.ranks)}
-        made.events.sort(key=lambda each: each["ts"])
-        text = json.dumps(document).encode()
-        return text[: round(len(text) * (1 - job.cut))]
+    def recording(self) -> Recording:
+        kept = [each for each in self.made.events if not self._is_lost(each)]
+        return Recording(self.job, self.number, sorted(kept, key=lambda each: each["ts"]))
 
     def _is_lost(self, event: dict[str, Any]) -> bool:
-        return event.get("cat") == "kernel" and self.random.random() < self.job.lost
+        shares = {"kernel": self.job.lost, "cuda_runtime": self.job.unlaunched}
+        share = shares.get(event.get("cat", ""), 0.0)
+        return share > 0 and self.random.random() < share

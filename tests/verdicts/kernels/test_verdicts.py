@@ -5,23 +5,33 @@ import re
 import pytest
 
 from tests.verdicts.kernels.faults import FAULTS, STRENGTHS, damaged, faulty
+from tests.verdicts.kernels.forms import FORMS
 from tests.verdicts.kernels.healthy import healthy, planned
 from tests.verdicts.kernels.machine import Op, traces
 from tests.verdicts.kernels.planting import behind
-from tests.verdicts.kernels.scoring import alarms, findings, judged_faults, judged_healthy, named_share, table
+from tests.verdicts.kernels.scoring import PYTORCH, alarms, findings, judged_faults, judged_healthy, named_share, table
 from trainguard.kernels.rules.registry import SPECS
 
 NAMED = 0.95
 
 
 @pytest.mark.verdicts
-def test_planted_faults_are_named_with_operator() -> None:
-    assert named_share(judged_faults()) >= NAMED, table()
+@pytest.mark.parametrize("form", [PYTORCH, *FORMS])
+def test_planted_faults_are_named_with_operator(form: str) -> None:
+    assert named_share(judged_faults(form)) >= NAMED, table(form)
 
 
 @pytest.mark.verdicts
-def test_healthy_and_damaged_traces_have_no_finding() -> None:
-    assert alarms(judged_healthy()) == []
+@pytest.mark.parametrize("form", [PYTORCH, *FORMS])
+def test_healthy_and_damaged_traces_have_no_finding(form: str) -> None:
+    assert alarms(judged_healthy(form)) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_of_a_form_are_of_known_faults(form: str) -> None:
+    left_out = {kind for kinds in FORMS[form].without.values() for kind in kinds}
+    assert left_out <= set(FAULTS)
+    assert set(FORMS[form].labels) <= set(FAULTS) - left_out
 
 
 def test_labels_name_known_rules_and_what_to_find() -> None:

@@ -83,20 +83,23 @@ def swept(count: int, *, of: int = 0) -> Formula:
 
 
 def batch_norm(inputs: Inputs) -> Cost:
-    """Return the cost of a forward pass; statistics of the batch take a reading of their own."""
+    """Return the cost of a forward pass; statistics of the batch, unless it is said to have none, take a reading."""
     size = prod(tensor(inputs, 0))
-    return once(inputs, size, (3 if says(inputs, 5) else 2) * size)
+    return once(inputs, size, (3 if not inputs.has_values or says(inputs, 5) else 2) * size)
 
 
 def reduction(dims: int, shortest: int) -> Formula:
-    """Return the formula of a reduction; all dimensions are reduced with fewer than ``shortest`` arguments."""
+    """Return the formula of a reduction; all dimensions are reduced with fewer than ``shortest`` arguments.
+
+    Of a trace without values the result does not count: it is smaller than what is read.
+    """
 
     def of(inputs: Inputs) -> Cost:
         shape, size = inputs.shapes[0], inputs.element_bytes[0]
         if not shape or size <= 0:
             raise ValueError("no tensor, or a type that is not known")
         reduced = list(range(len(shape)))
-        if len(inputs.shapes) >= shortest:
+        if inputs.has_values and len(inputs.shapes) >= shortest:
             reduced = [each % len(shape) for each in _dims(inputs, dims)] or reduced
         left = prod(length for place, length in enumerate(shape) if place not in reduced)
         return once(inputs, prod(shape), prod(shape), left)

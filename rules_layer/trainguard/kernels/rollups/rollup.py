@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
+from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.registry import cost, is_product
 from trainguard.kernels.names.families import MATRIX, Family, collective_of
 from trainguard.kernels.names.kernel_names import Precision
@@ -63,7 +64,10 @@ _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF1
 def _operations(operator: str, recorded: str, precision: Precision) -> tuple[float, bool]:
     """Return the least operations of a call of a product, -1 where they are not known, and whether it has more."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
-    once = None if inputs is None else cost(operator, inputs)
+    # Half of the scores count behind a causal mask: without a record of the mask nobody knows.
+    if inputs is None or (operator in ATTENTION and not inputs.has_values):
+        return UNKNOWN, False
+    once = cost(operator, inputs)
     return (UNKNOWN, False) if once is None else (float(once.flops), once.most_flops is not None)
 
 

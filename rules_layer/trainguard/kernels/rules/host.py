@@ -11,7 +11,7 @@ from trainguard.kernels.rules.idle import GpuBusyLow, long_gap_ns
 from trainguard.kernels.rules.rule import MICROSECONDS, MILLISECONDS, Nanoseconds, Number, RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying, shown
 from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
-from trainguard.kernels.times.intervals import Spans, difference, intersection
+from trainguard.kernels.times.intervals import Spans, difference, intersection, merged, union
 from trainguard.kernels.times.metrics import SYNC_REACH_NS
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.rule_result import FactSheet, Measure
@@ -66,7 +66,8 @@ class LaunchBound(RankRule):
     """Fires where the GPU often waits for its next launch: all the time, as no queue forms, or in many short gaps.
 
     A host that waits for data launches nothing: that time is the loader's, and counts nowhere here. Gaps that begin
-    while the host waits for the GPU are those of `SyncStall`, and long ones those of `GpuGap`.
+    while the host waits for the GPU are those of `SyncStall`, and long ones those of `GpuGap`. What work takes to start
+    on a GPU that was idle at its launch belongs to the gap: behind other work nobody would see it.
     """
 
     title = "Launches that come too late"
@@ -107,11 +108,10 @@ class LaunchBound(RankRule):
         busy = busy_ns / window_ns if window_ns else 1.0
         idle = window_ns - busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
-        if late < self.host_share:
-            return None
-        delays, most_ns = judged.delays.after_call, self.delay_amd_ns if judged.is_amd else self.delay_ns
-        if busy >= self.enough or not len(delays) or np.median(delays) >= most_ns:
-            return self._late_launches(judged)
+        delays, most_ns = judged.delays.after_call, self._delay_ns(judged)
+        at_once = len(delays) > 0 and np.median(delays) < most_ns
+        if late < self.host_share or busy >= self.enough or not at_once:
+            return self._late_launches(judged, idle)
         waits = judged.share(judged.loader_idle_ns)
         queue = sum(stream.mean_queue(judged.window) for stream in judged.streams)
         return self.found(
@@ -131,10 +131,17 @@ class LaunchBound(RankRule):
             gain=judged.gain(judged.host_idle_ns),
         )
 
-    def _late_launches(self, judged: Judged) -> KernelFinding | None:
-        gaps = _before_launches(judged)
+    def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
+        starting = intersection(gpu.waits_for_other, self._before_launches(judged))
+        return union(gpu.waits_for_host, difference(starting, gpu.unknown))
+
+    def _delay_ns(self, judged: Judged) -> int:
+        return self.delay_amd_ns if judged.is_amd else self.delay_ns
+
+    def _late_launches(self, judged: Judged, idle: int) -> KernelFinding | None:
+        gaps = self._before_launches(judged)
         share = judged.share(gaps.total)
-        if share < self.short_gaps:
+        if share < self.short_gaps or gaps.total < self.host_share * idle:
             return None
         return self.found(
             [
@@ -147,13 +154,19 @@ class LaunchBound(RankRule):
             gain=judged.gain(gaps.total),
         )
 
+    def _before_launches(self, judged: Judged) -> Spans:
+        """Return gaps before a launch that are short and do not begin while the host waits for the GPU or for data."""
+        gaps = difference(self._until_started(judged), judged.loading)
+        waits = judged.sync_reach.within(gaps.start, gaps.start + 1)
+        chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & (waits == 0)
+        return Spans(gaps.start[chosen], gaps.end[chosen])
 
-def _before_launches(judged: Judged) -> Spans:
-    """Return gaps before a launch that are short and do not begin while the host waits for the GPU or for data."""
-    gaps = difference(judged.unlaunched_gaps, judged.loading)
-    waits = judged.sync_reach.within(gaps.start, gaps.start + 1)
-    chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & (waits == 0)
-    return Spans(gaps.start[chosen], gaps.end[chosen])
+    def _until_started(self, judged: Judged) -> Spans:
+        """Return gaps whose next work is not launched as they begin, with what that work takes to start."""
+        late, every = judged.unlaunched_gaps, judged.gaps
+        late = Spans(late.start[late.end > late.start], late.end[late.end > late.start])
+        place = np.searchsorted(every.start, late.start, side="right") - 1
+        return merged(late.start, np.minimum(late.end + self._delay_ns(judged), every.end[place]))
 
 
 def _by_next_work(judged: Judged, gaps: Spans) -> list[Evidence]:

@@ -15,7 +15,7 @@ from trainguard.kernels.formulas.shapes import Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
-from trainguard.kernels.rules.finding import SHOWN, Judged
+from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
@@ -115,6 +115,12 @@ _UNFUSED = (
         "Fuse them by torch.compile, or use an operator that does it all, such as gelu(approximate='tanh').",
         "operators in a row were not fused",
     ),
+    Saying(
+        "slow_operators_layout",
+        "{layout_share} of the time tensors are turned between NCHW and NHWC around convolutions ({operator}).",
+        "Keep model and batches in one layout: .to(memory_format=torch.channels_last).",
+        "tensors were turned from one layout to another",
+    ),
 )
 
 
@@ -165,8 +171,8 @@ class SlowOperators(RankRule):
         return judged.when(np.concatenate([empty, *rows]), gpu)
 
     def _saved(self, judged: Judged) -> _Saved | None:
-        """Return the first of slow operators, attention in its math form and chains that costs enough of the time."""
-        for found in (self._slow_ones(judged), _in_math_form(judged), _unfused(judged)):
+        """Return the first of slow operators, math attention, chains and turned layouts that costs enough time."""
+        for found in (self._slow_ones(judged), _in_math_form(judged), _unfused(judged), _turned(judged)):
             if found is not None and judged.share(found.measured_ns) >= self.least:
                 return found
         return None
@@ -239,6 +245,29 @@ def _in_math_form(judged: Judged) -> _Saved | None:
         saved_ns=total / 2,
         facts=[Fact(name="operator", value=MATH_ATTENTION)],
         shown=[(MATH_ATTENTION, rows)],
+    )
+
+
+_TURNS = re.compile(r"nchwtonhwc|nhwctonchw|batched_transpose_\d", re.IGNORECASE)
+"""Kernels of cuDNN and MIOpen that turn images from one layout to the other."""
+
+
+def _turned(judged: Judged) -> _Saved | None:
+    lines = [line for line in judged.compute if _TURNS.search(line.name)]
+    if not lines:
+        return None
+    rows = rows_of(lines)
+    callers = np.unique(judged.operator[rows], return_counts=True)
+    caller = int(callers[0][callers[1].argmax()])
+    trace = judged.trace
+    total = sum(line.total_ns for line in lines) / judged.counted
+    return _Saved(
+        kind="slow_operators_layout",
+        measured="layout_share",
+        measured_ns=total,
+        saved_ns=total,
+        facts=[Fact(name="operator", value=lines[0].name if caller < 0 else trace.names[trace.operators.name[caller]])],
+        shown=[(line.name, line.rows) for line in lines],
     )
 
 

@@ -20,7 +20,10 @@ GPU_PARTS = ("compute", "exposed_communication", "memcpy", "memset")
 """The first classes of a breakdown, those of the GPU; communication that computation covers is computation."""
 
 _BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
-_ALLOCATING = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "hipMalloc", "hipFree", "hipHostMalloc")
+_ALLOCATING = (
+    "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMemAlloc", "cuMemFree", "cuMemHostAlloc",
+    "cuMemFreeHost", "hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree",
+)  # fmt: skip
 """Calls that wait for the GPU implicitly (CUDA C++ Programming Guide, "Implicit Synchronization")."""
 
 _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")

@@ -100,7 +100,8 @@ def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
 def inner(trace: Trace, window: Window) -> Window | None:
     """Return a window without its first and its last step; None with fewer than three steps.
 
-    These two are often cut, slowed down by the start of the profiler, or without launches that came before it.
+    These two are often cut, slowed down by the start of the profiler, or without launches that came before it. Where
+    the host is ahead of the GPU, the window begins behind the work of the first step.
     """
     if len(window.steps) < 3:
         return None
@@ -109,7 +110,15 @@ def inner(trace: Trace, window: Window) -> Window | None:
     step = np.where(kept, window.step - 1, -1)
     last = trace.gpu.end[step == len(steps) - 1]
     end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
-    return replace(window, start=int(steps.start[0]), end=end, steps=steps, step=step)
+    return replace(window, start=_behind_first(trace, window, steps), end=end, steps=steps, step=step)
+
+
+def _behind_first(trace: Trace, window: Window, steps: Steps) -> int:
+    """Return when the second step has the GPU: at its start, or where the work before its own ends."""
+    rows, start = trace.gpu, int(steps.start[0])
+    own = rows.start[window.step == 1]
+    before = rows.end[(window.step == 0) & (rows.start < own.min())] if len(own) else own
+    return max(start, min(int(before.max()), int(own.min()))) if len(before) else start
 
 
 def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:

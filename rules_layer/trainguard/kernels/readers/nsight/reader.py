@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from trainguard.kernels.columns import (
     Kind,
     Trace,
 )
+from trainguard.kernels.costs import inputs_text
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
     DIRECTIONS,
@@ -97,7 +99,13 @@ _WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context
 _STEP = re.compile(
     r"(?:ProfilerStep|(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?))[ #:=_-]*(\d{1,18})", re.IGNORECASE
 )
-_OPERATOR = re.compile(r"(aten::[\w.]+|autograd::[\w.:]+|c10d::[\w.]+)")
+_OPERATOR = re.compile(r"(?:aten|autograd|c10d)::\w")
+_NVTX = re.compile(
+    r"(?P<name>.*?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[[^a-z]*\]))?"
+    r"(?:, input_op_ids = .*)?",
+    re.DOTALL,
+)
+"""What `emit_nvtx` writes: ``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``."""
 
 
 def read_nsight(name: str, path: Path) -> Trace:
@@ -211,13 +219,15 @@ class _ExportReader:
         for start, end, kind, thread, text, number in self._export.rows(RANGES, wanted):
             is_range = np.isin(ints(kind), (_PUSH_POP, _START_END)) & (ints(end) >= 0)
             shown = [text_of(a) or self._export.text(b) for a, b in zip(text, number, strict=True)]
-            operators = [_OPERATOR.match(each) for each in shown]
-            is_operator = np.array([each is not None for each in operators], dtype=bool)
-            for sort, chosen in (("annotations", is_range & ~is_operator), ("operators", is_range & is_operator)):
-                names = [each[1] if each else _step_name(one) for each, one in zip(operators, shown, strict=True)]
-                no_type = self._builder.names.number("")
-                joins = np.full(len(shown), no_type if sort == "operators" else -1, dtype=np.int64)
-                self._add(sort, start, end, thread, names, joins, chosen)
+            ranges = [_range(each) for each in shown]
+            is_operator = np.array([each.is_operator for each in ranges], dtype=bool)
+            names = [each.name for each in ranges]
+            self._add("annotations", start, end, thread, names, chosen=is_range & ~is_operator)
+            no_type = np.full(len(names), self._builder.names.number(""), dtype=np.int64)
+            inputs = self._builder.names.of([each.inputs for each in ranges])
+            inputs[np.array([not each.inputs for each in ranges], dtype=bool)] = -1
+            chosen = is_range & is_operator
+            self._add("operators", start, end, thread, names, no_type, chosen, inputs=inputs)
 
     def _read_overhead(self) -> None:
         for start, end, thread, name in self._export.rows(OVERHEAD, ("start", "end", "globalTid", "nameId")):
@@ -246,6 +256,7 @@ class _ExportReader:
         names: list[str],
         correlation: Ints | None = None,
         chosen: Bools | None = None,
+        **more: Any,
     ) -> None:
         begins, ends = ints(start), ints(end)
         kept = np.ones(len(names), dtype=bool) if chosen is None else chosen
@@ -259,6 +270,7 @@ class _ExportReader:
             name=self._builder.names.of(names),
             lane=self._builder.names.of(ints(lane).tolist()),
             correlation=correlation,
+            **more,
         )
 
     def _good(self, start: Ints, end: Ints) -> Bools:
@@ -277,9 +289,25 @@ def _blocks(*sides: list[Any]) -> Floats:
     return found
 
 
-def _step_name(text: str) -> str:
+class _Range(NamedTuple):
+    """An NVTX range by its text; ``inputs`` are an operator's, as of `inputs_text`."""
+
+    name: str
+    is_operator: bool = False
+    inputs: str = ""
+
+
+@lru_cache(maxsize=16_384)
+def _range(text: str) -> _Range:
     step = _STEP.fullmatch(text)
-    return f"ProfilerStep#{int(step[1])}" if step else text
+    if step:
+        return _Range(f"ProfilerStep#{int(step[1])}")
+    said = _NVTX.fullmatch(text)
+    if said is None:
+        return _Range(text)
+    name, sizes = said["name"], said["sizes"] or ""
+    is_operator = bool(sizes or said["seq"] or _OPERATOR.match(name))
+    return _Range(name, is_operator, inputs_text(sizes.encode(), b"[]", b"[]"))
 
 
 def _base_ns(export: Export) -> int:
