@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from trainguard.formats.hangs.flight_recorder import DEFAULT_GROUP, Dump, Operation
 
 _RECEIVES = {"recv", "irecv"}
+
+FIRST_GROUP = "0"
+"""The name of the group of all ranks, which is made first."""
 
 
 class Stand(Enum):
@@ -25,6 +28,7 @@ class RankPosition:
 
     entered, ended: By group, the last collective that it entered, and the last that ended. last: Its newest operation.
     is_whole: The dump also holds operations that have ended, so that what it lacks was not entered.
+    entries: Its collectives by group and sequence number.
     """
 
     rank: int
@@ -33,6 +37,7 @@ class RankPosition:
     ended: Mapping[str, int]
     last: Operation | None
     is_whole: bool
+    entries: Mapping[tuple[str, int], Operation]
 
     @property
     def head(self) -> Operation | None:
@@ -98,13 +103,26 @@ def positions(dumps: Iterable[Dump]) -> Positions:
             by_rank[dump.rank] = dump
     members, descriptions = _members(by_rank)
     named = {rank for ranks in members.values() for rank in ranks}
-    world = tuple(sorted(named | by_rank.keys()))
+    world = tuple(range(max(named | by_rank.keys(), default=-1) + 1))
     default = [name for name, text in descriptions.items() if text == DEFAULT_GROUP]
-    for name in default or ["0"]:
+    for name in default or [FIRST_GROUP]:
         members.setdefault(name, world)
     shared = _shared_ids(by_rank.values())
     ranks = {rank: _position(dump, shared, members) for rank, dump in sorted(by_rank.items())}
-    return Positions(ranks, members, descriptions, world)
+    found = Positions(ranks, members, descriptions, world)
+    return replace(found, ranks={rank: _without_given_up(each, found) for rank, each in ranks.items()})
+
+
+def _without_given_up(position: RankPosition, positions: Positions) -> RankPosition:
+    """Return the position with its last operation as one that has not ended, where others have not ended it either."""
+    last = position.last
+    if last is None or last.peer is not None or not last.is_over or last.has_ended:
+        return position
+    others = (rank for rank in positions.members.get(last.group, ()) if rank != position.rank)
+    if all(positions.stand(rank, last, position.rank) is Stand.PASSED for rank in others):
+        return position
+    ended = {**position.ended, last.group: last.sequence - 1}
+    return replace(position, pending=(*position.pending, last), ended=ended)
 
 
 def _newest(dump: Dump) -> tuple[int, int]:
@@ -116,21 +134,29 @@ def _members(dumps: Mapping[int, Dump]) -> tuple[dict[str, tuple[int, ...]], dic
     named: dict[str, tuple[int, ...]] = {}
     descriptions: dict[str, str] = {}
     seen: dict[str, set[int]] = defaultdict(set)
-    world: set[int] = set(dumps)
     for rank, dump in dumps.items():
         for name, note in dump.groups.items():
-            world.update(note.ranks)
             if name and len(note.ranks) > len(named.get(name, ())):
                 named[name] = note.ranks
             if name and note.description:
                 descriptions[name] = note.description
         for each in dump.operations:
             seen[each.group].add(rank)
-    for name, ranks in seen.items():
-        if name not in named:
-            # gloo names the ranks of no group: the first group is that of all.
-            named[name] = tuple(sorted(world)) if name == "0" else tuple(sorted(ranks))
-    return named, descriptions
+    unnamed = {name: tuple(sorted(ranks)) for name, ranks in seen.items() if name not in named}
+    if FIRST_GROUP in unnamed:
+        unnamed[FIRST_GROUP] = tuple(range(_world_of_gloo(dumps, seen)))
+    return named | unnamed, descriptions
+
+
+def _world_of_gloo(dumps: Mapping[int, Dump], seen: Mapping[str, set[int]]) -> int:
+    """Return how many ranks there are: gloo's dumps say only how many the last group of a process has."""
+    world = max(dumps) + 1
+    gaps = world - len(dumps)
+    for dump in dumps.values():
+        size = len(dump.groups[""].ranks) if "" in dump.groups else 0
+        last = dump.group_ids[max(dump.group_ids)] if dump.group_ids else FIRST_GROUP
+        world = max(world, size if last == FIRST_GROUP else max(dumps) + 1 + size - len(seen[last]) - gaps)
+    return world
 
 
 def _shared_ids(dumps: Iterable[Dump]) -> dict[int, set[str]]:
@@ -149,8 +175,8 @@ def _position(dump: Dump, shared: Mapping[int, set[str]], members: Mapping[str, 
         if each.peer is None:
             entered[each.group] = max(each.sequence, entered.get(each.group, -1))
             # The operations of a group end in their order.
-            last = each.sequence if each.is_over else ended.get(each.group, each.sequence - 1)
-            ended[each.group] = max(last, ended.get(each.group, last))
+            until = each.sequence if each.is_over else ended.get(each.group, each.sequence - 1)
+            ended[each.group] = max(until, ended.get(each.group, until))
     for number, progress in dump.progress.items():
         name = dump.group_ids.get(number) or _own_group(shared.get(number, set()), dump.rank, members)
         # Where a group has entries they are exact; gloo's progress counts transfers too.
@@ -164,7 +190,8 @@ def _position(dump: Dump, shared: Mapping[int, set[str]], members: Mapping[str, 
     )
     last = dump.operations[-1] if dump.operations else None
     is_whole = any(each.is_over for each in dump.operations)
-    return RankPosition(dump.rank, pending, entered, ended, last, is_whole)
+    entries = {(each.group, each.sequence): each for each in dump.operations if each.peer is None}
+    return RankPosition(dump.rank, pending, entered, ended, last, is_whole, entries)
 
 
 def _own_group(names: set[str], rank: int, members: Mapping[str, tuple[int, ...]]) -> str | None:

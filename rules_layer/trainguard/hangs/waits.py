@@ -10,7 +10,13 @@ from trainguard.formats.hangs.flight_recorder import Operation
 from trainguard.hangs.positions import Positions, Stand
 
 _UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", "coalesced", "allgatherv")
-_EVEN = ("_all_gather_base", "_allgather_base", "_reduce_scatter_base", "all_gather_into_tensor", "reduce_scatter_tensor")
+_EVEN = (
+    "_all_gather_base",
+    "_allgather_base",
+    "_reduce_scatter_base",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+)
 
 
 class CauseKind(StrEnum):
@@ -60,11 +66,12 @@ def who_waits(positions: Positions) -> Waits:
     """Return the causes of a hang and its victims; without a rank that waits both are empty."""
     heads = {rank: each.head for rank, each in positions.ranks.items() if each.head is not None}
     edges = _edges(positions, heads)
-    found: list[Cause] = []
+    scene = _Scene(positions, heads, edges)
+    found = list(_mismatched(scene))
     shared: Operation | None = None
     for sink in _sinks(edges):
-        causes = list(_causes(sink, _Scene(positions, heads, edges)))
-        found += causes
+        causes = list(_causes(sink, scene))
+        found += [each for each in causes if each.rank not in {other.rank for other in found}]
         if not causes and shared is None:
             shared = heads.get(sink[0])
     sure = [each for each in found if each.kind is not CauseKind.NO_DUMP]
@@ -114,12 +121,9 @@ def _causes(sink: Sequence[int], scene: _Scene) -> Iterator[Cause]:
     if head is None:
         kind = CauseKind.NOT_ENTERED if rank in scene.positions.ranks else CauseKind.NO_DUMP
         found = scene.cause(rank, kind, waiting)
-    elif _others_passed(rank, head, scene):
-        found = scene.cause(rank, CauseKind.UNFINISHED, waiting)
     else:
-        within = [other for other, its in scene.heads.items() if _is_same(its, head)]
-        odd = rank in _mismatched(within, scene.heads)
-        found = scene.cause(rank, CauseKind.MISMATCHED, [each for each in within if each != rank]) if odd else None
+        passed = _others_passed(rank, head, scene)
+        found = scene.cause(rank, CauseKind.UNFINISHED, waiting) if passed else None
     if found is not None:
         yield found
 
@@ -131,36 +135,50 @@ def _others_passed(rank: int, head: Operation, scene: _Scene) -> bool:
 
 
 def _in_other_order(sink: Sequence[int], scene: _Scene) -> Iterator[Cause]:
-    """Ranks that wait for each other in different operations: the fewest that are in one are the cause."""
-    places: dict[tuple[str, bool, int], list[int]] = defaultdict(list)
-    for rank in sink:
-        places[_place(scene.heads[rank])].append(rank)
-    most = max(len(ranks) for ranks in places.values())
-    most_often = [place for place, ranks in places.items() if len(ranks) == most]
-    for place, ranks in places.items():
-        if most_often != [place]:
-            for rank in ranks:
-                waiting = [other for other in scene.waiting_for(rank) if other not in ranks]
-                found = scene.cause(rank, CauseKind.OTHER_ORDER, waiting)
-                if found is not None:
-                    yield found
+    """Ranks that wait for each other in different operations: those in one with few ranks are the cause."""
+    waiting = Counter(_place(head) for head in scene.heads.values())
+    most = max(waiting[_place(scene.heads[rank])] for rank in sink)
+    odd = [rank for rank in sink if waiting[_place(scene.heads[rank])] < most]
+    for rank in odd or sink:
+        others = [other for other in scene.waiting_for(rank) if _place(scene.heads[other]) != _place(scene.heads[rank])]
+        found = scene.cause(rank, CauseKind.OTHER_ORDER, others)
+        if found is not None:
+            yield found
 
 
-def _mismatched(ranks: Sequence[int], heads: Mapping[int, Operation]) -> set[int]:
-    """Return the ranks whose operation differs from that of most others at the same place; all of them in a tie."""
-    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for rank in ranks:
-        kinds[_form(heads[rank])].append(rank)
-    most = max(len(each) for each in kinds.values())
-    common = [kind for kind, each in kinds.items() if len(each) == most]
-    return {rank for kind, each in kinds.items() if common != [kind] for rank in each} if len(kinds) > 1 else set()
+def _mismatched(scene: _Scene) -> Iterator[Cause]:
+    """Return the ranks that entered something else than most others at a place where a rank waits."""
+    for group, is_transfer, sequence in {_place(head) for head in scene.heads.values()}:
+        entries = {
+            rank: entry
+            for rank, position in scene.positions.ranks.items()
+            if not is_transfer and (entry := position.entries.get((group, sequence))) is not None
+        }
+        for rank in _odd(entries, scene):
+            waiting = tuple(other for other in entries if _form(entries[other]) != _form(entries[rank]))
+            yield Cause(rank, CauseKind.MISMATCHED, entries[waiting[0]], entries[rank], waiting)
+
+
+def _odd(entries: Mapping[int, Operation], scene: _Scene) -> list[int]:
+    """Return the ranks of a form that is not the most common; in a tie those that wait in it, or all."""
+    forms = Counter(_form(entry) for entry in entries.values())
+    if len(forms) < 2:
+        return []
+    most = max(forms.values())
+    common = [form for form, count in forms.items() if count == most]
+    odd = [rank for rank, entry in entries.items() if common != [_form(entry)]]
+    # Who entered it ahead of time still waits for something else.
+    within = [rank for rank in odd if _is_same(scene.heads.get(rank), entries[rank])]
+    return within if len(common) > 1 and within else odd
 
 
 def _form(operation: Operation) -> tuple[object, ...]:
     """Return what all ranks of a collective must agree on."""
     if operation.peer is not None:
         return ()
-    sizes = () if any(word in operation.name for word in _UNEVEN) and operation.name not in _EVEN else _elements(operation)
+    sizes = (
+        () if any(word in operation.name for word in _UNEVEN) and operation.name not in _EVEN else _elements(operation)
+    )
     return operation.name, operation.dtypes[:1], sizes
 
 
@@ -171,13 +189,25 @@ def _elements(operation: Operation) -> tuple[int, ...]:
 def _edges(positions: Positions, heads: Mapping[int, Operation]) -> dict[int, set[int]]:
     """Return by rank the ranks that it waits for; one that waits with others in the same operation has none."""
     edges: dict[int, set[int]] = {rank: set() for rank in positions.world}
+    of_collective: dict[tuple[str, bool, int], set[int]] = {}
     for rank, head in heads.items():
-        for other in positions.members_of(head, rank):
-            stand = positions.stand(other, head, rank)
-            busy = stand is Stand.WITHIN and not _is_same(heads.get(other), head)
-            if other != rank and (busy or stand in {Stand.BEFORE, Stand.UNKNOWN}):
-                edges[rank].add(other)
+        missing = of_collective.get(_place(head)) if head.peer is None else None
+        if missing is None:
+            missing = _missing(positions, heads, rank, head)
+            of_collective[_place(head)] = missing
+        edges[rank] = missing - {rank}
     return edges
+
+
+def _missing(positions: Positions, heads: Mapping[int, Operation], rank: int, head: Operation) -> set[int]:
+    """Return the ranks that an operation needs and that have not entered it, or wait in another one before it."""
+    found = set()
+    for other in positions.members_of(head, rank):
+        stand = positions.stand(other, head, rank)
+        busy = stand is Stand.WITHIN and not _is_same(heads.get(other), head)
+        if busy or stand in {Stand.BEFORE, Stand.UNKNOWN}:
+            found.add(other)
+    return found
 
 
 def _is_same(one: Operation | None, other: Operation) -> bool:
@@ -187,45 +217,61 @@ def _is_same(one: Operation | None, other: Operation) -> bool:
 
 
 def _sinks(edges: Mapping[int, set[int]]) -> list[tuple[int, ...]]:
-    """Return the strongly connected ranks that wait for no rank outside, and that somebody waits for or that wait."""
-    component = _components(edges)
+    """Return the strongly connected ranks that wait for no rank outside."""
+    component = _Components(edges).found
     members: dict[int, list[int]] = defaultdict(list)
     for rank, number in component.items():
         members[number].append(rank)
-    leaves = {component[rank] for rank, others in edges.items() if any(component[other] != component[rank] for other in others)}
-    return [tuple(sorted(ranks)) for number, ranks in sorted(members.items()) if number not in leaves]
+    waiting = {
+        component[rank]
+        for rank, others in edges.items()
+        if any(component[other] != component[rank] for other in others)
+    }
+    return [tuple(sorted(ranks)) for number, ranks in sorted(members.items()) if number not in waiting]
 
 
-def _components(edges: Mapping[int, set[int]]) -> dict[int, int]:
-    """Return by node the number of its strongly connected component, by Tarjan's algorithm without recursion."""
-    order: dict[int, int] = {}
-    low: dict[int, int] = {}
-    found: dict[int, int] = {}
-    open_nodes: list[int] = []
-    for root in edges:
-        if root in order:
-            continue
-        order[root] = low[root] = len(order)
-        open_nodes.append(root)
-        work = [(root, iter(sorted(edges[root])))]
+class _Components:
+    """The strongly connected component of each node, by Tarjan's algorithm; without recursion, for many ranks."""
+
+    def __init__(self, edges: Mapping[int, set[int]]) -> None:
+        self.found: dict[int, int] = {}
+        self._edges = edges
+        self._order: dict[int, int] = {}
+        self._low: dict[int, int] = {}
+        self._open: list[int] = []
+        for root in edges:
+            if root not in self._order:
+                self._visit(root)
+
+    def _visit(self, root: int) -> None:
+        work = [self._begun(root)]
         while work:
             node, others = work[-1]
-            for other in others:
-                if other not in order:
-                    order[other] = low[other] = len(order)
-                    open_nodes.append(other)
-                    work.append((other, iter(sorted(edges[other]))))
-                    break
-                if other not in found:
-                    low[node] = min(low[node], order[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == order[node]:
-                    while open_nodes:
-                        member = open_nodes.pop()
-                        found[member] = node
-                        if member == node:
-                            break
-    return found
+            new = next((other for other in others if self._is_new(node, other)), None)
+            if new is not None:
+                work.append(self._begun(new))
+                continue
+            work.pop()
+            if work:
+                above = work[-1][0]
+                self._low[above] = min(self._low[above], self._low[node])
+            if self._low[node] == self._order[node]:
+                self._close(node)
+
+    def _begun(self, node: int) -> tuple[int, Iterator[int]]:
+        self._order[node] = self._low[node] = len(self._order)
+        self._open.append(node)
+        return node, iter(self._edges[node])
+
+    def _is_new(self, node: int, other: int) -> bool:
+        if other not in self._order:
+            return True
+        if other not in self.found:
+            self._low[node] = min(self._low[node], self._order[other])
+        return False
+
+    def _close(self, node: int) -> None:
+        member = -1
+        while member != node:
+            member = self._open.pop()
+            self.found[member] = node

@@ -43,6 +43,8 @@ class Operation:
     order: Counts the operations of a process in the order in which it entered them.
     group: The name of its process group. sequence: Counts the collectives, or the transfers, of the group.
     peer: The place in the group of the other side of a transfer; None for a collective.
+    is_over: It has ended, or was given up: gloo, and NCCL after a fault, do not say which.
+    has_ended: It has ended for certain.
     sizes: Of input and output, each a tensor's shape. where: Frames as ``file:line function``, innermost first.
     """
 
@@ -52,7 +54,7 @@ class Operation:
     sequence: int
     peer: int | None
     is_over: bool
-    has_started: bool
+    has_ended: bool
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
@@ -178,7 +180,7 @@ def _operation(entry: Any, frames: _FrameTexts) -> Operation | None:
         sequence=sequence,
         peer=int(transfer[3][:8]) if transfer else None,
         is_over=state == "completed" or entry.get("retired") is True,
-        has_started=state == "started",
+        has_ended=state == "completed",
         inputs=_shapes(entry.get("input_sizes")),
         outputs=_shapes(entry.get("output_sizes")),
         dtypes=tuple(str(each)[:40] for each in _listed(entry.get("input_dtypes"))),
