@@ -14,6 +14,7 @@ from trainguard.cli.commands.analyze import analyze
 from trainguard.cli.commands.cost import cost
 from trainguard.cli.commands.doctor import doctor
 from trainguard.cli.commands.explain import explain
+from trainguard.cli.commands.hang import hang
 from trainguard.cli.commands.jobs import jobs
 from trainguard.cli.commands.kernels import kernels
 from trainguard.cli.commands.notifications import notifications
@@ -80,6 +81,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(notifications)
 app.command()(kernels)
+app.command()(hang)
 app.command()(cost)
 app.add_typer(prices)
 complete(app)

@@ -1,0 +1,136 @@
+"""The verdict on a job that stands still: facts for the page, the row and ``trainguard hang --json``."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from trainguard.formats.hangs.flight_recorder import Dump
+from trainguard.formats.hangs.stacks import ThreadStack
+from trainguard.hangs.lines import Doing, Place, own_line, place_of
+from trainguard.hangs.positions import Positions, positions
+from trainguard.hangs.waits import Cause, CauseKind, Waits, who_waits
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that others wait for.
+
+    kind: As of `CauseKind`, or ``elsewhere``: its stack alone is elsewhere than that of most ranks.
+    operation, group, sequence: What it is in itself, or entered last; empty and None where unknown.
+    line: Its own line of code; empty without a stack. doing: As of `Doing`.
+    waiting: How many ranks wait for it in the operation of the verdict.
+    """
+
+    rank: int
+    kind: str
+    operation: str = ""
+    group: str = ""
+    sequence: int | None = None
+    line: str = ""
+    doing: str = ""
+    waiting: int = 0
+
+
+class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds up a job.
+
+    culprits: Ranks, the most certain first; empty where no rank can be named. victims: Ranks that wait.
+    without_dump: Ranks that a dump names and that left none. ranks: All that dumps or stacks name.
+    operation, group, group_description, sequence: What the victims wait in; empty and None where unknown.
+    line: The culprit's line of code where its stack is known; else that in which most ranks wait. waiting_line: The
+        latter.
+    details: A `Culprit` for each of ``culprits``. unread: By file, why it could not be read.
+    reason, advice: Sentences, which `trainguard.hangs.text` writes.
+    """
+
+    culprits: list[int]
+    victims: list[int]
+    without_dump: list[int]
+    ranks: int
+    operation: str
+    group: str
+    group_description: str
+    sequence: int | None
+    line: str
+    waiting_line: str
+    details: list[Culprit]
+    unread: dict[str, str]
+    reason: str = ""
+    advice: str = ""
+
+
+def hang_verdict(dumps: Iterable[Dump], stacks: Mapping[int, ThreadStack], unread: Mapping[str, str]) -> HangVerdict:
+    """Return who holds up the job whose ranks left these dumps and stacks; without its sentences."""
+    found = positions(dumps)
+    waits = who_waits(found)
+    places = {rank: place_of(stack) for rank, stack in sorted(stacks.items())}
+    details = _with_places(waits, places) if found.ranks else []
+    victims = list(waits.victims)
+    if not details:
+        details, victims = _elsewhere(places, victims)
+    awaited = waits.causes[0].waits if waits.causes and details else waits.shared
+    ranks = {each.rank for each in details}
+    victims = [rank for rank in victims if rank not in ranks]
+    waiting_line = _waiting_line(victims, places, found)
+    own = next((each.line for each in details if each.line), "")
+    return HangVerdict(
+        culprits=[each.rank for each in details],
+        victims=victims,
+        without_dump=list(found.without_dump),
+        ranks=len({*found.world, *places}),
+        operation="" if awaited is None else awaited.name,
+        group="" if awaited is None else awaited.group,
+        group_description="" if awaited is None else found.descriptions.get(awaited.group, ""),
+        sequence=None if awaited is None else awaited.sequence,
+        line=own or waiting_line,
+        waiting_line=waiting_line,
+        details=details,
+        unread=dict(unread),
+    )
+
+
+def _with_places(waits: Waits, places: Mapping[int, Place]) -> list[Culprit]:
+    """Return the causes with their lines; a rank whose stack is in a transfer that no recorder sees waits itself."""
+    found = [_culprit(each, places.get(each.rank)) for each in waits.causes]
+    sure = [each for each in found if each.kind != CauseKind.NOT_ENTERED or each.doing != Doing.COMMUNICATION]
+    return sure or found
+
+
+def _culprit(cause: Cause, place: Place | None) -> Culprit:
+    own = cause.own
+    return Culprit(
+        rank=cause.rank,
+        kind=cause.kind.value,
+        operation="" if own is None else own.name,
+        group="" if own is None else own.group,
+        sequence=None if own is None else own.sequence,
+        line="" if place is None else place.line,
+        doing="" if place is None else place.doing.value,
+        waiting=len(cause.waiting),
+    )
+
+
+def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[list[Culprit], list[int]]:
+    """Return the ranks whose stack is elsewhere than that of most, which wait in one line."""
+    lines = Counter((each.line, each.doing) for each in places.values())
+    common = lines.most_common(1)
+    if not common or 2 * common[0][1] <= len(places):
+        return [], list(victims)
+    (line, doing), count = common[0]
+    odd = [rank for rank, each in places.items() if (each.line, each.doing) != (line, doing)]
+    # Those who wait in another transfer are no cause, as long as somebody is not in any.
+    apart = [rank for rank in odd if places[rank].doing is not Doing.COMMUNICATION] or odd
+    culprits = [
+        Culprit(rank=rank, kind="elsewhere", line=places[rank].line, doing=places[rank].doing.value, waiting=count)
+        for rank in apart
+    ]
+    return culprits, [rank for rank in places if rank not in apart]
+
+
+def _waiting_line(victims: Sequence[int], places: Mapping[int, Place], found: Positions) -> str:
+    """Return the line in which most victims wait, by their stacks, else by the frames of their operations."""
+    stacked = Counter(places[rank].line for rank in victims if rank in places)
+    heads = (found.ranks[rank].head for rank in victims if rank in found.ranks)
+    recorded = Counter(line for head in heads if head is not None and (line := own_line(head.where)))
+    most = (stacked or recorded).most_common(1)
+    return most[0][0] if most else ""
