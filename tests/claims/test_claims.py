@@ -26,7 +26,7 @@ from tests.claims.sources import (
 from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
 
-A_FEW = (3, 8, 11, 13, 23)
+A_FEW = (3, 8, 11, 13, 878)
 """Random jobs of a few minutes: with findings, with steps, of several nodes, with gaps."""
 
 SHORT_RUN = "r06"

@@ -16,7 +16,7 @@ from tests.claims.random_jobs import START, hour_of
 from tests.claims.random_steps import write_steps_job
 
 Fact = dict[str, Any]
-STRAGGLER, WAITS, SLOW_NODE = 1, 20, 116
+STRAGGLER, WAITS, SLOW_NODE = 1, 20, 903
 """Jobs with slow steps: one has a straggler, one waits for data and cores, of one all ranks of a node are slow."""
 
 EARLY_LOADERS = 44

@@ -10,6 +10,7 @@ from moto import mock_aws
 
 from tests.functional.deployment import Deployment
 from tests.functional.offline import offline_clients
+from tests.functional.quick_moto import hasten
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.aws.clients import Clients
 
@@ -19,6 +20,7 @@ def models_read_once() -> Iterator[None]:
     """Let all sessions of the process share one loader, so that the model of each service is read once."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(session, "create_loader", cache(create_loader))
+        hasten(patched)
         yield
 
 

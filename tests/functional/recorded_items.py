@@ -17,6 +17,7 @@ from demo.uploads import RecordedObject
 from tests.functional.deployment import Deployment, object_message, recorded_objects, ringing
 from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.support.printing import printed
 
 FOLDER = Path(__file__).with_name("recorded_state")
 TABLES = (JOBS, NODE_STATE, RULE_STATE)
@@ -25,6 +26,9 @@ BATCH = 40
 
 Items = Mapping[str, Sequence[Mapping[str, Any]]]
 """Table to its items, in DynamoDB's own form."""
+
+_EVALUATED: dict[tuple[str, ...], Items] = {}
+"""Keys of objects to the items that their evaluation left."""
 
 
 def halves() -> tuple[list[RecordedObject], list[RecordedObject]]:
@@ -44,6 +48,19 @@ def evaluate(deployment: Deployment, objects: Sequence[RecordedObject]) -> None:
     assert [answer.value["failed"] for answer in deployment.reconcile_jobs().values()] == [None]
 
 
+def evaluated_once(deployment: Deployment, objects: Sequence[RecordedObject]) -> None:
+    """Let SageMaker know the job, S3 hold objects, and the tables what their evaluation, once a process, left there."""
+    deployment.create_training_job()
+    deployment.put(objects)
+    keys = tuple(each.key for each in objects)
+    if keys in _EVALUATED:
+        write_items(deployment, _EVALUATED[keys])
+        return
+    rung = ringing([object_message(each.key, at=each.appears_at) for each in objects])
+    assert deployment.function("evaluate_objects")(rung).value == {"batchItemFailures": []}
+    _EVALUATED[keys] = _without_creation(read_items(deployment))
+
+
 def read_items(deployment: Deployment) -> Items:
     """Return all items."""
     scan = deployment.clients.dynamodb.scan
@@ -58,23 +75,19 @@ def write_items(deployment: Deployment, items: Items) -> None:
 
 
 def load_items(file: Path) -> Items:
-    """Read a recording, without the time at which its job was created: SageMaker's is created in each test."""
-    items: Items = msgspec.msgpack.decode(file.read_bytes())
+    """Read a recording, without the time at which its job was created."""
+    return _without_creation(msgspec.msgpack.decode(file.read_bytes()))
+
+
+def _without_creation(items: Items) -> Items:
+    """Return items of a job that SageMaker creates in each test."""
     jobs = [{name: value for name, value in item.items() if name != "CreatedAt"} for item in items[JOBS]]
     return {**items, JOBS: jobs}
 
 
-class _Silent:
-    """Stands for pytest's captured output: what functions print is of no interest."""
-
-    def readouterr(self) -> Any:
-        """Return nothing."""
-        return type("Printed", (), {"out": ""})
-
-
 def _record(file: Path) -> None:
-    with mock_aws(), pytest.MonkeyPatch.context() as patch:
-        deployment = Deployment(offline_clients(), patch, _Silent())
+    with mock_aws(), pytest.MonkeyPatch.context() as patch, printed() as kept:
+        deployment = Deployment(offline_clients(), patch, kept)
         deployment.create_training_job()
         evaluate(deployment, halves()[0])
         file.write_bytes(msgspec.msgpack.encode(read_items(deployment)))

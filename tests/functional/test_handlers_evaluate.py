@@ -19,6 +19,7 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
+from tests.functional.recorded_items import evaluated_once
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import Status, StreamKey
 from trainguard.formats.profile.keys import system_key
@@ -40,13 +41,9 @@ def training(deployment: Deployment) -> Deployment:
 
 def play(deployment: Deployment, *, since: float) -> Deployment:
     """Let the recorded job run up to the objects that ``sqs_objects.json`` announces, and let these lie in S3."""
-    deployment.create_training_job()
     seen = [each for each in recorded_objects() if since <= each.appears_at < MINUTE_RUNG + 61]
     rung = [each for each in seen if FRAMEWORK_RUNG in each.key or str(MINUTE_RUNG) in each.key]
-    before = [each for each in seen if each not in rung]
-    deployment.put(before)
-    batch = ringing([object_message(each.key, at=each.appears_at) for each in before])
-    assert deployment.function("evaluate_objects")(batch).value == NOTHING_FAILED
+    evaluated_once(deployment, [each for each in seen if each not in rung])
     deployment.put(rung)
     return deployment
 

@@ -17,6 +17,7 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
+from tests.functional.recorded_items import evaluated_once
 from trainguard.core.errors import ReportRunError, UnknownJobError
 from trainguard.rules.registry import RULE_NAMES
 
@@ -36,10 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publis
 @pytest.fixture
 def evaluated(deployment: Deployment) -> Deployment:
     """Return a deployment that has evaluated the recorded job up to its fire."""
-    deployment.create_training_job()
-    seen = [each for each in recorded_objects() if each.appears_at < FIRES_AT]
-    deployment.put(seen)
-    deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in seen]))
+    evaluated_once(deployment, [each for each in recorded_objects() if each.appears_at < FIRES_AT])
     return deployment
 
 

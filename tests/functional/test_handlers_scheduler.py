@@ -10,7 +10,8 @@ import pytest
 from moto.stepfunctions.exceptions import ValidationException
 from moto.stepfunctions.models import StepFunctionBackend
 
-from tests.functional.deployment import JOB, Deployment, event, object_message, recorded_objects, ringing
+from tests.functional.deployment import JOB, Deployment, event, recorded_objects
+from tests.functional.recorded_items import evaluated_once
 from tests.functional.tables import RULE_STATE
 from trainguard.aws.lambda_invocations import payload_of
 from trainguard.core.finding import Finding
@@ -26,11 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publis
 @pytest.fixture
 def training(deployment: Deployment) -> Deployment:
     """Return a deployment that has evaluated the recorded job's first five minutes."""
-    deployment.create_training_job()
     started = recorded_objects()[0].appears_at
-    seen = [each for each in recorded_objects() if each.appears_at < started + 300]
-    deployment.put(seen)
-    deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in seen]))
+    evaluated_once(deployment, [each for each in recorded_objects() if each.appears_at < started + 300])
     return deployment
 
 

@@ -25,7 +25,8 @@ from trainguard.local.sources import open_folder
 from trainguard.report.document import Report
 from trainguard.report.job.build import build_report
 
-RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*.npz"))
+RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*_*.npz"))
+"""The recorded jobs with a fault."""
 
 
 def recorded(path: Path) -> list[Upload]:

@@ -28,10 +28,8 @@ PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 def cases() -> list[tuple[list[Upload], dict[str, str]]]:
-    names = ("slow_data_loader", "cpu_bottleneck")
-    files = [path for path in RECORDINGS if path.stem in names]
     return [
-        *((recorded(path), {}) for path in files),
+        *((recorded(path), {}) for path in RECORDINGS if path.stem in {"late_first_step", "cpu_bottleneck"}),
         (with_bad_lines(small_job.uploads(low=True)), small_job.SETTINGS),
     ]
 

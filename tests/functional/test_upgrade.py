@@ -19,6 +19,7 @@ from tests.functional.recorded_items import (
     write_items,
 )
 from tests.functional.tables import NODE_STATE, RULE_STATE
+from tests.support.printing import Capture, printed
 from trainguard.aws.clients import Clients
 from trainguard.state import codec
 from trainguard.state import codec as migrations
@@ -36,7 +37,7 @@ Rows = Mapping[str, tuple[object, ...]]
 class Stage:
     """Deploys the functions again and again, each time into an empty account."""
 
-    def __init__(self, clients: Clients, patch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, clients: Clients, patch: pytest.MonkeyPatch, printed: Capture) -> None:
         self._clients = clients
         self._patch = patch
         self._printed = printed
@@ -76,10 +77,14 @@ def rows_at_the_end(deployment: Deployment) -> Rows:
     return {row["RuleTarget"]["S"]: tuple(str(row.get(name)) for name in SAID) for row in rows}
 
 
-@pytest.fixture
-def uninterrupted(stage: Stage) -> Rows:
+@pytest.fixture(scope="module")
+def uninterrupted(clients: Clients) -> Rows:
     """Return what this version says about the recorded job when it sees the whole of it."""
-    with stage.deployed() as deployment:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        printed() as kept,
+        Stage(clients, patch, kept).deployed() as deployment,
+    ):
         rows = rows_at_the_end(deployment)
     assert "FIRED" in str(rows[STARVED])
     return rows

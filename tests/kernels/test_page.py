@@ -99,7 +99,7 @@ def wild_trace(rng: random.Random, kernels: int) -> bytes:
 
 def test_page_of_wild_traces_is_bounded_and_counts_omissions() -> None:
     rng = random.Random(7)
-    traces = [read(wild_trace(rng, 6_000), f"{place}.json") for place in range(3)]
+    traces = [read(wild_trace(rng, 1_500), f"{place}.json") for place in range(3)]
     drawn = [(rank_profile(each), timeline_of(each, 33_000)) for each in traces]
     page = page_of_drawn(drawn)
     assert len(page.encode()) < MOST_BYTES

@@ -38,8 +38,15 @@ def test_metadata_of_any_size_behind_the_events_is_read(size: int) -> None:
     assert not any(tally.values())
 
 
-def test_metadata_that_is_too_large_costs_no_event() -> None:
-    text = document([KERNEL] * 3, file_info="x" * (98 * MIB))
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the bytes of a part that are too many."""
+    monkeypatch.setattr(splitter, "MOST_PENDING_BYTES", 2 * MIB)
+    return 4 * MIB
+
+
+def test_metadata_that_is_too_large_costs_no_event(bounded: int) -> None:
+    text = document([KERNEL] * 3, file_info="x" * bounded)
     events, _, tally = split(text)
     assert (len(events), +tally) == (3, Counter(unreadable_metadata=1))
 
@@ -53,8 +60,8 @@ def test_a_large_event_is_read_with_its_neighbours(size: int, place: int) -> Non
     assert ([event.name for event in found], +tally) == (["k"] * 3, Counter())
 
 
-def test_an_event_beyond_the_bound_ends_the_file_alone() -> None:
-    events, _, tally = split(document([KERNEL, KERNEL, KERNEL | {"args": {"source": "y" * (98 * MIB)}}, KERNEL]))
+def test_an_event_beyond_the_bound_ends_the_file_alone(bounded: int) -> None:
+    events, _, tally = split(document([KERNEL, KERNEL, KERNEL | {"args": {"source": "y" * bounded}}, KERNEL]))
     assert (len(events), tally["cut_off"]) == (2, 1)
 
 

@@ -29,16 +29,17 @@ def node_snapshots(
     """
 
     def column(values: Column) -> FloatArray:
-        return np.broadcast_to(np.asarray(values, dtype=np.float64), times.size).copy()
+        return np.full(times.size, values, dtype=np.float64)
 
+    busiest = column(cpu_max)
     return Snapshots(
         times=times,
         gpu_names=tuple(f"gpu{index}" for index in range(gpu.shape[1])) if gpu_names is None else gpu_names,
         gpu_utilization=gpu,
         gpu_memory=gpu / 2.0 if gpu_memory is None else gpu_memory,
         cpu_mean=column(cpu_mean),
-        cpu_max=column(cpu_max),
-        cores_full=np.where(column(cpu_max) > FULL_CORE, 1.0, 0.0) if cores_full is None else column(cores_full),
+        cpu_max=busiest,
+        cores_full=np.where(busiest > FULL_CORE, 1.0, 0.0) if cores_full is None else column(cores_full),
         io_wait_mean=column(io_wait_mean),
         io_wait_max=column(io_wait_max),
         host_memory=column(host_memory),

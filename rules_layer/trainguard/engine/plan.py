@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -93,13 +93,8 @@ def plan_rules(
 ) -> RulePlan:
     """Resolve a job's settings; ``others`` are all rules' names, ``groups`` settings that are no rule's."""
     every = {rule.name: rule for of_family in rules.values() for rule in of_family}
-    parameters, found = resolve_parameters(job.rule_settings, defaults)
     types = {**{name: rule.parameters_type for name, rule in every.items()}, **(groups or {})}
-    for name in types.keys() - parameters.keys() - found.keys():
-        try:
-            parameters[name] = parameters_of(name, types[name], job.rule_settings)
-        except RuleConfigError as fault:
-            found[name] = fault
+    parameters, found = _resolved(tuple(job.rule_settings.items()), tuple(types.items()), defaults)
     faults = {rule: fault.given_by(job.setting_sources.get(fault.field)) for rule, fault in found.items()}
     of_profiler = tuple(dict.fromkeys(rule.name for rule in rules.get(FIRST_FAMILY, ())))
     invoked = _invoked(parameters, of_profiler)
@@ -117,6 +112,23 @@ def plan_rules(
         unchosen=tuple(rule for rule in others if rule not in every),
         prices=prices,
     )
+
+
+@lru_cache(maxsize=32)
+def _resolved(
+    settings: tuple[tuple[str, str], ...],
+    types: tuple[tuple[str, type[protocol.RuleParameters]], ...],
+    defaults: Defaults,
+) -> tuple[Mapping[str, protocol.RuleParameters], Mapping[str, RuleConfigError]]:
+    """Return the parameters of each rule, and what is wrong with those of others; jobs are evaluated each minute."""
+    parameters, found = resolve_parameters(dict(settings), defaults)
+    for name, kind in types:
+        if name not in parameters and name not in found:
+            try:
+                parameters[name] = parameters_of(name, kind, dict(settings))
+            except RuleConfigError as fault:
+                found[name] = fault
+    return parameters, found
 
 
 def _invoked(parameters: Mapping[str, protocol.RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
-from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
+from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
 from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.report.job.build import BuiltReport, build_report
@@ -179,7 +179,8 @@ def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[Nod
 
 
 def _pool(profile: Profile) -> WorkerPool:
-    return WorkerPool(workers_for(sum(len(node.minutes) for node in profile.nodes.values())))
+    sizes = [profile.size_of(key) for node in profile.nodes.values() for key in node.minutes]
+    return WorkerPool(workers_for(len(sizes)) if sum(sizes) >= SMALLEST_BYTES else 0)
 
 
 def _axis(profile: Profile, job: JobRecord) -> TimeAxis:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
-from trainguard.engine.diagnosis.case import assess, case_of
+from trainguard.engine.diagnosis.case import case_of, ended_episodes
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
@@ -232,11 +232,12 @@ def evaluate_profile(
         return running[key]
 
     def run_scheduler() -> None:
-        """Evaluate the job as the scheduler does, and raise the numbers of the episodes that end."""
+        """Judge the job as the scheduler does, which also notifies, and raise the numbers of the episodes that end."""
         streams = {key: session.stream for key, (session, _) in running.items()}
         family = PROFILER.streams_of({key: records[key] for key in streams}, streams)
         known = JobStreams(families={PROFILER.name: family}, records=records, job_item=own, state=state)
-        for rule, episode in assess(job, plan, known).ended.items():
+        case, _ = case_of(job, plan, known)
+        for rule, episode in ended_episodes(case.verdicts, state, episodes).items():
             episodes[rule] = episode + 1
 
     for run in planned:

@@ -28,6 +28,9 @@ MAX_WORKERS = 4
 SMALLEST_JOB = 16
 """Fewer tasks are done before a process has started."""
 
+SMALLEST_BYTES = 16_000_000
+"""Fewer bytes of system objects are parsed before a process has started."""
+
 AHEAD_A_WORKER = 2
 _GOODBYE_S = 2.0
 

@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import trainguard
-from demo.make_recordings import RECORDINGS
-from demo.profile import write_profile
-from demo.recording import Recording
+from tests.support.small_job import JOB
+from tests.unit.local.places import write
 from trainguard.cli.main import app
 from trainguard.core.errors import MissingLibraryError, NoProfileError, ParameterFileError, PriceTableError
 from trainguard.local.api import Columns
@@ -21,9 +20,7 @@ from trainguard.local.api import Columns
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("api") / "my-job"
-    write_profile(Recording.load(RECORDINGS / "slow_data_loader.npz"), folder, ended_at=1_795_300_000.0)
-    return folder
+    return write(tmp_path_factory.mktemp("api"))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +52,7 @@ def test_time_lines_have_the_utilization_of_each_gpu(
 ) -> None:
     rows = [row for row in report.time_lines.rows if row["quantity"] == "gpu_utilization"]
     assert {(row["node"], row["gpu"]) for row in rows} == {
-        (node, f"gpu{index}") for node in ("algo-1", "algo-2") for index in range(4)
+        (node, f"gpu{index}") for node in ("algo-1", "algo-2") for index in range(2)
     }
     assert all(row["low"] <= row["mean"] <= row["high"] for row in rows)
     assert sorted(row["time"] for row in rows) == sorted(row["time"] for row in rows if row["time"] > 1e9)
@@ -97,7 +94,7 @@ def test_missing_profile_error_names_the_folder(tmp_path: Path) -> None:
 
 def test_given_a_report_when_saved_then_its_files_are_there(report: trainguard.JobReport, tmp_path: Path) -> None:
     places = report.save(tmp_path / "new" / "report")
-    assert json.loads(places["report.json"].read_bytes())["job"]["name"] == "my-job"
+    assert json.loads(places["report.json"].read_bytes())["job"]["name"] == JOB
     assert all(place.is_file() for place in places.values())
 
 
@@ -107,7 +104,7 @@ def test_notebook_shows_the_report_in_its_own_frame(
     shown = report._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
     assert 'sandbox="allow-scripts"' in shown
-    assert repr(report).startswith("<JobReport my-job>\n")
+    assert repr(report).startswith(f"<JobReport {JOB}>\n")
 
 
 def test_hostile_text_in_notebook_columns_is_text() -> None:

@@ -95,19 +95,19 @@ def assert_it_says_what_it_means(row: RuleRow, report: RuleRow) -> None:
 
 
 def test_other_rules_are_disabled_with_one_rule_to_invoke() -> None:
-    shown = rows(play("slow_data_loader", {"trainguard:rule_to_invoke": "lowGPUutilization"}))
+    shown = rows(play("cpu_bottleneck", {"trainguard:rule_to_invoke": "cPUbottleneck"}))
     assert set(shown) == RULES
-    assert shown["LowGPUUtilization"].status is shown[PROFILER_REPORT].status is Status.FIRED
-    others = {rule: row for rule, row in shown.items() if rule not in {"LowGPUUtilization", PROFILER_REPORT}}
+    assert shown["CPUBottleneck"].status is shown[PROFILER_REPORT].status is Status.FIRED
+    others = {rule: row for rule, row in shown.items() if rule not in {"CPUBottleneck", PROFILER_REPORT}}
     assert {row.status for row in others.values()} == {Status.DISABLED}
-    assert {row.finding.reason for row in others.values()} == {"rule_to_invoke is LowGPUUtilization."}
+    assert {row.finding.reason for row in others.values()} == {"rule_to_invoke is CPUBottleneck."}
 
 
 def test_instance_type_without_a_price_shows_no_money() -> None:
     network = Network()
     network.world.training_jobs.set(replace(describe({}), instance_type="ml.unheard-of.large"))
-    deliver(network, "slow_data_loader")
-    row = rows(network)["LowGPUUtilization"]
+    deliver(network, "cpu_bottleneck")
+    row = rows(network)["CPUBottleneck"]
     assert (row.status, row.finding.cost) == (Status.FIRED, None)
     fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
     assert [fire["cost"] for fire in fires] == [None] * 2
@@ -128,18 +128,18 @@ def test_raising_job_rule_is_counted_once_with_its_row(
 
 
 def test_thresholds_in_tags_decide() -> None:
-    below = {"trainguard:LowGPUUtilization_threshold_p95": "20", "trainguard:LowGPUUtilization_threshold_p5": "0"}
-    fired, silent = (rows(play("slow_data_loader", tags))["LowGPUUtilization"] for tags in ({}, below))
-    assert (fired.status, fired.finding.threshold) == (Status.FIRED, 70.0)
-    assert (silent.status, silent.finding.threshold) == (Status.OK, 20.0)
-    assert silent.parameters["threshold_p95"] == 20.0
+    above = {"trainguard:CPUBottleneck_threshold": "100"}
+    fired, silent = (rows(play("cpu_bottleneck", tags))["CPUBottleneck"] for tags in ({}, above))
+    assert (fired.status, fired.finding.threshold) == (Status.FIRED, 50.0)
+    assert (silent.status, silent.finding.threshold) == (Status.OK, 100.0)
+    assert silent.parameters["threshold"] == 100.0
 
 
 def test_wrong_parameter_in_a_tag_puts_that_rule_alone_in_error() -> None:
-    network = play("slow_data_loader", {"trainguard:CPUBottleneck_threshold": "150", "trainguard:NoSuchRule_x": "1"})
-    shown = {row.rule: row for row in network.world.rows.of_job(JOB) if row.node is None}
-    assert shown["CPUBottleneck"].status is Status.ERROR
-    assert "CPUBottleneck_threshold is '150'" in shown["CPUBottleneck"].finding.reason
+    wrong = {"trainguard:LowGPUUtilization_threshold_p95": "150", "trainguard:NoSuchRule_x": "1"}
+    shown = rows(play("cpu_bottleneck", wrong))
+    assert shown["LowGPUUtilization"].status is Status.ERROR
+    assert "LowGPUUtilization_threshold_p95 is '150'" in shown["LowGPUUtilization"].finding.reason
     assert shown["NoSuchRule"].status is Status.ERROR
     assert shown[PROFILER_REPORT].status is Status.FIRED
-    assert shown["LowGPUUtilization"].status is Status.FIRED
+    assert shown["CPUBottleneck"].status is Status.FIRED

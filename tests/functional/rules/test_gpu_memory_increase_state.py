@@ -3,7 +3,6 @@ from zlib import compress
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,13 +18,12 @@ from trainguard.core.records import Status
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameters
 
 
-@pytest.mark.parametrize("a_minute", [7, 60, 600])
-def test_state_is_the_same_for_any_cut_into_minutes(a_minute: int) -> None:
+def test_state_is_the_same_for_any_cut_into_minutes() -> None:
     memory = np.column_stack([noise(0.5, 50.0, 9.0, seed=seed) for seed in range(3)])
 
-    states = [play(memory, a_minute=points).state for points in (1, a_minute)]
+    states = [play(memory, a_minute=points).state for points in (1, 7, 60, 600)]
 
-    assert msgspec.msgpack.encode(states[0]) == msgspec.msgpack.encode(states[1])
+    assert len({msgspec.msgpack.encode(state) for state in states}) == 1
 
 
 def test_patience_of_a_late_gpu_begins_with_its_first_sample() -> None:

@@ -54,7 +54,7 @@ def bodies(size: int) -> dict[str, bytes]:
         "columns": table(size, 1_500),
         "a line of columns": b"step," + b"a," * (size // 2) + b"\n",
         "lines of one number": table(size, 1),
-        "a line in quotes": b'step,"a\n' + b'b","\n' * (size // 6),
+        "a line in quotes": b'step,"a\n' + b'%s","\n' % (b"b" * 20) * (size // 24),
         "entries of one number": history(size, b'{"step":1,"a":0},'),
         "entries of many numbers": history(size, wide_entry(1_500)),
         "names": b'{"log_history":[' + b",".join(b'{"step":1,"x%d":0}' % at for at in range(size // 22)) + b"]}",

@@ -145,11 +145,11 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
     for end in [*ends, *([ends[-1]] if closed else [])]:
         minute, start = _minute(node, whole, begin, end, kept_before, closed=begin == end)
         recent = slice(np.searchsorted(times, 240.0 * np.floor((times[end - 1] - 1_200.0) / 240.0)), end)
-        highest = float(np.nan_to_num(np.nanmean(node.gpu[recent], axis=0)).max()) if node.gpu.shape[1] else 100.0
+        highest = _highest_mean(node.gpu[recent]) if node.gpu.shape[1] else 100.0
         quiet_since = None if highest >= 5.0 else times[recent][0] if quiet_since is None else quiet_since
         quiet_s = 0.0 if quiet_since is None else float(times[end - 1] - quiet_since)
         run = node.gpu[int(np.searchsorted(times, times[end - 1] - minute.view.idle_run_s)) : end]
-        run_mean = float(np.nan_to_num(np.nanmean(run, axis=0)).max(initial=0.0)) if minute.view.idle_run_s else 0.0
+        run_mean = _highest_mean(run) if minute.view.idle_run_s else 0.0
         idle_time = replace(minute.view.idle_time, quiet_s=quiet_s, highest_mean=highest, run_mean=run_mean)
         yield replace(
             minute,
@@ -157,6 +157,15 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
             restarted=last_start is not None and start != last_start,
         )
         begin, kept_before, last_start = end, minute.view.kept_total, start
+
+
+def _highest_mean(values: FloatArray) -> float:
+    """Return the highest mean of a column, leaving out NaN; 0 without a number."""
+    if not values.size:
+        return 0.0
+    seen = ~np.isnan(values)
+    numbers = np.maximum(seen.sum(axis=0), 1)
+    return float((np.where(seen, values, 0.0).sum(axis=0) / numbers).max())
 
 
 def _minute(

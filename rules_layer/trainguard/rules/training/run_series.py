@@ -8,6 +8,7 @@ total alone counts; a part that only regularises, as ``kl_loss``, counts where n
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -214,6 +215,7 @@ def signals(step: StepView) -> Iterator[tuple[Signal, str]]:
 _WHOLE, _PIECE, _LESSER = range(3)
 
 
+@lru_cache(maxsize=8_192)
 def rank_of(name: str) -> int:
     """Return how little a loss counts beside others: 0 of a total, 2 of a part that only regularises."""
     if TOTAL.search(name):

@@ -83,6 +83,8 @@ _FOLDER = r"(?i)^(?:val|valid|validation|eval|evaluation)$|_(?:val|valid|validat
 """Folders of evaluation; ``test`` is what people also call a run."""
 
 _MOST_REMEMBERED = 100_000
+_MOST_STEPS_REMEMBERED = 32
+"""Most steps of a run have the same names."""
 
 _PLAIN_FOLDERS = frozenset({"", "train", "training", "val", "valid", "validation", "eval", "evaluation"})
 
@@ -93,6 +95,9 @@ class ScalarNames:
 
     replaced: Mapping[str, str] = field(default_factory=dict)
     _modes: dict[tuple[str, str], Mode | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _members: dict[tuple[str, tuple[str, ...]], frozenset[str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         unknown = sorted(self.replaced.keys() - set(MEANINGS))
@@ -127,7 +132,14 @@ class ScalarNames:
         """Return those of some names that have a meaning; all of them for ``all``, none for one that is unknown."""
         if meaning == EVERY_SCALAR:
             return frozenset(names)
-        return frozenset(name for name in names if self.means(meaning, name)) if meaning in MEANINGS else frozenset()
+        if meaning not in MEANINGS:
+            return frozenset()
+        key = (meaning, tuple(names))
+        if key not in self._members:
+            if len(self._members) >= _MOST_STEPS_REMEMBERED:
+                self._members.clear()
+            self._members[key] = frozenset(name for name in key[1] if self.means(meaning, name))
+        return self._members[key]
 
     def means(self, meaning: str, name: str) -> bool:
         """Whether a name has a meaning; the ``errors`` are metrics, but for losses that a setting names."""
