@@ -9,7 +9,7 @@ from typing import Any
 LEAST_GROWTH, FALLS, LEAST_STEPS, SURE_STEPS, SOON = 1_000_000, 0.1, 4, 8, 1_000
 LEAST_FREE, FULL, LEAST_HELD, WARM_UP = 0.2, 0.9, 0.4, 2
 NO_PLACE = "a place without a stack"
-HOLDERS, EVIDENCE = 10, 3
+HOLDERS, EVIDENCE, PHASES = 10, 3, 3
 SETUP, OPTIMIZER, BACKWARD, FORWARD = "setup", "optimizer", "backward", "forward"
 KEPT = {SETUP: "parameters", OPTIMIZER: "optimizer_state", BACKWARD: "gradients", FORWARD: "activations"}
 
@@ -99,8 +99,9 @@ class SnapshotFacts:
 
     def kind(self, each: Allocation, moment: int) -> str:
         """Return for what an allocation is held at a moment."""
-        last = max(start for start in (-1, *self.starts) if start <= moment)
-        if each.phase == FORWARD and each.died == float("inf") and each.born < last:
+        # Behind a forward pass come backward, the optimizer and the next one, which needs nothing of it.
+        is_old = self._phase_at(moment) - self._phase_at(each.born) >= PHASES
+        if each.phase == FORWARD and each.died == float("inf") and is_old:
             return "unattributed"
         if each.died < float("inf") and self._phase_at(each.born) == self._phase_at(int(each.died)):
             return "workspace"
@@ -202,7 +203,7 @@ def _of_failure(found: SnapshotFacts, failed: int) -> dict[str, Said]:
     holders = found.holders(failed)
     facts = {"requested": requested, "allocated": allocated, "reserved": reserved}
     facts |= {"device_free": event["device_free"], "largest_kind": found.largest_kinds(failed)}
-    facts["place"] = holders[0][2] if holders else NO_PLACE
+    facts["place"] = {place for size, _, place in holders if size == holders[0][0]} or {NO_PLACE}
     said: dict[str, Said] = {"GpuMemoryRanOut": (facts, True, found.held_most(failed))}
     peak = max(found.held, key=lambda each: each[0])
     if reserved - allocated >= requested:
