@@ -59,8 +59,8 @@ def _write(file: Path, body: bytes, at: int) -> None:
 def _snapshot(fault: str, rng: np.random.Generator) -> dict[str, Any]:
     if fault == "parts":
         return _in_parts(rng)
-    sizes = {name: int(rng.integers(1, 30)) for name in ("parameters", "activations", "workspace")}
-    training = Training(layers=int(rng.integers(1, 5)), state=int(rng.integers(0, 3)), **sizes)
+    training = Training(layers=int(rng.integers(1, 5)), state=int(rng.integers(0, 3)))
+    training.parameters, training.activations, training.workspace = (int(each) for each in rng.integers(1, 30, 3))
     training.logits = int(rng.integers(0, 3)) * 40
     training.leak = int(rng.integers(2, 9)) if "leak" in fault else 0
     if fault.startswith("full"):

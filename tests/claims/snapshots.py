@@ -34,7 +34,7 @@ def snapshot_claims(folder: Path, report: dict[str, Any]) -> Claims:
         yield _status(rule, said, report, judged=any(rule in says(each) for each in read.values()))
         sure = {name: each for name, each in said.items() if each[1]}
         if rule in found and sure:
-            whole = {"snapshots": len(files), "ranks_affected": len(sure), "ranks_read": len(read)}
+            whole: dict[str, Any] = {"snapshots": len(files), "ranks_affected": len(sure), "ranks_read": len(read)}
             whole |= {"gain_share": 0.0, "gain_per_step": 0}
             severest = [each for each in sure.values() if _is_severe(each)] or [*sure.values()]
             tried = [list(_facts(rule, found[rule], each, whole)) for each in severest]
@@ -44,7 +44,7 @@ def snapshot_claims(folder: Path, report: dict[str, Any]) -> Claims:
 
 
 def _is_severe(said: Said) -> bool:
-    return said[0].get("steps_left", SOON) < SOON
+    return bool(said[0].get("steps_left", SOON) < SOON)
 
 
 def _status(rule: str, said: dict[str, Said], report: dict[str, Any], *, judged: bool) -> Untrue | None:

@@ -200,13 +200,15 @@ class _Lives:
 
     def add(self, event: Any) -> None:
         action = _get(event, "action")
+        if not isinstance(action, str):
+            self.bad += 1
+            return
         if action == "oom":
             self._ran_out = (len(self._steps), event)
             self._step(event, 0, 0, Phase.UNKNOWN)
             return
         way, segment = _SIZE.get(action, 0), _SEGMENT.get(action, 0)
         if not way and not segment:
-            self.bad += not isinstance(action, str)
             return
         size, address = _size(_get(event, "size")), _get(event, "addr")
         if size < 0 or type(address) is not int:
