@@ -34,4 +34,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     logger.info("capture joined", extra={"job": call.job, "capture": call.capture, "traces": verdict.traces})
     if joined.page_fault is not None:
         raise joined.page_fault
-    return {"traces": verdict.traces, "unread": verdict.unread, "fired": [each.rule for each in verdict.rules]}
+    snapshots = verdict.snapshots
+    rules = [*verdict.rules, *([] if snapshots is None else snapshots.rules)]
+    return {
+        "traces": verdict.traces,
+        "unread": verdict.unread,
+        "snapshots": 0 if snapshots is None else snapshots.files,
+        "fired": [each.rule for each in rules],
+    }

@@ -1,7 +1,7 @@
 """``python -m tests.claims [SOURCE ...]``: what is said about jobs and is untrue; without a source, of all of them.
 
-Sources are labelled, real, recordings, random, steps, training, tensors and kernels; ``--jobs N`` draws so many random
-jobs.
+Sources are labelled, real, recordings, random, steps, training, tensors, kernels and snapshots; ``--jobs N`` draws
+so many random jobs.
 """
 
 import argparse

@@ -18,6 +18,8 @@ from tests.claims.random_jobs import drawn, write_random_job
 from tests.claims.random_kernels import write_kernels_job
 from tests.claims.random_steps import write_steps_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
+from tests.claims.snapshot_files import write_snapshots_job
+from tests.claims.snapshots import snapshot_claims
 from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
 from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
@@ -35,6 +37,7 @@ STEPS_JOBS = (*range(60), 116)
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80
 KERNEL_JOBS = 60
+SNAPSHOT_JOBS = 100
 
 
 def check_labelled(job: Job) -> Checked:
@@ -104,6 +107,13 @@ def check_kernels(seed: int) -> Checked:
         return counted(folder.name, kernel_claims(folder, report_of(folder)))
 
 
+def check_snapshots(seed: int) -> Checked:
+    """Check what is said about the memory snapshots of a seed."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_snapshots_job(seed, Path(place))
+        return counted(folder.name, snapshot_claims(folder, report_of(folder)))
+
+
 def labelled_jobs() -> list[Job]:
     """Return all labelled jobs, those of every interval at each of them."""
     return [*JOBS, *(again for job in JOBS for _, again in resampled(job))]
@@ -121,6 +131,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "training": (check_training, list(range(TRAINING_RUNS))),
         "tensors": (check_tensors, list(range(TENSOR_RUNS))),
         "kernels": (check_kernels, list(range(KERNEL_JOBS))),
+        "snapshots": (check_snapshots, list(range(SNAPSHOT_JOBS))),
     }
 
 

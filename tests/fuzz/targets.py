@@ -13,6 +13,7 @@ from tests.fuzz.functions import FUNCTION_TARGETS
 from tests.fuzz.sources import DATA, SOURCE_TARGETS, delivered, unpacked
 from tests.fuzz.stored import STORED_TARGETS
 from tests.fuzz.target import Target, documents, of_answer, of_document
+from tests.kernels.test_memory_timeline import EVENTS, plain, raw
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
 from tests.support.kernel_traces import real_names, real_text
@@ -26,6 +27,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
 from trainguard.engine.settings.sources import read_document
+from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.dynolog import read_dynolog
@@ -41,6 +43,7 @@ from trainguard.formats.tensors.debug.json_files import decode_collections, deco
 from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.kernels.memory.snapshot import read_snapshot
+from trainguard.kernels.memory.timeline import read_timeline
 from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
@@ -56,6 +59,10 @@ def _trace(name: str, body: bytes) -> object:
 
 def _snapshot(body: bytes) -> object:
     return snapshot_profile(read_snapshot("snapshot.pickle", body))
+
+
+def _timeline(body: bytes) -> object:
+    return snapshot_profile(read_timeline("timeline.json", body))
 
 
 def _snapshot_seeds() -> list[bytes]:
@@ -169,6 +176,8 @@ TARGETS = (
         partial(_trace, "host.xplane.pb"),
     ),
     Target("memory snapshot", _snapshot_seeds, _snapshot),
+    Target("plain pickle", _snapshot_seeds, read_plain, (PickleError,)),
+    Target("memory timeline", lambda: [raw(EVENTS), plain(EVENTS)], _timeline),
     Target("kernel trace, Nsight", _nsight_seeds, partial(_trace, "report.sqlite")),
     Target("event file", lambda: [file.read_bytes() for file in (DATA / "event_files").glob("events*")], _scalars),
     Target("debug-output, index", lambda: _hook("index"), partial(decode_index, 0, "worker_0")),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.memory_snapshots import (
@@ -306,6 +306,7 @@ SNAPSHOTS = st.fixed_dictionaries(
 
 
 @given(SNAPSHOTS)
+@example({"segments": [], "device_traces": [[{"action": []}, {"action": {}}]]})
 def test_any_values_in_any_place_end_in_a_profile_or_an_error(body: dict[str, Any]) -> None:
     with suppress(KernelTraceError):
         profile = snapshot_profile(read_snapshot("x", pickled(body)))

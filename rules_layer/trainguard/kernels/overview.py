@@ -51,6 +51,9 @@ def _of_memory(snapshots: Sequence[SnapshotProfile], fired: Sequence[tuple[str, 
     """Return the verdict on snapshots alone, which say nothing about the GPU's time."""
     most = max((memory for each in snapshots for memory in each.memory), key=lambda memory: memory.peak)
     said = f"{most.name} holds {size(most.peak)} at most."
+    said = said[:1].upper() + said[1:]
+    if all(memory.source == "timeline" for each in snapshots for memory in each.memory):
+        return Verdict("Not judged", "idle", [said, most.unknown])
     if not fired:
         silent = "No rule on memory fired; a snapshot says nothing about the GPU's time."
         return Verdict("No finding", "ok", [said, silent])

@@ -144,7 +144,7 @@ def rank_profile(trace: Trace) -> RankProfile:
 
 
 def snapshot_profile(snapshot: Snapshot) -> SnapshotProfile:
-    memory = [memory_entry(each) for each in snapshot.histories]
+    memory = [*snapshot.memory, *(memory_entry(each) for each in snapshot.histories)]
     return SnapshotProfile(
         trace=snapshot.name,
         rank=rank_of(snapshot.name),

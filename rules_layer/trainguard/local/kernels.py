@@ -164,7 +164,8 @@ class _CaptureReader:
             traces=len(traces),
             notes=notes["kernel trace"],
         )
-        judged, unread_too = None, {}
+        judged = None
+        unread_too: Mapping[str, str] = {}
         if snapshots is not None:
             profiles, unread_too = self._read(
                 snapshots_read,
@@ -232,7 +233,10 @@ class _CaptureReader:
 
 
 def _objects(capture: Capture) -> list[TraceObject]:
-    return [*capture.traces, *(() if capture.snapshots is None else capture.snapshots.newest)]
+    """Return the traces and snapshots of a capture, and the snapshot that it is named by."""
+    snapshots = capture.snapshots
+    of_memory = {} if snapshots is None else {each.key: each for each in (snapshots.first, *snapshots.newest)}
+    return [*capture.traces, *of_memory.values()]
 
 
 def _chosen(

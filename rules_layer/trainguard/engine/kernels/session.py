@@ -26,6 +26,7 @@ from trainguard.engine.streams.stream import Stream, StreamState
 from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_at, listed_folder, verdict_key
+from trainguard.kernels.memory.names import SNAPSHOT_ENDINGS
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, SnapshotVerdict, decode_verdict, shorter
@@ -290,7 +291,7 @@ class CaptureSession(Session[CaptureStream]):
         """Count an execution, and return it with its name."""
         key, source, state = self.record.key, self._source, self.stream.state
         state.asked += 1
-        what = (source.bucket, source.root.folder, key.job, self.record.generation)
+        what: tuple[object, ...] = (source.bucket, source.root.folder, key.job, self.record.generation)
         what += (run.capture, run.version, run.attempt)
         # Step Functions takes a name once, and the same snapshots may be judged again beside other traces.
         what += (state.asked,) if run.snapshots else ()
@@ -350,7 +351,7 @@ class KernelFamily(Family):
     expected_keys = keys.EXPECTED_KEYS
     events = ObjectEvents(
         wildcards=(f"*/{keys.TRACE_FOLDER}/*.sqlite", f"*/{keys.TRACE_FOLDER}/*.sqlite.gz"),
-        ends=(*keys.TRACE_ENDINGS, *keys.SNAPSHOT_ENDINGS),
+        ends=(*keys.TRACE_ENDINGS, *SNAPSHOT_ENDINGS),
     )
     object_cap_bytes = MOST_BYTES
     # The evaluator lists traces, and reads none.

@@ -1,7 +1,7 @@
 """The ranks of a capture and its snapshots, read and judged, to the verdict: the same in the stack and here."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -43,7 +43,7 @@ def _loses_work(rank: RankProfile) -> bool:
     return not rank.quality.is_whole and not is_cut(rank.quality.counts)
 
 
-_Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
+_Profile = RankProfile | SnapshotProfile
 
 
 def rule_verdicts(profiles: Sequence[_Profile], across: AcrossRanks | None) -> list[RuleVerdict]:
@@ -61,7 +61,7 @@ def _place(found: RuleVerdict) -> tuple[Any, ...]:
     )
 
 
-def called(rank: RankProfile | SnapshotProfile) -> str:
+def called(rank: _Profile) -> str:
     return _short(rank.trace.rpartition("/")[2]) if rank.rank is None else f"rank {rank.rank}"
 
 
@@ -171,7 +171,7 @@ def judged_by(profiles: Sequence[SnapshotProfile]) -> dict[str, int]:
     return {rule: count for rule, count in counts.items() if count}
 
 
-def rank_place(rank: RankProfile | SnapshotProfile) -> tuple[bool, int, str]:
+def rank_place(rank: _Profile) -> tuple[bool, int, str]:
     return rank.rank is None, rank.rank or 0, rank.trace
 
 

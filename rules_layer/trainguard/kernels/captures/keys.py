@@ -11,6 +11,7 @@ from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_F
 from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.kernels.memory.names import (
     SNAPSHOT_ENDINGS,
+    SNAPSHOT_FORMS,
     SNAPSHOT_WORDS,
     is_moment,
     is_snapshot_name,
@@ -29,10 +30,12 @@ TRACE_ENDINGS = (".pt.trace.json", ".pt.trace.json.gz", ".xplane.pb", ".xplane.p
 DATABASE_ENDINGS = (".sqlite", ".sqlite.gz")
 """Exports of Nsight Systems: any database ends so, and only those in the first folder are taken for traces."""
 
+_WORDED = tuple(f"*{word}" for word in SNAPSHOT_WORDS)
+
 TRACE_READS = (
     *(f"*/*{ending}" for ending in TRACE_ENDINGS),
-    *(f"*/{TRACE_FOLDER}/*{ending}" for ending in (*DATABASE_ENDINGS, *SNAPSHOT_ENDINGS)),
-    *(f"*/*{word}*{ending}" for word in SNAPSHOT_WORDS for ending in SNAPSHOT_ENDINGS),
+    *(f"*/{TRACE_FOLDER}/*{ending}" for ending in DATABASE_ENDINGS),
+    *(f"*/{place}*{ending}*" for place in (f"{TRACE_FOLDER}/", *_WORDED) for ending in SNAPSHOT_FORMS),
 )
 """The keys of traces and snapshots, as IAM writes them: of checkpoints, for example, nothing else."""
 

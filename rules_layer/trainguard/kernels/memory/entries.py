@@ -25,6 +25,9 @@ class MemoryKind(StrEnum):
 
 KINDS = tuple(MemoryKind)
 
+UNNAMED = -2
+_NAMES = {-1: "the host", UNNAMED: "a device without a name"}
+
 
 class MemoryCurve(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over time in at most 200 points, in bytes: of equal parts of the time the moment with most of it.
@@ -111,8 +114,8 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
 class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of one GPU in a recording; sizes in bytes.
 
-    device: Its number; -1 is the host, of a recording without a GPU.
-    source: Events of a trace, or a snapshot of the allocator.
+    device: Its number; -1 is the host, of a recording without a GPU, -2 a device that the recording does not name.
+    source: Events of a trace, a snapshot of the allocator, or a memory timeline of torch.profiler.
     clock: ``events`` where the recording has no times, so that ``at_ns`` are numbers of events.
     limit: What the process can reserve at most; None where the recording does not say it. It is the GPU's memory, or
         what was reserved and free when an allocation failed.
@@ -127,7 +130,7 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     device: int
-    source: Literal["trace", "snapshot"]
+    source: Literal["trace", "snapshot", "timeline"]
     clock: Literal["time", "events"]
     limit: int | None
     is_relative: bool
@@ -161,7 +164,17 @@ class GpuMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return "the host" if self.device < 0 else f"GPU {self.device}"
+        return _NAMES.get(self.device) or f"GPU {self.device}"
+
+    @property
+    def unknown(self) -> str:
+        """What the recording cannot say, in a sentence; empty where nothing needs to be said."""
+        if self.source == "timeline":
+            return (
+                "A memory timeline names no device, no place and no failed allocation, and has no reserved memory: no "
+                "rule judges it. Record a memory snapshot."
+            )
+        return "" if self.holders else "The recording has no addresses, so who holds the memory is unknown."
 
 
 class SnapshotProfile(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ Programs name them in many ways: ``rank0_memory_snapshot.pickle`` in ``iteration
 
 import re
 
-SNAPSHOT_ENDINGS = (".pickle", ".pickle.gz", ".pkl", ".pkl.gz")
+SNAPSHOT_FORMS = (".pickle", ".pkl")
+SNAPSHOT_ENDINGS = (*SNAPSHOT_FORMS, *(f"{form}.gz" for form in SNAPSHOT_FORMS))
 SNAPSHOT_WORDS = ("memory", "snapshot")
 """Any program writes pickles: outside of the folder for traces those are snapshots that have one of these in a name."""
 

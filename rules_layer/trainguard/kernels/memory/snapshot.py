@@ -7,7 +7,7 @@ of ``segments`` with their blocks, and for each device a list of events, the las
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ import numpy as np
 from trainguard.core.errors import KernelTraceError
 from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.memory.entries import MemoryFragments, OutOfMemory
+from trainguard.kernels.memory.entries import GpuMemory, MemoryFragments, OutOfMemory
 from trainguard.kernels.memory.frames import Frames
 from trainguard.kernels.memory.history import MOST_EVENTS, History, Phase, shown_place
 
@@ -37,11 +37,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One process's snapshot: a history for each device that has events or segments; ``tally`` counts what is odd."""
+    """One process's snapshot: a history for each device that has events or segments; ``tally`` counts what is odd.
+
+    ``memory`` is that of a memory timeline, which has no history.
+    """
 
     name: str
     histories: list[History]
     tally: dict[str, int]
+    memory: list[GpuMemory] = field(default_factory=list)
 
 
 def is_snapshot(first: bytes) -> bool:
@@ -196,13 +200,15 @@ class _Lives:
 
     def add(self, event: Any) -> None:
         action = _get(event, "action")
+        if not isinstance(action, str):
+            self.bad += 1
+            return
         if action == "oom":
             self._ran_out = (len(self._steps), event)
             self._step(event, 0, 0, Phase.UNKNOWN)
             return
         way, segment = _SIZE.get(action, 0), _SEGMENT.get(action, 0)
         if not way and not segment:
-            self.bad += not isinstance(action, str)
             return
         size, address = _size(_get(event, "size")), _get(event, "addr")
         if size < 0 or type(address) is not int:

@@ -13,6 +13,7 @@ from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.memory.snapshot import Snapshot, is_snapshot, read_snapshot
+from trainguard.kernels.memory.timeline import is_timeline, read_timeline
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
 
@@ -24,8 +25,13 @@ MOST_DATABASE_BYTES = 8 * 1024**3
 MOST_SNAPSHOT_BYTES = 512 * 1024 * 1024
 """Of text; values take up to ten times as much memory."""
 
+MOST_TIMELINE_BYTES = 128 * 1024 * 1024
+"""Of text; its numbers take up to twelve times as much memory."""
+
+PICTURE = 'it is a picture of a memory timeline, expected export_memory_timeline("….json.gz")'
 SNAPSHOT = "it is a memory snapshot, expected a trace: trainguard kernels reads snapshots"
 
+_HEAD = 500
 _XLA_ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".qdstrm")
 
@@ -34,8 +40,13 @@ _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x
 
 
 def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace | Snapshot:
-    """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip."""
+    """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip.
+
+    A memory timeline of torch.profiler is read as a snapshot.
+    """
     first = _first(name, open_stream)
+    if is_timeline(first):
+        return read_timeline(name, _whole(name, open_stream, "timeline", MOST_TIMELINE_BYTES))
     return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
 
 
@@ -55,6 +66,10 @@ def _first(name: str, open_stream: Callable[[], ByteStream]) -> bytes:
 
 
 def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+    return read_snapshot(name, _whole(name, open_stream, "snapshot", MOST_SNAPSHOT_BYTES))
+
+
+def _whole(name: str, open_stream: Callable[[], ByteStream], what: str, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     tally: Counter[str] = Counter()
@@ -62,10 +77,11 @@ def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
         for chunk in text_chunks(name, stream, tally):
             parts.append(chunk)
             size += len(chunk)
-            if size > MOST_SNAPSHOT_BYTES:
-                reason = f"a memory snapshot of over {MOST_SNAPSHOT_BYTES:,} bytes, expected less: record fewer entries"
-                raise KernelTraceError(name, reason)
-    return read_snapshot(name, b"".join(parts))
+            if size > most:
+                raise KernelTraceError(
+                    name, f"a memory {what} of over {most:,} bytes, expected less: record fewer entries"
+                )
+    return b"".join(parts)
 
 
 def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
@@ -85,6 +101,8 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         raise KernelTraceError(name, POINTER)
     if is_snapshot(first):
         raise KernelTraceError(name, SNAPSHOT)
+    if b"<title>GPU Memory Timeline HTML</title>" in first[:_HEAD]:
+        raise KernelTraceError(name, PICTURE)
     if first.startswith(MAGIC):
         # A file that is packed begins otherwise.
         with file.open("rb") if file else BytesIO() as opened:
@@ -114,10 +132,12 @@ _EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
 
 
 def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
-    """Return whether the front of a file, plain or gzip, is that of a trace of any format."""
+    """Return whether the front of a file, plain or gzip, is that of a trace of any format, or of a memory timeline."""
     first = _first(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
-    return first.startswith(MAGIC) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
+    return (
+        first.startswith(MAGIC) or is_timeline(first) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
+    )
 
 
 def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:

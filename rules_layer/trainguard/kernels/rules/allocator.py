@@ -14,7 +14,7 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion
+from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
 from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
@@ -61,7 +61,7 @@ class MemoryRule(RankRule):
         if not by_snapshots and (by_traces or (verdict.has_traces and not verdict.judged)):
             return super().judge(verdict)
         files = [*(of_traces(verdict).facts if verdict.has_traces else ())]
-        files += [] if snapshots is None else of_snapshots(snapshots).facts
+        files += [] if snapshots is None else [*of_snapshots(snapshots).facts, *unread_snapshots(snapshots)]
         count = verdict.traces + (0 if snapshots is None else snapshots.files)
         if not by_snapshots:
             return RuleResult.of(text, Status.WARMING_UP, CaptureKind.NO_MEMORY, tuple(files), data_points=count)

@@ -203,14 +203,18 @@ def of_traces(verdict: CaptureVerdict) -> Files:
 
 def of_snapshots(snapshots: SnapshotVerdict) -> Files:
     facts = [Fact(name=SNAPSHOTS, value=snapshots.files)]
-    if snapshots.unread:
-        name, why = next(iter(snapshots.unread_why.items()), ("", "the reason is unknown"))
-        facts += [
-            Fact(name=UNREAD_SNAPSHOTS, value=snapshots.unread),
-            Fact(name="unread_snapshot", value=name),
-            Fact(name="unread_why", value=why),
-        ]
     return Files(snapshots.files, snapshots.files - snapshots.unread, facts, are_all=False)
+
+
+def unread_snapshots(snapshots: SnapshotVerdict) -> list[Fact]:
+    if not snapshots.unread:
+        return []
+    name, why = next(iter(snapshots.unread_why.items()), ("", "the reason is unknown"))
+    return [
+        Fact(name=UNREAD_SNAPSHOTS, value=snapshots.unread),
+        Fact(name="unread_snapshot", value=name),
+        Fact(name="unread_why", value=why),
+    ]
 
 
 def _spec_of(rule: type[KernelRule]) -> RuleSpec:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Heading, Item, severity_cell, table
+from trainguard.cli.output.rendering import Block, Column, Facts, Heading, Item, Line, severity_cell, table
 from trainguard.kernels.memory.entries import GpuMemory, MemoryHolder, SnapshotProfile
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.allocator import UNKNOWN_PLACE, said_size
@@ -23,6 +23,8 @@ def snapshot_blocks(snapshot: SnapshotProfile) -> Iterator[Block]:
 def memory_blocks(memory: Sequence[GpuMemory]) -> Iterator[Block]:
     for each in memory:
         yield Facts([(f"memory of {each.name}", _sizes(each)), *_parts(each), *_estimates(each)])
+        if each.unknown:
+            yield Line(each.unknown)
         if each.holders:
             at = "when an allocation failed" if each.moment == "failure" else "at the peak"
             columns = {

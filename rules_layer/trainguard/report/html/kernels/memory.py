@@ -96,8 +96,8 @@ def _facts(memory: GpuMemory) -> Facts:
 
 
 def _holders(name: str, memory: GpuMemory) -> list[Block]:
-    if not memory.holders:
-        return [Note("The recording has no addresses, so who holds the memory is unknown.")]
+    if memory.unknown:
+        return [Note(memory.unknown)]
     when = "when an allocation failed" if memory.moment == "failure" else "at the peak"
     left = memory.holders_left_out
     note = f"{counted(left, 'place')} with {size(memory.holders_left_out_bytes)} left out." if left else None
