@@ -42,6 +42,7 @@ class Reason(StrEnum):
     FEW_TILES = "few_tiles"
     WAVES = "waves"
     FEW_ROWS = "few_rows"
+    UNEVEN = "uneven"
     HEADS = "heads"
     SHORT = "short"
     ATTENTION = "attention"
@@ -71,6 +72,18 @@ def why_slow(operator: str, shapes: str, sms: int) -> Why:
         return _why(operator, [tuple(each) for each in msgspec.json.decode(shapes, type=list[list[int]])], sms)
     except (msgspec.MsgspecError, IndexError, ValueError):
         return _UNKNOWN
+
+
+def rows_of_weight(operator: str, shapes: str) -> tuple[int, Shape] | None:
+    """Return how many rows a product has, and the dimensions of the matrix that they go through; None of another."""
+    if operator not in _MATRICES:
+        return None
+    try:
+        decoded = msgspec.json.decode(shapes, type=list[list[int]])
+        left, right = (decoded[place] for place in _MATRICES[operator])
+    except (msgspec.MsgspecError, IndexError):
+        return None
+    return (prod(left[:-1]), tuple(right)) if left else None
 
 
 def _why(operator: str, shapes: list[Shape], sms: int) -> Why:

@@ -14,6 +14,7 @@ from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.shapes import Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.rules.experts import uneven_groups
 from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
@@ -71,6 +72,10 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
     Reason.FEW_ROWS: (
         ": {experts} experts share {rows} rows",
         "Route more tokens at once (a larger batch), or spread experts over ranks.",
+    ),
+    Reason.UNEVEN: (
+        ": {groups} products with such a matrix have from few to {most_rows} rows, {mean_rows} on average",
+        "Compute all experts at once, as torch._grouped_mm does, and balance tokens by the router's auxiliary loss.",
     ),
     Reason.HEADS: (": its heads are {head_width} wide", "Use heads of 64 or 128, for which fast kernels exist."),
     Reason.SHORT: (
@@ -181,7 +186,7 @@ class SlowOperators(RankRule):
             return None
         entry = slow[0].called.entry
         sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
-        why = why_slow(entry.name, entry.shapes, sms)
+        why = uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, sms)
         saved = min(sum(each.saved_ns for each in slow) / judged.counted, judged.compute_ns)
         return _Saved(
             kind=_kind(why.reason),
