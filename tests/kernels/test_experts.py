@@ -81,7 +81,7 @@ def test_a_rank_with_more_tokens_exchanges_more() -> None:
 
 @pytest.mark.parametrize(
     ("more", "elements", "name"),
-    [(1.5, 1_249, "all_to_allv"), (1.5, None, "all_to_allv"), (1.5, 2_000, "allreduce")],
+    [(1.5, 1_099, "all_to_allv"), (1.5, None, "all_to_allv"), (1.5, 2_000, "allreduce")],
 )
 def test_other_late_ranks_say_nothing_of_experts(more: float, elements: int | None, name: str) -> None:
     facts = said_of(more, elements, name)

@@ -91,6 +91,7 @@ FACTS_OF = {
             "waves": ("tiles", "multiprocessors"),
             "few_rows": ("experts", "rows"),
             "uneven": ("groups", "most_rows", "mean_rows"),
+            "single": ("slow_calls", "calls"),
             "heads": ("head_width",),
             "short": ("sequence",),
             "attention": ("sequence",),

@@ -35,7 +35,7 @@ WIDE_HEAD = 128
 
 
 class Reason(StrEnum):
-    """What a shape says about its operator's speed."""
+    """What a shape, or other calls, say about an operator's speed."""
 
     MISALIGNED = "misaligned"
     NARROW = "narrow"
@@ -43,6 +43,7 @@ class Reason(StrEnum):
     WAVES = "waves"
     FEW_ROWS = "few_rows"
     UNEVEN = "uneven"
+    SINGLE = "single"
     HEADS = "heads"
     SHORT = "short"
     ATTENTION = "attention"

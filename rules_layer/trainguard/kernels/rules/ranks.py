@@ -119,7 +119,7 @@ class LateRank(KernelRule):
     lateness_high: Share = 0.2
     sigmas: Number = 3
     compute: Number = SlowRank.times
-    exchange: Number = 1.25
+    exchange: Number = SlowRank.times
 
     def judge_ranks(
         self, ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
