@@ -214,3 +214,30 @@ def test_attention_in_its_math_form_is_named() -> None:
         made.kernel(TENSILE, at + 10, 900, launch=at + 2)
     (found,) = (each for each in judged(made.text()).findings if each.id == "kernels/SlowOperators")
     assert (found.kind, found.evidence[0].count) == ("slow_operators_math_attention", RUNS // 2)
+
+
+def single(slow: int, *, communicates: bool = False) -> list[KernelFinding]:
+    """Sums of a row by ten calls with the same shapes, of which some take three times as long as good ones."""
+    made, at = TraceWriter(gpus=[MI300X]), 0.0
+    args = {"Input Dims": [[8192, 8192], [8192, 8192], []], "Input type": ["float", "float", ""]}
+    for run in range(RUNS):
+        us = 600.0 if run < slow else 190.0
+        ids = {"External id": run + 1, "correlation": run + 1}
+        made.event("cpu_op", "aten::add", at, 20, args=args | {"External id": run + 1})
+        made.event("cuda_runtime", "hipLaunchKernel", at + 5, 5, args=ids)
+        made.event("kernel", ADD, at + 15, us, args=ids | {"device": 0, "stream": STREAM})
+        if communicates and run < slow:
+            made.event("kernel", "ncclDevKernel_Generic_1", at + 20, us, args={"device": 0, "stream": 20})
+        at += us
+    return [each for each in judged(made.text()).findings if each.id == "kernels/SlowOperators"]
+
+
+def test_single_slow_calls_are_named_beside_fast_ones() -> None:
+    (found,) = single(1)
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert (found.kind, facts["slow_calls"], facts["calls"]) == ("slow_operators_single", 1, RUNS)
+    assert (found.evidence[0].count, found.evidence[0].duration_ns) == (1, 600_000)
+
+
+def test_calls_beside_communication_may_be_slow() -> None:
+    assert single(0) == single(1, communicates=True) == []

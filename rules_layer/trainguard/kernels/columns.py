@@ -177,6 +177,8 @@ class Trace:
     annotations, gpu_annotations: Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
     operators: ``correlation`` holds the number of the first input type.
     operator_inputs: int32, of each operator the index into ``names`` of its `inputs_text`; -1 without.
+    operator_sequences: int32, of each operator the number of the node that autograd makes of it, or that it computes
+        the gradient of; -1 without.
     overhead: The profiler's own work.
     modules: Calls of PyTorch's modules, in their forward pass.
     functions: Python's functions, of a trace with events of memory: their stacks say who allocates.
@@ -201,6 +203,7 @@ class Trace:
     gpu_annotations: Rows
     operators: Rows
     operator_inputs: Numbers
+    operator_sequences: Numbers
     overhead: Rows
     modules: Rows
     functions: Rows

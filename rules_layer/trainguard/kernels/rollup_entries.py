@@ -23,15 +23,17 @@ class FamilyEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPU's rows that a module launched in its forward pass, those of modules within it left out.
+    """The GPU's rows that a module launched, those of modules within it left out.
 
     path: Classes and numbers of the modules from the outermost one on, joined by ``/``. In a trace without modules,
         the names of annotations.
+    backward_ns: The part of ``total_ns`` that computes gradients, as far as sequence numbers say whose.
     """
 
     path: str
     count: int
     total_ns: int
+    backward_ns: int = 0
 
 
 class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ FACTS_OF = {
             "few_tiles": ("tiles", "multiprocessors"),
             "waves": ("tiles", "multiprocessors"),
             "few_rows": ("experts", "rows"),
+            "uneven": ("groups", "most_rows", "mean_rows"),
+            "single": ("slow_calls", "calls"),
             "heads": ("head_width",),
             "short": ("sequence",),
             "attention": ("sequence",),
@@ -110,7 +112,7 @@ FACTS_OF = {
     "queue_full": _shares("full_queue_share") + _counts("queued_launches"),
     "trace_quality": _counts("faults", "fault"),
     "late_rank": _shares("lateness_share")
-    + _counts("late_rank", "collective", "last_steps", "steps", "ranks_compared", "compute_ratio"),
+    + _counts("late_rank", "collective", "last_steps", "steps", "ranks_compared", "compute_ratio", "exchange_ratio"),
     "slow_rank": _counts("compute_ratio", "slow_rank", "like_ranks"),
 }
 SUMMARY, RECOMMENDATION = words(FOUND.kind, FOUND.facts)

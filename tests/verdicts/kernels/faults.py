@@ -159,6 +159,7 @@ FAULTS: dict[str, Fault] = {
     "experts with few rows": Fault(
         gpu.added(gpu.EXPERTS, repeats=2), OPERATORS, "fused_experts", "transformer", "H100"
     ),
+    "experts with uneven rows": Fault(gpu.uneven_experts, OPERATORS, "groups 1[46]", "transformer", "H100"),
     "all-reduce behind the backward pass": Fault(
         job_of.exposed("allreduce", "AllReduce_Sum_bf16_RING_LL"), MEET, "all_?reduce", "resnet", "H100", ranks=2
     ),
@@ -189,7 +190,12 @@ FAULTS: dict[str, Fault] = {
         job_of.slow_clock, rules_named("LateRank", "SlowRank"), "Rank 1", "transformer", "H100", ranks=4
     ),
     "experts are not balanced": Fault(
-        job_of.imbalanced, rules_named("LateRank", "SlowRank"), "Rank 3", "transformer", "H200", ranks=4
+        job_of.imbalanced,
+        rules_named("LateRank", "SlowRank"),
+        r"Rank 3(.|\n)*exchange_ratio",
+        "transformer",
+        "H200",
+        ranks=4,
     ),
     "DataParallel": Fault(
         job_of.data_parallel, rules_named("WrongParallel", "SyncStall", "GpuGap"), "DataParallel", "resnet", "A100"

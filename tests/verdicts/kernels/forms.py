@@ -56,7 +56,7 @@ _READS = r"block_until_ready|GPU idle"
 FORMS: dict[str, Form] = {
     "Nsight Systems": Form(
         read=in_nsight,
-        labels={},
+        labels={"experts are not balanced": (None, "Rank 3")},
         without={
             "events of PyTorch's allocator": _PYTORCHS_MEMORY,
             "arguments that are no tensors, such as strides": ("convolution by channel", "gradient of an embedding"),
@@ -78,6 +78,7 @@ FORMS: dict[str, Form] = {
             "storm of launches": (None, "fusion|GPU idle"),
             "optimizer with a loop": (None, "fusion|GPU idle"),
             "allocator frees and asks again": (None, "cuMemFree|cuMemAlloc|CtxSynchronize"),
+            "experts are not balanced": (None, "Rank 3"),
             "products in FP32": (_PRECISION, "sgemm"),
             "TF32 is off": (_PRECISION, "sgemm"),
             "convolutions in FP32": (_PRECISION, "implicit_gemm_f32f32"),
@@ -91,6 +92,7 @@ FORMS: dict[str, Form] = {
                 "gradient by an index", "layer norm is slow", "layer norm's backward pass is slow",
                 "sum over the wrong axis", "batch norm is slow", "softmax of the loss is slow",
                 "images are turned round", "convolution by channel", "products of low rank", "experts with few rows",
+                "experts with uneven rows",
             ),
             "no types of elements in the names of fusions": ("activations in FP64",),
             "what only PyTorch does": ("graph breaks", "DataParallel", "gradients through the host"),

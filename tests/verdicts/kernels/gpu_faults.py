@@ -1,9 +1,10 @@
 """Faults of what the GPU computes: precision, shapes, slow kernels."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.verdicts.kernels.machine import Job, Op, Work
+from tests.verdicts.kernels.machine import Gpu, Job, Op, Work
 from tests.verdicts.kernels.models import Step, product
 from tests.verdicts.kernels.planting import (
     Plant,
@@ -192,3 +193,22 @@ def transposed(job: Job, share: float) -> Job:
         return replace(op, works=(turns[0], *op.works, turns[1])) if "convolution" in op.name else op
 
     return job.every(lambda step: changed(step, of))
+
+
+def experts_one_by_one(gpu: Gpu, rows: Sequence[int]) -> list[Op]:
+    """Return two products for each expert, which runs its own rows: few fill no tile, and read the same weights."""
+    return [product(gpu, each, *sides) for each in rows for sides in ((4096, 14336), (14336, 4096))]
+
+
+def uneven_experts(job: Job, share: float) -> Job:
+    """Most tokens go to two experts: the others, with few rows each, take as long as with many."""
+    steps = []
+    for at, step in enumerate(job.ranks[0]):
+        rows = [3_000 + 16 * at, 2_000 + 24 * at, *(40 + 8 * ((7 * at + each) % 12) for each in range(14))]
+        wasted = waste(job, share)
+        ops = experts_one_by_one(job.gpu, rows)
+        few = [op for op in ops if op.shapes[0][0] < 200]
+        more = wasted / len(few)
+        slow = [replace(op, works=(replace(op.works[0], us=op.us + more),)) if op in few else op for op in ops]
+        steps.append([*step[:12], *slow, *step[12:]])
+    return replace(job, ranks=(steps,))

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tests.verdicts.kernels.gpu_faults import experts_one_by_one
+from tests.verdicts.kernels.job_faults import exchanging
 from tests.verdicts.kernels.machine import GPUS, Job, Op
 from tests.verdicts.kernels.models import MODELS
 
@@ -28,3 +30,11 @@ def healthy() -> Iterator[tuple[str, Job]]:
     for place, (model, gpu) in enumerate((("transformer", "A100"), ("resnet", "H100"), ("gan", "L4"))):
         job = planned(model, gpu, seed=300 + place)
         yield f"{model} on {gpu} reads its loss", job.every(lambda step: [*step, read_loss])
+    for place, gpu in enumerate(("H100", "A100", "MI300X")):
+        job = planned("transformer", gpu, ranks=4, seed=400 + place)
+        uneven = [(job.step_us * 0.02 * (1 + 0.05 * at), (1 << 22) + (at << 16)) for at in range(4)]
+        yield f"transformer on four {gpu} exchanges evenly", exchanging(job, uneven)
+        rows = [900 + 30 * each for each in range(16)]
+        one = planned("transformer", gpu, seed=410 + place)
+        experts = experts_one_by_one(one.gpu, rows)
+        yield f"transformer on {gpu} with even experts", one.every(lambda step, more=experts: [*step, *more])

@@ -1,6 +1,6 @@
 """Faults of the job: communication, ranks, memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.verdicts.kernels.machine import COMMUNICATION, SECOND_GPU, Job, Op, Work
@@ -51,31 +51,33 @@ def slow_clock(job: Job, share: float) -> Job:
 
 def imbalanced(job: Job, share: float) -> Job:
     """Experts of one rank get most tokens; all ranks meet in the exchange behind them."""
-    mine = Op("aten::_grouped_mm", (Work("cutlass_90_grouped_gemm_bf16", 1),))
-    name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-    work = Work(name, 50, stream=COMMUNICATION, blocks=0.2, collective="all_to_all", call="cudaLaunchKernelExC")
-    exchange = (Op("nccl:all_to_all", (work,), category="user_annotation"), Op("", joins=True, host=1))
     even = job.step_us * 0.1 / 4
     more = even + waste(job, share) * 1.1 / 4
+    tokens = 1 << 22
+    return exchanging(job, [(more if at == 3 else even, round(tokens * more / even) if at == 3 else tokens)
+                            for at in range(len(job.ranks))])  # fmt: skip
 
-    def part(us: float) -> list[Op]:
-        return [replace(mine, works=(replace(mine.works[0], us=us),)), *exchange]
 
-    def change(us: float) -> Callable[[Step], Step]:
-        return lambda step: [
-            *step[:12],
-            *part(us),
-            *step[12:24],
-            *part(us),
-            *step[24:36],
-            *part(us),
-            *step[36:48],
-            *part(us),
-            *step[48:],
-        ]
+def exchanging(job: Job, experts: Sequence[tuple[float, int]]) -> Job:
+    """Put four layers of experts in: the time of each rank's, and how many elements it gets for them."""
+    sent = sum(elements for _, elements in experts) // len(experts)
 
-    ranks = [[change(more if at == 3 else even)([*step]) for step in steps] for at, steps in enumerate(job.ranks)]
-    return replace(job, ranks=tuple(ranks))
+    def part(us: float, elements: int) -> list[Op]:
+        name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+        work = Work(name, 50, stream=COMMUNICATION, blocks=0.2, collective="all_to_allv", call="cudaLaunchKernelExC",
+                    elements=(elements, sent))  # fmt: skip
+        exchange = Op("nccl:all_to_all", (work,), category="user_annotation")
+        return [Op("aten::_grouped_mm", (Work("cutlass_90_grouped_gemm_bf16", us),)), exchange,
+                Op("", joins=True, host=1)]  # fmt: skip
+
+    def change(mine: tuple[float, int], step: Step) -> Step:
+        places = range(12, 60, 12)
+        return [each for at, op in enumerate(step) for each in ((*part(*mine), op) if at in places else (op,))]
+
+    return replace(
+        job,
+        ranks=tuple([change(mine, [*step]) for step in steps] for mine, steps in zip(experts, job.ranks, strict=True)),
+    )
 
 
 def data_parallel(job: Job, share: float) -> Job:

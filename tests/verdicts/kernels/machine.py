@@ -72,6 +72,8 @@ class Work:
     """Whether the call returns when the work is done."""
 
     collective: str = ""
+    elements: tuple[int, int] = (0, 0)
+    """What a collective sends and gets."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,8 @@ class _Rank:
         said: dict[str, Any] = {"device": gpu, "stream": stream, "blocks per SM": work.blocks}
         said |= {"bytes": work.bytes} if work.bytes else {}
         said |= {"Collective name": work.collective, "dtype": "BFloat16"} if work.collective else {}
+        if any(work.elements):
+            said |= {"In msg nelems": work.elements[0], "Out msg nelems": work.elements[1]}
         made.event(work.category, work.name, start, lasts, args=ids | said)
 
     def _varied(self) -> float:

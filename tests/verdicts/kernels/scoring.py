@@ -12,6 +12,8 @@ from tests.verdicts.kernels.faults import FAULTS, STRENGTHS, Fault, damaged, fau
 from tests.verdicts.kernels.forms import FORMS
 from tests.verdicts.kernels.forms import STRENGTHS as FEWER
 from tests.verdicts.kernels.healthy import healthy
+from tests.verdicts.kernels.held_out import HELD_OUT, held_out
+from tests.verdicts.kernels.held_out_models import TRAININGS
 from tests.verdicts.kernels.machine import Job, Recording, recordings
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import Trace
@@ -62,6 +64,8 @@ def said(finding: KernelFinding) -> str:
 PYTORCH = "PyTorch"
 """The form of the whole set; see `FORMS` for others."""
 
+SECOND = "second set"
+
 
 def findings(job: Job, form: str = PYTORCH) -> list[KernelFinding]:
     """Return the sure findings on all ranks, and across them."""
@@ -73,7 +77,7 @@ def findings(job: Job, form: str = PYTORCH) -> list[KernelFinding]:
 
 
 def _read(recording: Recording, form: str, folder: Path) -> Trace:
-    if form == PYTORCH:
+    if form not in FORMS:
         return read_trace(f"rank{recording.rank}.json", BytesIO(recording.in_pytorch()))
     return FORMS[form].read(recording, folder)
 
@@ -81,6 +85,12 @@ def _read(recording: Recording, form: str, folder: Path) -> Trace:
 @cache
 def judged_faults(form: str = PYTORCH) -> Sequence[Judged]:
     """Judge each kind at each strength, in other forms at fewer."""
+    if form == SECOND:
+        return [
+            Judged(kind, strength, fault, findings(held_out(fault, share, 1_000 + 10 * at + place)))
+            for at, (kind, fault) in enumerate(HELD_OUT.items())
+            for place, (strength, share) in enumerate(STRENGTHS.items())
+        ]
     faults, strengths = (FAULTS, [*STRENGTHS]) if form == PYTORCH else (FORMS[form].faults(), FEWER)
     return [
         Judged(kind, strength, fault, findings(faulty(fault, STRENGTHS[strength], 10 * at + place), form))
@@ -92,6 +102,8 @@ def judged_faults(form: str = PYTORCH) -> Sequence[Judged]:
 @cache
 def judged_healthy(form: str = PYTORCH) -> Sequence[Judged]:
     """Judge the trainings without a fault, and those in damaged files; in other forms those on its GPUs."""
+    if form == SECOND:
+        return [Judged(name, "", None, findings(each.job(7))) for name, each in TRAININGS.items()]
     jobs = dict((*healthy(), *damaged().items()))
     if form != PYTORCH:
         jobs = {name: job for name, job in jobs.items() if job.gpu.is_amd is FORMS[form].is_amd}

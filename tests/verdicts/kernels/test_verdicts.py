@@ -7,22 +7,32 @@ import pytest
 from tests.verdicts.kernels.faults import FAULTS, STRENGTHS, damaged, faulty
 from tests.verdicts.kernels.forms import FORMS
 from tests.verdicts.kernels.healthy import healthy, planned
+from tests.verdicts.kernels.held_out import HELD_OUT
 from tests.verdicts.kernels.machine import Op, traces
 from tests.verdicts.kernels.planting import behind
-from tests.verdicts.kernels.scoring import PYTORCH, alarms, findings, judged_faults, judged_healthy, named_share, table
+from tests.verdicts.kernels.scoring import (
+    PYTORCH,
+    SECOND,
+    alarms,
+    findings,
+    judged_faults,
+    judged_healthy,
+    named_share,
+    table,
+)
 from trainguard.kernels.rules.registry import SPECS
 
 NAMED = 0.95
 
 
 @pytest.mark.verdicts
-@pytest.mark.parametrize("form", [PYTORCH, *FORMS])
+@pytest.mark.parametrize("form", [PYTORCH, SECOND, *FORMS])
 def test_planted_faults_are_named_with_operator(form: str) -> None:
     assert named_share(judged_faults(form)) >= NAMED, table(form)
 
 
 @pytest.mark.verdicts
-@pytest.mark.parametrize("form", [PYTORCH, *FORMS])
+@pytest.mark.parametrize("form", [PYTORCH, SECOND, *FORMS])
 def test_healthy_and_damaged_traces_have_no_finding(form: str) -> None:
     assert alarms(judged_healthy(form)) == []
 
@@ -37,7 +47,8 @@ def test_labels_of_a_form_are_of_known_faults(form: str) -> None:
 def test_labels_name_known_rules_and_what_to_find() -> None:
     known = {name.removeprefix("kernels/") for name in SPECS}
     assert len(FAULTS) >= 40
-    for kind, fault in FAULTS.items():
+    assert len(HELD_OUT) >= 20
+    for kind, fault in (FAULTS | HELD_OUT).items():
         assert fault.rules, kind
         assert fault.rules <= known, kind
         assert re.search(fault.names, "") is None, kind

@@ -35,13 +35,15 @@ WIDE_HEAD = 128
 
 
 class Reason(StrEnum):
-    """What a shape says about its operator's speed."""
+    """What a shape, or other calls, say about an operator's speed."""
 
     MISALIGNED = "misaligned"
     NARROW = "narrow"
     FEW_TILES = "few_tiles"
     WAVES = "waves"
     FEW_ROWS = "few_rows"
+    UNEVEN = "uneven"
+    SINGLE = "single"
     HEADS = "heads"
     SHORT = "short"
     ATTENTION = "attention"
@@ -71,6 +73,18 @@ def why_slow(operator: str, shapes: str, sms: int) -> Why:
         return _why(operator, [tuple(each) for each in msgspec.json.decode(shapes, type=list[list[int]])], sms)
     except (msgspec.MsgspecError, IndexError, ValueError):
         return _UNKNOWN
+
+
+def rows_of_weight(operator: str, shapes: str) -> tuple[int, Shape] | None:
+    """Return how many rows a product has, and the dimensions of the matrix that they go through; None of another."""
+    if operator not in _MATRICES:
+        return None
+    try:
+        decoded = msgspec.json.decode(shapes, type=list[list[int]])
+        left, right = (decoded[place] for place in _MATRICES[operator])
+    except (msgspec.MsgspecError, IndexError):
+        return None
+    return (prod(left[:-1]), tuple(right)) if left else None
 
 
 def _why(operator: str, shapes: list[Shape], sms: int) -> Why:

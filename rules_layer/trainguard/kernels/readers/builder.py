@@ -109,6 +109,7 @@ def _until_broken(unpacker: "zlib._Decompress", packed: bytes) -> bytes:
 _INT64 = 1 << 63
 _UNKNOWN = -1
 MOST_GPUS = 1_024
+_INT32 = 1 << 31
 
 
 def whole(value: Any) -> int:
@@ -155,6 +156,12 @@ def ints(values: list[Any]) -> Ints:
     return found if found.ndim == 1 else np.array([whole(value) for value in values], dtype=np.int64)
 
 
+def sequences(values: list[Any]) -> Ints:
+    """Return numbers of autograd's nodes; -1 for what is none, or too large for one."""
+    found = ints(values)
+    return np.where(found < _INT32, found, _UNKNOWN)
+
+
 def described(name: str, memory: Any, major: Any, minor: Any, sms: Any) -> Gpu:
     """Return a GPU by what a trace says about it, 0 for what is no number."""
     size, first, second, count = (max(whole(each), 0) for each in (memory, major, minor, sms))
@@ -184,7 +191,7 @@ _LARGEST = float(1 << 63)
 _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
 """The columns of `Rows`, 40 bytes a row."""
 _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
-_MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i"}}
+_MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i", "sequence": "i"}}
 _MEMORY_TYPES = dict.fromkeys(("at", "device", "address", "size", "allocated", "reserved"), "q") | {"lane": "i"}
 _DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
 
@@ -221,7 +228,7 @@ class TraceBuilder:
         """Add rows of one of `SORTS` or ``memory`` by column, or those of a mask; one that is not given is unknown.
 
         Columns are those of `Rows`, of ``gpu`` and ``memory`` those of `GpuRows` and `MemoryRows`; ``operators`` have
-        ``inputs``. Raises KernelTraceError for more rows than a trace has.
+        ``inputs`` and ``sequence``. Raises KernelTraceError for more rows than a trace has.
         """
         count = len(next(iter(columns.values()))) if kept is None else int(np.count_nonzero(kept))
         self._count += count
@@ -288,7 +295,7 @@ class TraceBuilder:
             if not timed.all():
                 self._tally["bad_times"] += int((~timed).sum())
                 columns[sort] = {name: values[timed] for name, values in of.items()}
-        inputs = columns["operators"].pop("inputs")
+        inputs, sequences = columns["operators"].pop("inputs"), columns["operators"].pop("sequence")
         texts = self.names.texts()
         broken = broken_times(GpuRows(**gpu), Rows(**columns["launches"]), texts, self._tally)
         if broken.any():
@@ -315,6 +322,7 @@ class TraceBuilder:
             collectives=list(self._collectives),
             operator_collectives=self._called,
             operator_inputs=inputs,
+            operator_sequences=sequences,
             **{sort: Rows(**held) for sort, held in columns.items()},
         )
 

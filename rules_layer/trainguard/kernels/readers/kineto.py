@@ -24,6 +24,7 @@ from trainguard.kernels.readers.builder import (
     ints,
     memcpy_name,
     memset_name,
+    sequences,
     text_chunks,
     unknown,
     whole,
@@ -226,6 +227,7 @@ class _Sorter:
             columns |= self._gpu_columns(events, args)
         elif sort == "operators":
             columns["inputs"] = self._inputs(args)
+            columns["sequence"] = sequences([each.sequence for each in args])
         if places is not None:
             columns["operator"] = apart(columns["operator"], places)
             if sort != "operators":

@@ -41,6 +41,7 @@ class Args(msgspec.Struct, gc=False):
     input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
     input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
     input_values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+    sequence: Any = msgspec.field(default=None, name="Sequence number")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
     group_size: Any = msgspec.field(default=None, name="Group size")

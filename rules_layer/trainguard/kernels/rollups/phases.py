@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Numbers, Rows, Trace
+from trainguard.kernels.rollups.gradients import ENGINE, forward_points
 from trainguard.kernels.times.intervals import Spans, innermost, merged
 from trainguard.kernels.times.metrics import RankMetrics
 
@@ -21,7 +22,6 @@ MOST_RANGES = 1_000_000
 """Modules or ranges that are searched for those around a launch."""
 
 DEEPEST = 64
-_ENGINE = "autograd::engine::evaluate_function"
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#|(?i:\W*optimi[sz]er(?:[-_. ]?step)?\W*$)")
 _BACKWARD = re.compile(r"(?i)\W*(?:backward|bwd)(?:[-_ ]?(?:pass|compute|step))?\W*$")
 _FORWARD = re.compile(r"(?i)\W*(?:forward|fwd)(?:[-_ ]?(?:pass|compute|step))?\W*$")
@@ -71,7 +71,7 @@ def _inside(spans: Spans, times: Ints) -> Bools:
 def _in_engine(trace: Trace, lanes: Numbers, times: Ints) -> Bools:
     """Return which launches a thread made while it ran the backward pass."""
     operators = trace.operators
-    names = np.array([place for place, name in enumerate(trace.names) if name.startswith(_ENGINE)], dtype=np.int64)
+    names = np.array([place for place, name in enumerate(trace.names) if name.startswith(ENGINE)], dtype=np.int64)
     mine = np.isin(operators.name, names)
     found = np.zeros(len(times), dtype=np.bool_)
     for lane in np.unique(operators.lane[mine]).tolist():
@@ -84,7 +84,8 @@ def _in_engine(trace: Trace, lanes: Numbers, times: Ints) -> Bools:
 def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
     """Return paths of modules, ``GPT_0/Block_3/Linear_12``, and for each GPU row the index of its own; -1 without one.
 
-    A module is known where PyTorch records it, and then of its forward pass; without modules, named ranges count.
+    A module is known where PyTorch records it, and then of its forward pass; without modules, named ranges count. What
+    computes a gradient belongs to the module whose operator made the node.
     """
     trace, launch = metrics.trace, metrics.window.launch
     ranges = trace.modules if len(trace.modules) else _own_ranges(trace)
@@ -93,12 +94,12 @@ def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
         return [], found
     paths = _Paths(trace.names)
     known = np.flatnonzero((launch >= 0) & metrics.in_window)
-    called = launch[known]
+    lanes, times = forward_points(trace, launch[known])
     for lane in np.unique(ranges.lane).tolist():
         mine = np.flatnonzero(ranges.lane == lane)
         mine = mine[np.lexsort((-ranges.end[mine], ranges.start[mine]))]
-        here = np.flatnonzero(trace.launches.lane[called] == lane)
-        around, parent = innermost(ranges.start[mine], ranges.end[mine], trace.launches.start[called[here]])
+        here = np.flatnonzero(lanes == lane)
+        around, parent = innermost(ranges.start[mine], ranges.end[mine], times[here])
         inside = np.flatnonzero(around >= 0)
         places, which = np.unique(around[inside], return_inverse=True)
         numbers = paths.numbers(places.tolist(), parent.tolist(), ranges.name[mine].tolist())

@@ -35,7 +35,7 @@ def rollup_of(metrics: RankMetrics, kernels: Sequence[KernelLine], peaks: PeaksE
     whole = exact_sum(lasted[matrix])
     covered = exact_sum(lasted[matrix & ~np.isnan(flops) & ~bounded]) / whole if whole else 0.0
     paths, module = modules_of(metrics)
-    modules = _modules(paths, module[rows], lasted)
+    modules = _modules(paths, module[rows], lasted, phase == BACKWARD)
     return RollupEntry(
         families=_families(metrics, rows, lasted, family[rows], phase, flops),
         modules=modules[:MOST_MODULES],
@@ -135,14 +135,15 @@ def _families(
     return sorted(found, key=lambda entry: (-entry.total_ns, entry.family, entry.phase))
 
 
-def _modules(paths: list[str], module: Ints, lasted: Ints) -> list[ModuleEntry]:
+def _modules(paths: list[str], module: Ints, lasted: Ints, backward: Bools) -> list[ModuleEntry]:
     mine = module >= 0
     counts = np.bincount(module[mine], minlength=len(paths)).tolist()
-    times = np.zeros(len(paths), dtype=np.int64)
-    np.add.at(times, module[mine], lasted[mine])
+    times = np.zeros((2, len(paths)), dtype=np.int64)
+    np.add.at(times[0], module[mine], lasted[mine])
+    np.add.at(times[1], module[mine & backward], lasted[mine & backward])
     found = [
-        ModuleEntry(path=one_line(path), count=count, total_ns=total)
-        for path, count, total in zip(paths, counts, times.tolist(), strict=True)
+        ModuleEntry(path=one_line(path), count=count, total_ns=total, backward_ns=part)
+        for path, count, total, part in zip(paths, counts, *times.tolist(), strict=True)
         if count
     ]
     return sorted(found, key=lambda entry: (-entry.total_ns, entry.path))

@@ -79,6 +79,12 @@ class Judged(RankMetrics):
         return max(len(self.window.steps), 1)
 
     @cached_property
+    def communicating(self) -> Spans:
+        """When any GPU communicates."""
+        every = [gpu.communication for gpu in self.gpus]
+        return union(*every) if every else self.busy
+
+    @cached_property
     def gaps(self) -> Spans:
         """When no GPU works, and none does work that the trace lost."""
         idle = gaps(self.busy, self.window.start, self.window.end)

@@ -11,10 +11,11 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.shapes import Reason, why_slow
+from trainguard.kernels.formulas.shapes import Reason, Why, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
+from trainguard.kernels.rules.experts import uneven_groups
 from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
@@ -34,11 +35,20 @@ _AMD = re.compile(r"AMD|Instinct", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Slow:
-    """An operator with what it reaches of what good kernels do, and the nanoseconds that these would save."""
+    """An operator with what it reaches of what good kernels do, and the nanoseconds that these would save.
+
+    ``calls`` are those that are slow, and ``rows`` theirs: all, or single ones beside fast ones with the same shapes.
+    """
 
     called: Called
     reached: float
     saved_ns: float
+    calls: int
+    rows: Ints
+
+    @property
+    def are_single(self) -> bool:
+        return self.calls < self.called.entry.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +83,14 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
     Reason.FEW_ROWS: (
         ": {experts} experts share {rows} rows",
         "Route more tokens at once (a larger batch), or spread experts over ranks.",
+    ),
+    Reason.UNEVEN: (
+        ": {groups} products with such a matrix have from few to {most_rows} rows, {mean_rows} on average",
+        "Compute all experts at once, as torch._grouped_mm does, and balance tokens by the router's auxiliary loss.",
+    ),
+    Reason.SINGLE: (
+        " in {slow_calls} of {calls} calls, and others with these shapes are fast",
+        "Look at what differs there: indices that collide or lie far apart, clocks, other work on the GPU.",
     ),
     Reason.HEADS: (": its heads are {head_width} wide", "Use heads of 64 or 128, for which fast kernels exist."),
     Reason.SHORT: (
@@ -182,8 +200,7 @@ class SlowOperators(RankRule):
         if not slow:
             return None
         entry = slow[0].called.entry
-        sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
-        why = why_slow(entry.name, entry.shapes, sms)
+        why = self._why(judged, slow[0])
         saved = min(sum(each.saved_ns for each in slow) / judged.counted, judged.compute_ns)
         return _Saved(
             kind=_kind(why.reason),
@@ -197,8 +214,15 @@ class SlowOperators(RankRule):
                 *(Fact(name=name, value=value) for name, value in why.numbers.items()),
                 *([Fact(name="faster_shape", value=why.faster)] if why.faster else []),
             ],
-            shown=[(_named(each.called.entry), each.called.rows) for each in slow],
+            shown=[(_named(each.called.entry), each.rows) for each in slow],
         )
+
+    def _why(self, judged: Judged, slow: _Slow) -> Why:
+        entry = slow.called.entry
+        if slow.are_single:
+            return Why(Reason.SINGLE, {"slow_calls": slow.calls, "calls": entry.count})
+        sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
+        return uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, sms)
 
     def _enough(self, entry: OperatorEntry) -> float:
         return self.enough_attention if entry.name in ATTENTION else self.enough
@@ -208,10 +232,10 @@ class SlowOperators(RankRule):
         peaks = _confirmed(judged)
         if peaks is None:
             return []
-        found = [slow for called in judged.operators if (slow := self._of(called, peaks)) is not None]
+        found = [slow for called in judged.operators if (slow := self._of(judged, called, peaks)) is not None]
         return sorted(found, key=lambda each: -each.saved_ns)
 
-    def _of(self, called: Called, peaks: PeaksEntry) -> _Slow | None:
+    def _of(self, judged: Judged, called: Called, peaks: PeaksEntry) -> _Slow | None:
         entry = called.entry
         needs = least_seconds(entry, peaks)
         if needs is None or entry.unrated in ("algorithm", "not_moved") or entry.kernel_ns < SHORTEST_NS * entry.count:
@@ -219,7 +243,21 @@ class SlowOperators(RankRule):
         arithmetic = REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
         good_ns = max(needs[0] / arithmetic, needs[1] / REACHED_BYTES) * 1e9
         reached = good_ns / entry.kernel_ns
-        return None if reached >= self._enough(entry) else _Slow(called, reached, entry.kernel_ns - good_ns)
+        if reached < self._enough(entry):
+            return _Slow(called, reached, entry.kernel_ns - good_ns, entry.count, called.rows)
+        return self._single(judged, called, good_ns / entry.count)
+
+    def _single(self, judged: Judged, called: Called, good_ns: float) -> _Slow | None:
+        """Return single calls that are slow, unless the GPU communicates beside them and shares its multiprocessors."""
+        columns, rows = judged.trace.gpu, called.rows
+        _, which = np.unique(judged.operator[rows], return_inverse=True)
+        lasted = np.bincount(which, weights=columns.end[rows] - columns.start[rows])
+        shared = judged.communicating.within(columns.start[rows], columns.end[rows])
+        slow = (good_ns < self._enough(called.entry) * lasted) & (np.bincount(which, weights=shared) == 0)
+        if not slow.any():
+            return None
+        total, calls = float(lasted[slow].sum()), int(slow.sum())
+        return _Slow(called, good_ns * calls / total, total - good_ns * calls, calls, rows[slow[which]])
 
 
 def _confirmed(judged: Judged) -> PeaksEntry | None:

@@ -1,5 +1,6 @@
 """One rank comes late into collectives, or computes more slowly than others."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -79,6 +80,10 @@ def _late_rank_summary(sheet: FactSheet) -> str:
     else:
         how = "as long as" if ratio * slower >= 1.0 else "less than"
         cause = f"It computes {how} the others, so something else holds it up: its data, its host, a checkpoint"
+    more = sheet.get("exchange_ratio")
+    if more is not None:
+        cause = f"It exchanges {more.value:.2f} times the data of the others all to all, and computes {ratio:.2f} times"
+        cause += " as long, as where it holds the experts or tables that are used most"
     return (
         f"{sheet.name('late_rank')} comes last into {sheet.name('collective')} in {sheet['last_steps'].value} of "
         f"{sheet['steps'].value} steps, {shown(sheet)['lateness_share']} of a step later than the middle one of "
@@ -97,7 +102,8 @@ class LateRank(KernelRule):
     looks_at = ACROSS
     fires_when = (
         "in {steps} of the steps one rank comes last into a collective, {lateness} of a step later than the middle "
-        "rank, and that much later over all steps"
+        "rank, and that much later over all steps; what it computes, {compute} times as long as others, and exchanges "
+        "all to all, {exchange} times as much, say why"
     )
     measure = Measure("lateness as a share of a step")
     explains = (LOW_GPUS,)
@@ -114,6 +120,7 @@ class LateRank(KernelRule):
     lateness_high: Share = 0.2
     sigmas: Number = 3
     compute: Number = SlowRank.times
+    exchange: Number = SlowRank.times
 
     def judge_ranks(
         self, ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
@@ -131,6 +138,7 @@ class LateRank(KernelRule):
         sure = steps >= FEW_STEPS and lead.mean() >= self.sigmas * lead.std() / np.sqrt(steps)
         others = [lines[each] for each in waiting.ranks if each != place]
         slower = lines[place].compute_ns / max(float(np.median([each.compute_ns for each in others])), 1.0)
+        exchanged = exchange_ratio(ranks, waiting, place) if slower >= self.compute else 0.0
         return place, self.found(
             [
                 portion("lateness_share", share, self.lateness),
@@ -140,12 +148,41 @@ class LateRank(KernelRule):
                 Fact(name="steps", value=steps),
                 Fact(name="ranks_compared", value=len(waiting.ranks)),
                 Fact(name="compute_ratio", value=round(slower, 3), threshold=self.compute),
+                *(self._uneven(exchanged) if exchanged >= self.exchange else []),
             ],
             severity=Severity.HIGH if sure and share >= self.lateness_high else Severity.MEDIUM,
             evidence=_latest(ranks, waiting),
             gain=Gain(ns_per_step=round(lateness * len(late) / steps), share=round(share * len(late) / steps, 4)),
             confidence="normal" if sure else "low",
         )
+
+    def _uneven(self, exchanged: float) -> list[Fact]:
+        advice = (
+            "Balance what the ranks hold: for experts a router's auxiliary loss or bias and a capacity factor, for "
+            "experts and tables another placement."
+        )
+        return [
+            Fact(name="exchange_ratio", value=round(exchanged, 3), threshold=self.exchange),
+            Fact(name="remedy", value=advice),
+        ]
+
+
+_ALL_TO_ALL = re.compile(r"all_?to_?all", re.IGNORECASE)
+
+
+def exchange_ratio(ranks: Sequence[RankProfile], waiting: Waiting, place: int) -> float:
+    """Return how many times the data of the middle one of the others a rank exchanges all to all; 0 if unknown."""
+    totals = {each: _exchanged(ranks[each], waiting.steps) for each in waiting.ranks}
+    others = [size for each, size in totals.items() if each != place]
+    middle = float(np.median(others))
+    return totals[place] / middle if min(others) > 0 else 0.0
+
+
+def _exchanged(rank: RankProfile, steps: Sequence[int]) -> int:
+    """Return the bytes of a rank's exchanges in some steps; 0 without any, or where one is not known."""
+    mine = [each for each in rank.collective_steps if _ALL_TO_ALL.search(each.name)]
+    sizes = [size for each in mine for step, size in zip(each.steps, each.bytes, strict=False) if step in steps]
+    return sum(sizes) if sizes and min(sizes) >= 0 else 0
 
 
 def _latest(ranks: Sequence[RankProfile], waiting: Waiting) -> list[Evidence]:

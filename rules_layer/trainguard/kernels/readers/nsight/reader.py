@@ -32,6 +32,7 @@ from trainguard.kernels.readers.builder import (
     ints,
     memcpy_name,
     memset_name,
+    sequences,
     text_of,
     whole,
 )
@@ -227,7 +228,17 @@ class _ExportReader:
             inputs = self._builder.names.of([each.inputs for each in ranges])
             inputs[np.array([not each.inputs for each in ranges], dtype=bool)] = -1
             chosen = is_range & is_operator
-            self._add("operators", start, end, thread, names, no_type, chosen, inputs=inputs)
+            self._add(
+                "operators",
+                start,
+                end,
+                thread,
+                names,
+                no_type,
+                chosen,
+                inputs=inputs,
+                sequence=sequences([each.sequence for each in ranges]),
+            )
 
     def _read_overhead(self) -> None:
         for start, end, thread, name in self._export.rows(OVERHEAD, ("start", "end", "globalTid", "nameId")):
@@ -295,6 +306,7 @@ class _Range(NamedTuple):
     name: str
     is_operator: bool = False
     inputs: str = ""
+    sequence: str = ""
 
 
 @lru_cache(maxsize=16_384)
@@ -307,7 +319,7 @@ def _range(text: str) -> _Range:
         return _Range(text)
     name, sizes = said["name"], said["sizes"] or ""
     is_operator = bool(sizes or said["seq"] or _OPERATOR.match(name))
-    return _Range(name, is_operator, inputs_text(sizes.encode(), b"[]", b"[]"))
+    return _Range(name, is_operator, inputs_text(sizes.encode(), b"[]", b"[]"), said["seq"] or "")
 
 
 def _base_ns(export: Export) -> int:
