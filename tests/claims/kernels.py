@@ -230,7 +230,8 @@ def _sentence_claims(rule: str, finding: Finding) -> Claims:
         for said in (fact["value"], fact.get("threshold")):
             _say(sayable, said, fact.get("unit", ""))
     for name in ("reason", "advice"):
-        text = (finding[name] or "").replace("multiples of 8", "")  # what tensor cores need: of no trace
+        # What tensor cores need is of no trace.
+        text = (finding[name] or "").replace("multiples of 8, better of 64", "").replace("multiples of 8", "")
         yield from text_claims(f"{FAMILY}{rule}, {name}", text, sayable)
 
 
