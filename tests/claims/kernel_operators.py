@@ -20,7 +20,7 @@ SIZES = {"c10::BFloat16": 2, "float": 4, "double": 8}
 RATES = {"NVIDIA A100": ({2: 312e12, 4: 19.5e12, 8: 19.5e12}, 1555e9, 40e6)}
 """Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache."""
 
-TILE, FULL_WAVES, SHORTEST_CHAIN = 128, 0.75, 3
+TILE, FULL, SHORTEST_CHAIN = 128, 0.75, 3
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ def found_of(trace: KernelTrace) -> Found | None:
     """Return what the rule should find on a trace: slow operators, else attention in its math form, else chains."""
     rates = RATES.get(trace.recording.cards[0].name) if trace.recording.cards else None
     every = [] if rates is None else calls_of(trace)
-    for find in (lambda: _slow(trace, every), lambda: _math(trace), lambda: _chains(trace, every)):
-        found = find()
+    for found in (_slow(trace, every), _math(trace), _chains(trace, every)):
         if found is not None and found.measured >= LEAST * trace.window:
             return found
     return None
@@ -113,36 +112,52 @@ def _slow(trace: KernelTrace, every: list[Called]) -> Found | None:
         arithmetic, memory = _needs(trace, called)
         good = max(arithmetic / OF_ARITHMETIC, memory / OF_MEMORY)
         if called.lasts >= SHORTEST_NS * called.calls and good < REACHED_OF_ALL * called.lasts:
-            slow.append((called.lasts - good, good / called.lasts, called))
+            by_memory = memory / OF_MEMORY > arithmetic / OF_ARITHMETIC
+            slow.append((called.lasts - good, good / called.lasts, called, by_memory))
     if not slow:
         return None
     slow.sort(key=lambda each: -each[0])
     saved = min(sum(each[0] for each in slow) / len(trace.counted), trace.mean(lambda gpu: gpu.computing))
-    _, reached, worst = slow[0]
+    _, reached, worst, by_memory = slow[0]
     facts: dict[str, float | str] = {
         "saved_share": saved / trace.window,
         "reached_share": reached,
         "operator": worst.name,
         "shapes": worst.shapes,
-        **(_of_product(trace, worst) if worst.name == PRODUCT else {}),
+        **(_of_product(trace, worst, reached, by_memory=by_memory) if worst.name == PRODUCT else {}),
     }
-    lines = [(f"{called.name} {called.shapes}", float(called.lasts)) for _, _, called in slow]
-    return Found(saved, saved, facts, lines, [kernel for _, _, called in slow for kernel in called.kernels])
+    lines = [(f"{called.name} {called.shapes}", float(called.lasts)) for _, _, called, _ in slow]
+    return Found(saved, saved, facts, lines, [kernel for _, _, called, _ in slow for kernel in called.kernels])
 
 
-def _of_product(trace: KernelTrace, called: Called) -> dict[str, float | str]:
-    """Return what the dimensions of a product say: not aligned, narrow, few tiles, or a last wave that is not full."""
+def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory: bool) -> dict[str, float | str]:
+    """Return what the dimensions of a product say: odd, narrow, of few tiles, or of tiles or waves that are not full.
+
+    Of the latter the emptier one is said, where it explains at least six tenths of how slow the product is.
+    """
     (rows, inner), (_, columns) = called.dims
     sides, sms = (rows, inner, columns), trace.recording.cards[0].sms
-    if any(side % 8 for side in sides):
-        padded = " x ".join(str(64 * ceil(side / 64)) if side % 8 else str(side) for side in sides)
-        return {"odd_size": float(next(side for side in sides if side % 8)), "faster_shape": padded}
-    if min(sides) < 64:
-        return {"narrowest": float(min(sides))}
-    tiles = ceil(rows / TILE) * ceil(columns / TILE)
-    if tiles < sms or tiles < FULL_WAVES * ceil(tiles / sms) * sms:
-        return {"tiles": float(tiles), "multiprocessors": float(sms)}
-    return {}
+    if inner % 8 or columns % 8:
+        padded = [64 * ceil(side / 64) if side % 8 else side for side in (inner, columns)]
+        odd = columns if columns % 8 else inner
+        return {"odd_size": float(odd), "faster_shape": f"{rows} x {padded[0]} x {padded[1]}"}
+    narrow: dict[str, float | str] = {"narrowest": float(min(sides))}
+    if by_memory and min(sides) < 64:
+        return narrow
+    high, wide = ceil(rows / TILE), ceil(columns / TILE)
+    said: dict[str, float | str] = {"tiles": high * wide, "tile_side": TILE, "multiprocessors": sms}
+    if high * wide < sms or by_memory:
+        return said if high * wide < sms else narrow
+    waves = ceil(high * wide / sms)
+    of_tiles, of_waves = rows * columns / (high * wide * TILE**2), high * wide / (waves * sms)
+    if min(of_tiles, of_waves) >= FULL or reached < 0.6 * min(of_tiles, of_waves):
+        return {}
+    if of_tiles <= of_waves:
+        full = f"{high * TILE} x {inner} x {wide * TILE}"
+        return {"tile_side": TILE, "narrowest": min(rows, columns), "faster_shape": full}
+    more, beside = waves * sms // wide, waves * sms // high
+    filled = f"{more * TILE} x {inner} x {columns}" if more > high else f"{rows} x {inner} x {beside * TILE}"
+    return said | {"faster_shape": filled}
 
 
 def _math(trace: KernelTrace) -> Found | None:
@@ -223,5 +238,5 @@ def fact(name: str) -> Callable[[KernelTrace], float | str]:
 
 NAMES = (
     "saved_share", "reached_share", "operator", "shapes", "odd_size", "faster_shape", "narrowest", "tiles",
-    "multiprocessors", "math_share",
+    "multiprocessors", "tile_side", "math_share",
 )  # fmt: skip

@@ -178,7 +178,8 @@ class Loop:
         self.host += US
         inner = self.host
         self.host += US if kind == "math" and place % 4 < 2 else 0
-        name, dims, kernel, types = "aten::mm", self.shape, self.gemm, (size, size)
+        name, dims, kernel = "aten::mm", self.shape, self.gemm
+        types: tuple[str, ...] = (size, size)
         if kind == "chain" and place % 6:
             name, dims, types = ELEMENTS[place % len(ELEMENTS)], self.elements, ("c10::BFloat16",)
             kernel = SINGLE.format(name)

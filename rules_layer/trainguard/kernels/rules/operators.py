@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.shapes import Reason, why_slow
+from trainguard.kernels.formulas.shapes import Measured, Reason, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
@@ -38,6 +38,7 @@ class _Slow:
     called: Called
     reached: float
     saved_ns: float
+    by_memory: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +63,15 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
         "Join products that share a matrix, or use a larger batch.",
     ),
     Reason.FEW_TILES: (
-        ": its result has {tiles} tiles for {multiprocessors} multiprocessors",
+        ": its result has {tiles} tiles of side {tile_side} for {multiprocessors} multiprocessors",
         "Split the inner dimension (split-K), batch such products, or use a larger batch.",
     ),
+    Reason.TILES: (
+        ": its result, {narrowest} on a side, fills tiles of side {tile_side} in part, {faster_shape} fills them",
+        "Use a larger batch, or dimensions that are multiples of the tile's side.",
+    ),
     Reason.WAVES: (
-        ": {tiles} tiles leave the last wave over {multiprocessors} multiprocessors partly empty",
+        ": {tiles} tiles of side {tile_side} fill the last wave of {multiprocessors} in part, {faster_shape} fills it",
         "Choose dimensions whose tiles fill the last wave, such as another batch.",
     ),
     Reason.FEW_ROWS: (
@@ -176,7 +181,7 @@ class SlowOperators(RankRule):
             return None
         entry = slow[0].called.entry
         sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
-        why = why_slow(entry.name, entry.shapes, sms)
+        why = why_slow(entry.name, entry.shapes, Measured(sms, slow[0].reached, slow[0].by_memory))
         saved = min(sum(each.saved_ns for each in slow) / judged.counted, judged.compute_ns)
         return _Saved(
             kind=_kind(why.reason),
@@ -210,9 +215,12 @@ class SlowOperators(RankRule):
         if needs is None or entry.unrated in ("algorithm", "not_moved") or entry.kernel_ns < SHORTEST_NS * entry.count:
             return None
         arithmetic = REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
-        good_ns = max(needs[0] / arithmetic, needs[1] / REACHED_BYTES) * 1e9
+        computes, moves = needs[0] / arithmetic * 1e9, needs[1] / REACHED_BYTES * 1e9
+        good_ns = max(computes, moves)
         reached = good_ns / entry.kernel_ns
-        return None if reached >= self._enough(entry) else _Slow(called, reached, entry.kernel_ns - good_ns)
+        if reached >= self._enough(entry):
+            return None
+        return _Slow(called, reached, entry.kernel_ns - good_ns, by_memory=moves > computes)
 
 
 def _confirmed(judged: Judged) -> PeaksEntry | None:
