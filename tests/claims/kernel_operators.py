@@ -145,9 +145,9 @@ def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory
     if by_memory and min(sides) < 64:
         return narrow
     high, wide = ceil(rows / TILE), ceil(columns / TILE)
-    said: dict[str, float | str] = {"tiles": high * wide, "tile_side": TILE, "multiprocessors": sms}
+    said: dict[str, float | str] = {"tiles": high * wide, "multiprocessors": sms}
     if high * wide < sms or by_memory:
-        return said if high * wide < sms else narrow
+        return said | {"tile_side": TILE} if high * wide < sms else narrow
     waves = ceil(high * wide / sms)
     of_tiles, of_waves = rows * columns / (high * wide * TILE**2), high * wide / (waves * sms)
     if min(of_tiles, of_waves) >= FULL or reached < 0.6 * min(of_tiles, of_waves):

@@ -145,13 +145,12 @@ def _product(product: _Product, measured: Measured) -> Why:
     narrow = Why(Reason.NARROW, {"narrowest": min(product.sides)})
     if measured.by_memory and min(product.sides) < NARROW:
         return narrow
-    counts = {"tiles": product.tiles, "tile_side": TILE, "multiprocessors": measured.sms}
     if 0 < product.tiles < measured.sms:
-        return Why(Reason.FEW_TILES, counts)
-    return narrow if measured.by_memory else _quantised(product, measured, counts)
+        return Why(Reason.FEW_TILES, {"tiles": product.tiles, "tile_side": TILE, "multiprocessors": measured.sms})
+    return narrow if measured.by_memory else _quantised(product, measured)
 
 
-def _quantised(product: _Product, measured: Measured, counts: Mapping[str, int]) -> Why:
+def _quantised(product: _Product, measured: Measured) -> Why:
     """Return what tiles and waves that are partly empty explain; a batch that fills them computes more in the time."""
     waves = ceil(product.tiles / measured.sms) if measured.sms > 0 else 0
     full_waves = product.tiles / (waves * measured.sms) if waves else 1.0
@@ -162,7 +161,9 @@ def _quantised(product: _Product, measured: Measured, counts: Mapping[str, int])
         full = replace(product, rows=_up(product.rows, TILE), columns=_up(product.columns, TILE))
         return Why(Reason.TILES, {"tile_side": TILE, "narrowest": min(product.rows, product.columns)}, str(full))
     faster = _filled(product, waves * measured.sms)
-    return Why(Reason.WAVES, counts, str(faster)) if faster.tiles > product.tiles else _UNKNOWN
+    if faster.tiles <= product.tiles:
+        return _UNKNOWN
+    return Why(Reason.WAVES, {"tiles": product.tiles, "multiprocessors": measured.sms}, str(faster))
 
 
 def _filled(product: _Product, tiles: int) -> _Product:

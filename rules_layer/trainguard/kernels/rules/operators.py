@@ -71,7 +71,7 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
         "Use a larger batch, or dimensions that are multiples of the tile's side.",
     ),
     Reason.WAVES: (
-        ": {tiles} tiles of side {tile_side} fill the last wave of {multiprocessors} in part, {faster_shape} fills it",
+        ": its {tiles} tiles fill the last wave of {multiprocessors} in part, {faster_shape} fills it",
         "Choose dimensions whose tiles fill the last wave, such as another batch.",
     ),
     Reason.FEW_ROWS: (
