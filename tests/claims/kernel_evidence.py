@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tests.claims import kernel_facts
-from tests.claims.kernel_facts import computing, in_fp32, is_underfilled, total
+from tests.claims.kernel_facts import computing, is_underfilled, is_wide, too_wide, total
 from tests.claims.kernel_files import KERNEL, Event
 from tests.claims.kernel_memory import PASS, known
+from tests.claims.kernel_operators import found_of
 from tests.claims.kernel_trace import LOADERS, KernelTrace
 
 PARTS = 30
@@ -208,6 +209,11 @@ def _held(trace: KernelTrace) -> list[Line]:
     return [(f"{size:,} bytes of ({kind}), {PASS}", 0.0) for size, kind in sorted(found, reverse=True)]
 
 
+def _operators(trace: KernelTrace) -> list[Line]:
+    found = found_of(trace)
+    return [] if found is None else [(re.escape(name), lasts) for name, lasts in found.lines]
+
+
 EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "GpuBusyLow": _least_busy_parts,
     "GpuGap": lambda trace: _gap_lines(trace, kernel_facts.long_gaps(trace)),
@@ -217,8 +223,9 @@ EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "ExposedCommunication": _collectives,
     "MemcpyBound": lambda trace: _copies(trace, [event for event in trace.work if event.copies]),
     "PageableCopy": lambda trace: _copies(trace, kernel_facts.pageable(trace)),
-    "TensorCoresIdle": lambda trace: _by_name(trace, computing(trace, in_fp32)),
-    "LowPrecisionUnused": lambda trace: _by_name(trace, computing(trace, in_fp32)),
+    "TensorCoresIdle": lambda trace: _by_name(trace, computing(trace, is_wide)),
+    "LowPrecisionUnused": lambda trace: _by_name(trace, computing(trace, too_wide(trace))),
+    "SlowOperators": _operators,
     "SmUnderfilled": lambda trace: _by_name(trace, computing(trace, is_underfilled)),
     "SmallKernelStorm": _short_first,
     "WrongParallel": _parallel,

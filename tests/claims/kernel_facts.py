@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.claims.kernel_files import COPY, HOST, KERNEL, Event
 from tests.claims.kernel_memory import LEAST_FREE, LEAST_GROWTH, LEAST_HELD, PASS, allocations, known
+from tests.claims.kernel_operators import LEAST, NAMES, REACHED_OF_ALL, fact, found_of
 from tests.claims.kernel_trace import STARTS_NS, Gpu, KernelTrace
 from tests.claims.raw import Flags
 
@@ -21,8 +22,8 @@ DATA_PARALLEL, DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.fo
 LIBRARIES = ("gloo:", "mpi:", "nccl:", "ucc:")
 """Begin the names of collectives on the host: the library's."""
 
-FP32, BF16 = "sgemm", "bf16"
-"""Parts of the names of the kernels that `random_kernels` writes: of FP32, and of BF16 on tensor cores."""
+FP64, FP32, BF16 = "dgemm", "sgemm", "bf16"
+"""Parts of the names of the products that `random_kernels` writes: of FP64, FP32, and of BF16 on tensor cores."""
 
 AMPERE, VOLTA, KEPLER = (8, 0), (7, 0), (3, 5)
 
@@ -151,6 +152,22 @@ def in_fp32(event: Event) -> bool:
     return FP32 in event.name
 
 
+def in_fp64(event: Event) -> bool:
+    """Tell whether a kernel is one of FP64, which does not use tensor cores either."""
+    return FP64 in event.name
+
+
+def is_wide(event: Event) -> bool:
+    """Tell whether a kernel is one of FP32 or FP64."""
+    return in_fp32(event) or in_fp64(event)
+
+
+def too_wide(trace: KernelTrace) -> Callable[[Event], bool]:
+    """Return which kernels are in a wider type than they need: most in FP32, else some in FP64, else in either."""
+    kinds: tuple[tuple[Callable[[Event], bool], float], ...] = ((in_fp32, 0.5), (in_fp64, 0.1), (is_wide, 0.1))
+    return next((kind for kind, most in kinds if _of_computing(trace, kind) > most), is_wide)
+
+
 def is_underfilled(event: Event) -> bool:
     """Tell whether a kernel has less than a block a multiprocessor."""
     return event.blocks < 1.0
@@ -228,9 +245,10 @@ FACTS: dict[str, Recompute] = {
     "overlap_share": _overlap,
     "copy_share": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone),
     "pageable_share": lambda trace: total(pageable(trace)) / len(trace.counted) / trace.window,
-    "tensor_core_share": lambda trace: _of_computing(trace, lambda event: BF16 in event.name),
+    "tensor_core_share": lambda trace: _on_tensor_cores(trace) / _eligible(trace),
     "fp32_share": lambda trace: _of_computing(trace, in_fp32),
-    "full_precision_share": lambda trace: _of_computing(trace, in_fp32),
+    "fp64_share": lambda trace: _of_computing(trace, in_fp64),
+    "full_precision_share": lambda trace: _of_computing(trace, is_wide),
     "underfilled_share": lambda trace: _of_computing(trace, is_underfilled),
     "slowest_step": lambda trace: float(trace.gpu_lengths.max()) / 1e6,
     "median_step": lambda trace: float(np.median(trace.gpu_lengths)) / 1e6,
@@ -253,6 +271,7 @@ FACTS: dict[str, Recompute] = {
 OF_RULE: dict[tuple[str, str], Recompute] = {
     ("GpuMemoryGrows", "steps"): lambda trace: float(len(known(trace).at_steps) - 1),
     ("GpuMemoryFragmented", "reserved_share"): lambda trace: known(trace).peak[1] / known(trace).limit,
+    **{("SlowOperators", name): fact(name) for name in NAMES},
     ("WrongParallel", "gpus"): lambda trace: float(len(trace.gpus)),
     ("WrongParallel", "least_busy_share"): lambda trace: min(_kernel_times(trace).values()) / trace.window,
     ("WrongParallel", "idle_share"): lambda trace: trace.share(calls_named(trace, *LIBRARIES) & ~trace.busy),
@@ -285,6 +304,11 @@ THRESHOLDS: dict[str, Recompute] = {
     "pageable_share": lambda _: 0.01,
     "tensor_core_share": lambda _: 0.5,
     "fp32_share": lambda _: 0.5,
+    "fp64_share": lambda _: 0.1,
+    "full_precision_share": lambda _: 0.1,
+    "saved_share": lambda _: LEAST,
+    "math_share": lambda _: LEAST,
+    "reached_share": lambda _: REACHED_OF_ALL,
     "underfilled_share": lambda _: 0.2,
     "reserved_share": lambda _: FULL,
     "growth_per_step": lambda _: float(LEAST_GROWTH),
@@ -304,10 +328,18 @@ def _exposes(trace: KernelTrace) -> bool:
     return trace.mean_share(lambda gpu: gpu.sends_alone) >= 0.1 or (sending >= 0.1 and _overlap(trace) < 0.5)
 
 
+def _on_tensor_cores(trace: KernelTrace) -> int:
+    return total(computing(trace, lambda event: BF16 in event.name))
+
+
+def _eligible(trace: KernelTrace) -> int:
+    return _on_tensor_cores(trace) + total(computing(trace, is_wide))
+
+
 def _tensor_cores_idle(trace: KernelTrace) -> bool:
-    used, every = total(computing(trace, lambda event: BF16 in event.name)), total(computing(trace))
-    eligible = used + total(computing(trace, in_fp32))
-    return trace.capability >= VOLTA and every > 0 and eligible >= 0.1 * every and used < 0.5 * eligible
+    eligible, every = _eligible(trace), total(computing(trace))
+    few = _on_tensor_cores(trace) < 0.5 * eligible
+    return trace.capability >= VOLTA and every > 0 and eligible >= 0.1 * every and few
 
 
 def _beside_loader(trace: KernelTrace, share: float) -> bool:
@@ -325,9 +357,11 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "PageableCopy": lambda trace: total(pageable(trace)) / len(trace.counted) >= 0.01 * trace.window,
     "WrongParallel": lambda trace: is_data_parallel(trace) or without_nccl(trace),
     "TensorCoresIdle": _tensor_cores_idle,
-    "LowPrecisionUnused": lambda trace: trace.capability >= AMPERE and _of_computing(trace, in_fp32) > 0.1,
+    "LowPrecisionUnused": lambda trace: (
+        trace.capability >= AMPERE and bool(computing(trace)) and _of_computing(trace, is_wide) > 0.1
+    ),
     "SmUnderfilled": lambda trace: _of_computing(trace, is_underfilled) >= 0.2,
-    "SlowOperators": lambda _: False,  # these traces record no shapes
+    "SlowOperators": lambda trace: found_of(trace) is not None,
     "TraceStepOutlier": lambda trace: len(trace.steps) >= 10 and bool((trace.gpu_lengths > step_limit(trace)).any()),
     "GpuMemoryFull": lambda trace: any(share > FULL for share in _reserved(trace).values()),
     "GpuMemoryRanOut": lambda _: False,

@@ -43,6 +43,10 @@ class Event:
     collective: tuple[str, str, int] = ("", "", 0)
     """What is sent: its name, its group, and how many ranks are in it."""
 
+    is_operator: bool = False
+    dims: tuple[tuple[int, ...], ...] = ()
+    types: tuple[str, ...] = ()
+
     @property
     def lasts(self) -> int:
         """How long it takes."""
@@ -138,6 +142,9 @@ def _pytorch(file: Path) -> Recording:
                 collective=(
                     said.get("Collective name", ""), said.get("Process Group Name", ""), said.get("Group size", 0)
                 ),
+                is_operator=each["cat"] == "cpu_op",
+                dims=tuple(map(tuple, said.get("Input Dims", []))),
+                types=tuple(said.get("Input type", [])),
             )  # fmt: skip
             recording.events.append(event)
     return recording

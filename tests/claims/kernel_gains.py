@@ -7,9 +7,19 @@ from functools import cached_property
 import numpy as np
 
 from tests.claims import kernel_facts
-from tests.claims.kernel_facts import CONDITIONS, NEEDS_MORE_STEPS, computing, gpu_gaps, in_fp32, is_underfilled, total
-from tests.claims.kernel_files import KERNEL, Recording
+from tests.claims.kernel_facts import (
+    CONDITIONS,
+    NEEDS_MORE_STEPS,
+    computing,
+    gpu_gaps,
+    is_underfilled,
+    is_wide,
+    too_wide,
+    total,
+)
+from tests.claims.kernel_files import KERNEL, Event, Recording
 from tests.claims.kernel_memory import SURE_STEPS, known
+from tests.claims.kernel_operators import found_of
 from tests.claims.kernel_trace import Gpu, KernelTrace
 from tests.claims.raw import Flags
 
@@ -20,6 +30,12 @@ def _wrong_parallel(trace: KernelTrace, gpu: Gpu) -> Flags:
     if kernel_facts.calls_named(trace, kernel_facts.DATA_PARALLEL).any():
         return ~gpu.busy
     return ~gpu.busy & kernel_facts.calls_named(trace, *kernel_facts.LIBRARIES)
+
+
+def slow_kernels(trace: KernelTrace) -> list[Event]:
+    """Return the kernels of operators that the rule shows, of the first three sorts."""
+    found = found_of(trace)
+    return [] if found is None else found.kernels
 
 
 def _of_kernels(chosen: Callable[..., bool]) -> Callable[[KernelTrace, Gpu], Flags]:
@@ -43,8 +59,9 @@ ORDER: dict[str, Callable[[KernelTrace, Gpu], Flags]] = {
     "MemcpyBound": lambda _, gpu: gpu.copies_alone,
     "GpuGap": gpu_gaps,
     "GpuBusyLow": lambda _, gpu: ~gpu.busy,
-    "LowPrecisionUnused": _of_kernels(in_fp32),
-    "TensorCoresIdle": _of_kernels(in_fp32),
+    "LowPrecisionUnused": lambda trace, gpu: _of_kernels(too_wide(trace))(trace, gpu),
+    "TensorCoresIdle": _of_kernels(is_wide),
+    "SlowOperators": lambda trace, gpu: trace.of([each for each in slow_kernels(trace) if each.device == gpu.number]),
     "SmUnderfilled": _of_kernels(is_underfilled),
 }
 """What a rule explains of a GPU's time, causes before symptoms; other rules explain nothing of it."""
@@ -100,8 +117,9 @@ UPPER_BOUNDS: dict[str, Callable[[KernelTrace], float]] = {
     "MemcpyBound": lambda trace: trace.mean(lambda gpu: gpu.copies_alone),
     "GpuGap": lambda trace: float(sum(end - start for start, end in kernel_facts.long_gaps(trace))),
     "GpuBusyLow": lambda trace: trace.window - kernel_facts.busy(trace),
-    "LowPrecisionUnused": lambda trace: _half(trace, in_fp32),
-    "TensorCoresIdle": lambda trace: _half(trace, in_fp32),
+    "LowPrecisionUnused": lambda trace: _half(trace, too_wide(trace)),
+    "TensorCoresIdle": lambda trace: _half(trace, is_wide),
+    "SlowOperators": lambda trace: 0.0 if (found := found_of(trace)) is None else found.saved,
     "SmUnderfilled": lambda trace: _half(trace, is_underfilled),
     "TraceStepOutlier": _beyond_median,
     **dict.fromkeys(kernel_facts.OF_MEMORY, lambda _: 0.0),

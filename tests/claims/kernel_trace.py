@@ -4,7 +4,7 @@ So a union, a difference or an overlap is a mask of the parts, and its length th
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import cached_property
 
@@ -25,6 +25,8 @@ STARTS_NS = 10_000
 """So long after its launch work may take to start on an idle GPU."""
 
 LEAST_WORK = 0.01
+NESTED = 6
+"""An operator of a random trace has fewer operators within it."""
 
 
 class Gpu:
@@ -250,6 +252,17 @@ class KernelTrace:
         """Kernels with the calls that launched them."""
         pairs = [(event, self.launch_of(event)) for event in self.kernels]
         return [(event, call) for event, call in pairs if call is not None]
+
+    @cached_property
+    def _operators(self) -> tuple[list[int], list[Event]]:
+        found = sorted((event for event in self.host if event.is_operator), key=lambda each: each.start)
+        return [each.start for each in found], found
+
+    def operators_at(self, moment: int) -> list[Event]:
+        """Return the last few operators that begin up to a moment: one within another is among them."""
+        starts, found = self._operators
+        place = bisect_right(starts, moment)
+        return found[max(place - NESTED, 0) : place]
 
     @property
     def capability(self) -> tuple[int, int]:

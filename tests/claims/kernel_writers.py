@@ -68,11 +68,14 @@ def _row(event: Event) -> dict[str, Any]:
     if event.category in {KERNEL, COPY, SET}:
         args |= {"device": event.device, "stream": 20 if event.sends else 7}
         args |= {"bytes": event.bytes} if event.copies else {"blocks per SM": event.blocks}
+    if event.is_operator:
+        args = {"Input Dims": event.dims, "Input type": event.types, "Concrete Inputs": ["" for _ in event.dims]}
     if event.collective[0]:
         name, group, ranks = event.collective
         args |= {"Collective name": name, "Process Group Name": group, "Group size": ranks}
+    category = "cpu_op" if event.is_operator else _WRITTEN[event.category]
     return {
-        "ph": "X", "cat": _WRITTEN[event.category], "name": event.name, "pid": 1, "tid": 1,
+        "ph": "X", "cat": category, "name": event.name, "pid": 1, "tid": 1,
         "ts": event.start / 1_000, "dur": event.lasts / 1_000, "args": args,
     }  # fmt: skip
 

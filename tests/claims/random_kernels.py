@@ -9,7 +9,10 @@ import numpy as np
 
 from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Card, Event
 from tests.claims.kernel_memory import FAULTS
+from tests.claims.kernel_operators import MATH
 from tests.claims.kernel_writers import write_nsight, write_pytorch, write_xla
+
+Dims = tuple[tuple[int, ...], ...]
 
 CARDS = (
     Card("NVIDIA A100", (8, 0), 40 << 30, 108),
@@ -18,6 +21,8 @@ CARDS = (
     Card("Tesla P100", (6, 0), 16 << 30, 56),
 )
 FP32, BF16 = "ampere_sgemm_128x64_nn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+FP64 = "ampere_dgemm_128x64_nn"
+SINGLE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}<c10::BFloat16>, std::array<char*, 2ul> >"
 OTHER = "ampere_sgemm_32x32_sliced1x4_nt"
 """What a stage of a pipeline runs that is unlike the others."""
 
@@ -28,6 +33,17 @@ LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 US = 1_000
 CALL_US = 5
 
+OPERATORS = ("product", "product", "math", "chain", "double")
+"""What traces of PyTorch with operators have: products of any shape, attention in its math form, operators on single
+elements in a row, and products of FP64."""
+
+WITH_OPERATORS = 1_000
+"""From this seed on."""
+
+SHAPES = ((4096, 4096), (1025, 4096), (4096, 1020), (32, 4096), (256, 512), (2048, 1920), (2048, 2048))
+"""Rows and columns of products: aligned, odd, narrow, of few tiles, with a last wave that is nearly empty or full."""
+
+ELEMENTS = ("aten::mul", "aten::tanh", "aten::exp")
 FORMS = ("pytorch", "pytorch", "nsight", "xla")
 WRITERS: dict[str, Callable[["KernelJob", int, "list[Event]", Path], None]] = {
     "pytorch": write_pytorch,
@@ -50,6 +66,8 @@ class KernelJob:
         The most of each GPU's memory that is in use, as shares.
     memory : str
         What is wrong with the first GPU's memory, of `kernel_memory.FAULTS`; else empty.
+    operators : str
+        What its operators are, of `OPERATORS`; empty where a trace records none.
     """
 
     seed: int
@@ -62,6 +80,7 @@ class KernelJob:
     parallel: str = ""
     reserved: tuple[float, ...] = ()
     memory: str = ""
+    operators: str = ""
     card: Card = CARDS[0]
     group: bool = False
 
@@ -75,6 +94,8 @@ def drawn_kernels(seed: int) -> KernelJob:
     if ranks > 1:
         for name, share in (("late", 0.5), ("slow", 0.5), ("unlike", 0.35)):
             faults[name] = int(rng.integers(ranks)) if rng.random() < share else None
+    asked = str(np.random.default_rng([seed, 27]).choice(OPERATORS)) if seed >= WITH_OPERATORS else ""
+    form, card = ("pytorch", CARDS[0]) if asked and seed % 8 else (form, card)
     parallel = str(rng.choice(["", "data"])) if ranks == 1 and gpus > 1 else ""
     if ranks > 1 and form != "xla" and rng.random() < 0.3:
         parallel = "gloo"
@@ -85,7 +106,8 @@ def drawn_kernels(seed: int) -> KernelJob:
         gpus=gpus,
         parallel=parallel,
         reserved=tuple(float(each) for each in rng.choice([0.3, 0.89, 0.93, 0.97], gpus)) if form != "nsight" else (),
-        memory=str(np.random.default_rng([seed, 25]).choice(FAULTS)) if form == "pytorch" else "",
+        operators=asked if form == "pytorch" else "",
+        memory=str(np.random.default_rng([seed, 25]).choice(FAULTS)) if form == "pytorch" and not asked else "",
         card=card,
         group=bool(rng.random() < 0.5),
         **faults,
@@ -110,6 +132,7 @@ class Loop:
         rng = np.random.default_rng([self.job.seed, 21])  # the same of all ranks
         self.kernels = int(rng.choice([5, 40, 330] if self.job.ranks * self.job.gpus == 1 else [5, 40]))
         self.lasts = int(rng.choice([3, 30, 400])) * US
+        self.usual = self.lasts
         self.between = int(rng.choice([0, 4, 60])) * US
         self.loads = int(rng.choice([0, 0, 300, 6_000])) * US
         self.syncs = int(rng.choice([0, 0, 1, 8]))
@@ -130,9 +153,44 @@ class Loop:
             self.lasts = int(1.6 * self.lasts)
         if self.rank == self.job.unlike:
             self.gemm, self.lasts = OTHER, 3 * self.lasts
+        self._draw_operators(np.random.default_rng([self.job.seed, 28]))
         self.rng = np.random.default_rng([self.job.seed, 23, self.rank])
         self.host = (1_000 + 70 * self.rank) * US
         self.begins = self.host
+
+    def _draw_operators(self, rng: np.random.Generator) -> None:
+        """Draw shapes for which good kernels take about a part of the time that these do on an A100."""
+        if self.job.operators:
+            self.lasts = self.lasts * int(rng.choice([30, 400, 400])) * US // self.usual
+        part = float(rng.choice([0.8, 0.8, 0.5, 0.2])) * self.lasts / 1e9
+        rows, columns = SHAPES[int(rng.integers(len(SHAPES)))]
+        if self.job.operators == "double":
+            self.gemm = BF16
+        rate = 0.75 * (312e12 if self.gemm == BF16 else 19.5e12)
+        inner = max(8 * round(part * rate / (16.0 * rows * columns)), 8)
+        self.shape: Dims = ((rows, inner), (inner, columns))
+        wide = max(round(part * 0.85 * 1555e9 / (4 * 8192)), 1)
+        self.elements: Dims = ((wide, 8192),)
+
+    def operate(self, place: int, lasts: int, gpu: int) -> None:
+        """Write an operator with the work that it starts."""
+        start, kind, size = self.host, self.job.operators, "c10::BFloat16" if self.gemm == BF16 else "float"
+        self.host += US
+        inner = self.host
+        self.host += US if kind == "math" and place % 4 < 2 else 0
+        name, dims, kernel = "aten::mm", self.shape, self.gemm
+        types: tuple[str, ...] = (size, size)
+        if kind == "chain" and place % 6:
+            name, dims, types = ELEMENTS[place % len(ELEMENTS)], self.elements, ("c10::BFloat16",)
+            kernel = SINGLE.format(name)
+        elif kind == "double" and place % 7 == 0:
+            kernel, types = FP64, ("double", "double")
+        self.launch(KERNEL, kernel, lasts, "cudaLaunchKernel", gpu)
+        self.host += US
+        self.events.append(Event(HOST, name, inner, self.host, is_operator=True, dims=dims, types=types))
+        if kind == "math" and place % 4 < 2:
+            self.host += US
+            self.events.append(Event(HOST, MATH, start, self.host, is_operator=True))
 
     def launch(self, category: str, name: str, lasts: int, call: str, gpu: int = 0, **said: int) -> None:
         """Write a call that starts work of a GPU, and the work behind all that was started there before."""
@@ -195,7 +253,10 @@ class Loop:
         for place in places:
             lasts, gpu = int(self.rng.integers(1, 2 * self.lasts // US)) * US, place % self.job.gpus
             if not gpu or gpu < self.job.gpus - 1 or not place % 3:
-                self.launch(KERNEL, self.gemm, lasts, "cudaLaunchKernel", gpu)
+                if self.job.operators:
+                    self.operate(place, lasts, gpu)
+                else:
+                    self.launch(KERNEL, self.gemm, lasts, "cudaLaunchKernel", gpu)
             if place in self.waits:
                 self.wait("cudaStreamSynchronize")
 

@@ -15,7 +15,7 @@ from tests.claims.context import raw_of
 from tests.claims.kernels import kernel_claims
 from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
-from tests.claims.random_kernels import write_kernels_job
+from tests.claims.random_kernels import WITH_OPERATORS, write_kernels_job
 from tests.claims.random_steps import write_steps_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.snapshot_files import write_snapshots_job
@@ -36,7 +36,7 @@ STEPS_JOBS = (*range(60), 116)
 
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80
-KERNEL_JOBS = 60
+KERNEL_JOBS = (*range(60), *range(WITH_OPERATORS, WITH_OPERATORS + 60))
 SNAPSHOT_JOBS = 100
 
 
@@ -130,7 +130,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "steps": (check_steps, list(STEPS_JOBS)),
         "training": (check_training, list(range(TRAINING_RUNS))),
         "tensors": (check_tensors, list(range(TENSOR_RUNS))),
-        "kernels": (check_kernels, list(range(KERNEL_JOBS))),
+        "kernels": (check_kernels, list(KERNEL_JOBS)),
         "snapshots": (check_snapshots, list(range(SNAPSHOT_JOBS))),
     }
 

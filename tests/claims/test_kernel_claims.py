@@ -16,8 +16,11 @@ from tests.claims.sources import check_kernels
 KERNEL_SEEDS = (13, 19, 22, 24, 30, 32, 33, 35, 37, 39, 48, 53, 72)
 """Kernel traces of each form, of one and of several ranks and GPUs, and with each fault of memory."""
 
+OPERATOR_SEEDS = (1001, 1006, 1010, 1015, 1020, 1028, 1029, 1033)
+"""Traces with operators: products of each reason, attention in its math form, chains, and FP64."""
 
-@pytest.mark.parametrize("seed", KERNEL_SEEDS)
+
+@pytest.mark.parametrize("seed", [*KERNEL_SEEDS, *OPERATOR_SEEDS])
 def test_what_is_said_of_a_kernel_trace_is_true(seed: int) -> None:
     found = check_kernels(seed)
     assert found.claims > 30
@@ -38,7 +41,7 @@ def test_a_few_seeds_have_traces_of_each_form_and_shape() -> None:
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, dict[str, Any]]]:
     """Return jobs with kernel traces by seed, and their true reports: of ranks, and of several GPUs."""
     place = tmp_path_factory.mktemp("claims")
-    folders = {seed: write_kernels_job(seed, place) for seed in (9, 22, 37, 48, 72)}
+    folders = {seed: write_kernels_job(seed, place) for seed in (9, 22, 37, 48, 72, 1001, 1015, 1020, 1029, 1033)}
     return {seed: (folder, report_of(folder)) for seed, folder in folders.items()}
 
 
@@ -72,6 +75,13 @@ def untrue_of_kernels(folder: Path, report: dict[str, Any]) -> list[str]:
         (9, "ExposedCommunication", "ranks_affected", -1),
         (37, "SlowRank", "compute_ratio", 0.001),
         (37, "SlowRank", "like_ranks", 1),
+        (1001, "LowPrecisionUnused", "fp64_share", 0.0002),
+        (1015, "SlowOperators", "reached_share", 0.0002),
+        (1015, "SlowOperators", "tiles", 1),
+        (1020, "SlowOperators", "evidence", 1),
+        (1020, "SlowOperators", "math_share", 0.0002),
+        (1020, "SlowOperators", "gain_share", 0.0002),
+        (1029, "SlowOperators", "saved_share", 0.0002),
     ],
 )
 def test_a_wrong_fact_of_a_kernel_trace_is_found(
@@ -91,6 +101,9 @@ def test_a_wrong_fact_of_a_kernel_trace_is_found(
         (22, "GpuMemoryFull", "reserved_share", "device", "gpu9"),
         (22, "GpuBusyLow", "busy_share", "threshold", 0.6),
         (22, "LaunchBound", "evidence", "series", "GPU idle, host mostly in lunch"),
+        (1029, "SlowOperators", "operator", "value", "aten::tanh"),
+        (1033, "SlowOperators", "faster_shape", "value", "4096 x 560 x 1088"),
+        (1033, "SlowOperators", "reached_share", "threshold", 0.5),
     ],
 )
 def test_a_wrong_name_of_a_kernel_trace_is_found(

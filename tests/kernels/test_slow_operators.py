@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kernel_traces import STREAM, TraceWriter, judged
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.formulas.shapes import Reason, why_slow
+from trainguard.kernels.formulas.shapes import Measured, Reason, Why, why_slow
 
 MI300X = {"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 206_141_652_992, "computeMajor": 9, "numSms": 304}
 TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT128x128x64_MI16x16x1"
@@ -162,14 +162,39 @@ def test_operators_without_ids_are_found_by_thread_and_time(name: str) -> None:
 
 
 def test_the_faster_shape_is_aligned() -> None:
-    why = why_slow("aten::mm", "[[1025,8192],[8192,1025]]", 304)
-    assert (why.reason, why.numbers, why.faster) == (Reason.MISALIGNED, {"odd_size": 1025}, "1088 x 8192 x 1088")
+    why = why_slow("aten::mm", "[[1025,8192],[8192,1025]]", Measured(304, 0.3, by_memory=False))
+    assert (why.reason, why.numbers, why.faster) == (Reason.MISALIGNED, {"odd_size": 1025}, "1025 x 8192 x 1088")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "measured", "why"),
+    [
+        ("[[141,512],[512,30522]]", Measured(132, 0.3, by_memory=True),
+         Why(Reason.MISALIGNED, {"odd_size": 30522}, "141 x 512 x 30528")),
+        # 16 x 15 tiles are 2.2 waves of 108: 21 x 15 fill three.
+        ("[[2048,4096],[4096,1920]]", Measured(108, 0.6, by_memory=False),
+         Why(Reason.WAVES, {"tiles": 240, "multiprocessors": 108}, "2688 x 4096 x 1920")),
+        # What reaches a third of what full waves allow has another reason.
+        ("[[2048,4096],[4096,1920]]", Measured(108, 0.25, by_memory=False), Why(Reason.UNKNOWN)),
+        ("[[2048,152],[152,1920]]", Measured(108, 0.5, by_memory=True), Why(Reason.NARROW, {"narrowest": 152})),
+        ("[[64,4096],[4096,27648]]", Measured(108, 0.5, by_memory=False),
+         Why(Reason.TILES, {"tile_side": 128, "narrowest": 64}, "128 x 4096 x 27648")),
+        ("[[32,4096],[4096,4096]]", Measured(108, 0.3, by_memory=True), Why(Reason.NARROW, {"narrowest": 32})),
+        ("[[32,4096],[4096,4096]]", Measured(108, 0.3, by_memory=False),
+         Why(Reason.FEW_TILES, {"tiles": 32, "tile_side": 128, "multiprocessors": 108})),
+        ("[[4096,4096],[4096,4096]]", Measured(0, 0.5, by_memory=False), Why(Reason.UNKNOWN)),
+    ],
+)  # fmt: skip
+def test_a_reason_explains_how_slow_it_is(shapes: str, measured: Measured, why: Why) -> None:
+    """A finding has no more than twelve facts, of which one has to name a rank."""
+    assert why_slow("aten::mm", shapes, measured) == why
+    assert len(why.numbers) + bool(why.faster) <= 3
 
 
 @pytest.mark.parametrize("shapes", ["", "[[1]]", "{}", "[[1,2],[3]]", "[[],[]]"])
 def test_shapes_that_do_not_fit_give_no_reason(shapes: str) -> None:
     for operator in ("aten::mm", "aten::linear", "aten::convolution", "vllm::fused_moe", "flash_attn_3::bwd"):
-        assert why_slow(operator, shapes, 108).reason in set(Reason)
+        assert why_slow(operator, shapes, Measured(108, 0.5, by_memory=False)).reason in set(Reason)
 
 
 def chained(length: int, *, between: str = "", other: str = "aten::mul") -> list[KernelFinding]:

@@ -5,7 +5,7 @@ User's Guide" (channels).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil, prod
 
@@ -24,7 +24,12 @@ FASTER = 64
 """A multiple of this fills whole tiles, lines of a cache and banks."""
 
 NARROW = 64
-FULL_WAVES = 0.75
+FULL = 0.75
+"""Tiles and waves that are this full are no reason."""
+
+EXPLAINS = 0.6
+"""A reason that leaves so much of the GPU explains what reaches at least this part of that."""
+
 FEW_CHANNELS = 16
 FEW_ROWS = 16
 """Fewer rows leave tensor cores' smallest block empty in part."""
@@ -40,6 +45,7 @@ class Reason(StrEnum):
     MISALIGNED = "misaligned"
     NARROW = "narrow"
     FEW_TILES = "few_tiles"
+    TILES = "tiles"
     WAVES = "waves"
     FEW_ROWS = "few_rows"
     UNEVEN = "uneven"
@@ -67,10 +73,19 @@ class Why:
 _UNKNOWN = Why(Reason.UNKNOWN)
 
 
-def why_slow(operator: str, shapes: str, sms: int) -> Why:
-    """Return what the shapes of an operator, as JSON, say on a GPU with so many multiprocessors (0 if unknown)."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How slow an operator is: ``reached`` of what good kernels do, which memory bounds; ``sms`` is 0 if unknown."""
+
+    sms: int
+    reached: float
+    by_memory: bool
+
+
+def why_slow(operator: str, shapes: str, measured: Measured) -> Why:
+    """Return what the shapes of an operator, as JSON, say about its speed."""
     try:
-        return _why(operator, [tuple(each) for each in msgspec.json.decode(shapes, type=list[list[int]])], sms)
+        return _why(operator, [tuple(each) for each in msgspec.json.decode(shapes, type=list[list[int]])], measured)
     except (msgspec.MsgspecError, IndexError, ValueError):
         return _UNKNOWN
 
@@ -87,12 +102,12 @@ def rows_of_weight(operator: str, shapes: str) -> tuple[int, Shape] | None:
     return (prod(left[:-1]), tuple(right)) if left else None
 
 
-def _why(operator: str, shapes: list[Shape], sms: int) -> Why:
+def _why(operator: str, shapes: list[Shape], measured: Measured) -> Why:
     if operator in _MATRICES:
         left, right = (shapes[place] for place in _MATRICES[operator])
-        columns = right[0] if operator == "aten::linear" else right[-1]
-        rows, inner = (prod(left[:-1]), left[-1]) if operator == "aten::linear" else left[-2:]
-        return _product(1 if operator == "aten::linear" else prod(left[:-2]), rows, inner, columns, sms)
+        if operator == "aten::linear":
+            return _product(_Product(1, prod(left[:-1]), left[-1], right[0]), measured)
+        return _product(_Product(prod(left[:-2]), left[-2], left[-1], right[-1]), measured)
     if "fused_moe" in operator or "fused_experts" in operator:
         return _experts(shapes[0][0] * shapes[3][1], shapes[1][0])
     if operator in ATTENTION:
@@ -109,22 +124,73 @@ _MATRICES: dict[str, tuple[int, int]] = {
 }
 
 
-def _product(batch: int, rows: int, inner: int, columns: int, sms: int) -> Why:
-    odd = [size for size in (rows, inner, columns) if size % ALIGNED]
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The sizes of a product, and the tiles of its result."""
+
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def sides(self) -> tuple[int, int, int]:
+        return self.rows, self.inner, self.columns
+
+    @property
+    def tiles(self) -> int:
+        return self.batch * ceil(self.rows / TILE) * ceil(self.columns / TILE)
+
+    @property
+    def full_tiles(self) -> float:
+        """How much of its tiles the result fills."""
+        return self.batch * self.rows * self.columns / (self.tiles * TILE * TILE)
+
+    def __str__(self) -> str:
+        return " x ".join(map(str, self.sides))
+
+
+def _product(product: _Product, measured: Measured) -> Why:
+    # Rows of the result lie one behind the other, those of the left matrix mostly do: their number aligns nothing.
+    odd = [size for size in (product.columns, product.inner) if size % ALIGNED]
     if odd:
-        padded = " x ".join(
-            f"{ceil(size / FASTER) * FASTER if size % ALIGNED else size}" for size in (rows, inner, columns)
-        )
-        return Why(Reason.MISALIGNED, {"odd_size": odd[0]}, padded)
-    if min(rows, inner, columns) < NARROW:
-        return Why(Reason.NARROW, {"narrowest": min(rows, inner, columns)})
-    tiles = batch * ceil(rows / TILE) * ceil(columns / TILE)
-    counts = {"tiles": tiles, "multiprocessors": sms}
-    if 0 < tiles < sms:
-        return Why(Reason.FEW_TILES, counts)
-    if sms > 0 and tiles < FULL_WAVES * ceil(tiles / sms) * sms:
-        return Why(Reason.WAVES, counts)
-    return _UNKNOWN
+        inner, columns = (_up(size, FASTER if size in odd else 1) for size in (product.inner, product.columns))
+        return Why(Reason.MISALIGNED, {"odd_size": odd[0]}, str(replace(product, inner=inner, columns=columns)))
+    narrow = Why(Reason.NARROW, {"narrowest": min(product.sides)})
+    if measured.by_memory and min(product.sides) < NARROW:
+        return narrow
+    if 0 < product.tiles < measured.sms:
+        return Why(Reason.FEW_TILES, {"tiles": product.tiles, "tile_side": TILE, "multiprocessors": measured.sms})
+    return narrow if measured.by_memory else _quantised(product, measured)
+
+
+def _quantised(product: _Product, measured: Measured) -> Why:
+    """Return what tiles and waves that are partly empty explain; a batch that fills them computes more in the time."""
+    waves = ceil(product.tiles / measured.sms) if measured.sms > 0 else 0
+    full_waves = product.tiles / (waves * measured.sms) if waves else 1.0
+    least = min(product.full_tiles, full_waves)
+    if least >= FULL or measured.reached < EXPLAINS * least:
+        return _UNKNOWN
+    if product.full_tiles <= full_waves:
+        full = replace(product, rows=_up(product.rows, TILE), columns=_up(product.columns, TILE))
+        return Why(Reason.TILES, {"tile_side": TILE, "narrowest": min(product.rows, product.columns)}, str(full))
+    faster = _filled(product, waves * measured.sms)
+    if faster.tiles <= product.tiles:
+        return _UNKNOWN
+    return Why(Reason.WAVES, {"tiles": product.tiles, "multiprocessors": measured.sms}, str(faster))
+
+
+def _filled(product: _Product, tiles: int) -> _Product:
+    """Return the product with more rows, else with more columns, that fills as many of so many tiles as it can."""
+    high, wide = product.batch * ceil(product.rows / TILE), product.batch * ceil(product.columns / TILE)
+    rows, columns = tiles // wide * TILE, tiles // high * TILE
+    if rows > _up(product.rows, TILE):
+        return replace(product, rows=rows)
+    return replace(product, columns=columns)
+
+
+def _up(size: int, multiple: int) -> int:
+    return ceil(size / multiple) * multiple
 
 
 def _experts(rows: int, experts: int) -> Why:

@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.shapes import Reason, Why, why_slow
+from trainguard.kernels.formulas.shapes import Measured, Reason, Why, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
@@ -45,6 +45,7 @@ class _Slow:
     saved_ns: float
     calls: int
     rows: Ints
+    by_memory: bool
 
     @property
     def are_single(self) -> bool:
@@ -73,11 +74,15 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
         "Join products that share a matrix, or use a larger batch.",
     ),
     Reason.FEW_TILES: (
-        ": its result has {tiles} tiles for {multiprocessors} multiprocessors",
+        ": its result has {tiles} tiles of side {tile_side} for {multiprocessors} multiprocessors",
         "Split the inner dimension (split-K), batch such products, or use a larger batch.",
     ),
+    Reason.TILES: (
+        ": its result, {narrowest} on a side, fills tiles of side {tile_side} in part, {faster_shape} fills them",
+        "Use a larger batch, or dimensions that are multiples of the tile's side.",
+    ),
     Reason.WAVES: (
-        ": {tiles} tiles leave the last wave over {multiprocessors} multiprocessors partly empty",
+        ": its {tiles} tiles fill the last wave of {multiprocessors} in part, {faster_shape} fills it",
         "Choose dimensions whose tiles fill the last wave, such as another batch.",
     ),
     Reason.FEW_ROWS: (
@@ -222,7 +227,8 @@ class SlowOperators(RankRule):
         if slow.are_single:
             return Why(Reason.SINGLE, {"slow_calls": slow.calls, "calls": entry.count})
         sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
-        return uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, sms)
+        measured = Measured(sms, slow.reached, slow.by_memory)
+        return uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, measured)
 
     def _enough(self, entry: OperatorEntry) -> float:
         return self.enough_attention if entry.name in ATTENTION else self.enough
@@ -241,13 +247,15 @@ class SlowOperators(RankRule):
         if needs is None or entry.unrated in ("algorithm", "not_moved") or entry.kernel_ns < SHORTEST_NS * entry.count:
             return None
         arithmetic = REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
-        good_ns = max(needs[0] / arithmetic, needs[1] / REACHED_BYTES) * 1e9
+        computes, moves = needs[0] / arithmetic * 1e9, needs[1] / REACHED_BYTES * 1e9
+        good_ns = max(computes, moves)
         reached = good_ns / entry.kernel_ns
+        by_memory = moves > computes
         if reached < self._enough(entry):
-            return _Slow(called, reached, entry.kernel_ns - good_ns, entry.count, called.rows)
-        return self._single(judged, called, good_ns / entry.count)
+            return _Slow(called, reached, entry.kernel_ns - good_ns, entry.count, called.rows, by_memory)
+        return self._single(judged, called, good_ns / entry.count, by_memory)
 
-    def _single(self, judged: Judged, called: Called, good_ns: float) -> _Slow | None:
+    def _single(self, judged: Judged, called: Called, good_ns: float, by_memory: bool) -> _Slow | None:
         """Return single calls that are slow, unless the GPU communicates beside them and shares its multiprocessors."""
         columns, rows = judged.trace.gpu, called.rows
         _, which = np.unique(judged.operator[rows], return_inverse=True)
@@ -257,7 +265,7 @@ class SlowOperators(RankRule):
         if not slow.any():
             return None
         total, calls = float(lasted[slow].sum()), int(slow.sum())
-        return _Slow(called, good_ns * calls / total, total - good_ns * calls, calls, rows[slow[which]])
+        return _Slow(called, good_ns * calls / total, total - good_ns * calls, calls, rows[slow[which]], by_memory)
 
 
 def _confirmed(judged: Judged) -> PeaksEntry | None:

@@ -1,0 +1,242 @@
+"""Recomputes what operators of a rank's trace cost by their shapes, and what the rule over slow ones should find.
+
+Operators lie on one thread. Of those that `random_kernels` writes the arithmetic is that of a product, or one operation
+an element; the only card whose peaks a document of its maker confirms is the A100.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, prod
+
+from tests.claims.kernel_files import Event
+from tests.claims.kernel_trace import KernelTrace
+
+LEAST, REACHED_OF_ALL, SHORTEST_NS = 0.1, 0.6, 10_000
+OF_ARITHMETIC, OF_MEMORY = 0.75, 0.85
+MATH = "aten::_scaled_dot_product_attention_math"
+PRODUCT = "aten::mm"
+SIZES = {"c10::BFloat16": 2, "float": 4, "double": 8}
+RATES = {"NVIDIA A100": ({2: 312e12, 4: 19.5e12, 8: 19.5e12}, 1555e9, 40e6)}
+"""Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache."""
+
+TILE, FULL, SHORTEST_CHAIN = 128, 0.75, 3
+
+
+@dataclass(frozen=True)
+class Called:
+    """All calls of an operator with the same inputs, and the kernels that they started."""
+
+    name: str
+    dims: tuple[tuple[int, ...], ...]
+    size: int
+    calls: int
+    kernels: tuple[Event, ...]
+
+    @property
+    def lasts(self) -> int:
+        """How long its kernels take, nanoseconds."""
+        return sum(each.lasts for each in self.kernels)
+
+    @property
+    def shapes(self) -> str:
+        """Its dimensions as findings write them."""
+        return ", ".join("x".join(map(str, each)) for each in self.dims if each)
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Operations and bytes of one call."""
+        if self.name == PRODUCT:
+            (rows, inner), (_, columns) = self.dims
+            return 2 * rows * inner * columns, self.size * (rows * inner + inner * columns + rows * columns)
+        given = [prod(each) for each in self.dims if each]
+        return given[0], self.size * (sum(given) + given[0])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the rule should find: how much of the window it measures and can win, its facts, and its evidence."""
+
+    measured: float
+    saved: float
+    facts: dict[str, float | str]
+    lines: list[tuple[str, float]]
+    kernels: list[Event]
+
+
+def operator_of(trace: KernelTrace, kernel: Event) -> Event | None:
+    """Return the innermost operator in which a kernel was launched."""
+    call = trace.launch_of(kernel)
+    if call is None:
+        return None
+    around = [each for each in trace.operators_at(call.start) if each.start <= call.start < each.end]
+    return min(around, key=lambda each: each.lasts, default=None)
+
+
+def calls_of(trace: KernelTrace) -> list[Called]:
+    """Return the operators of a window with what they cost and take."""
+    found: dict[tuple[str, tuple[tuple[int, ...], ...], tuple[str, ...]], list[tuple[Event, Event]]] = {}
+    for kernel in trace.kernels:
+        operator = operator_of(trace, kernel) if kernel.computes else None
+        if operator is not None and operator.dims:
+            found.setdefault((operator.name, operator.dims, operator.types), []).append((operator, kernel))
+    return [
+        Called(
+            name, dims, SIZES[types[0]], len({id(operator) for operator, _ in pairs}), tuple(each for _, each in pairs)
+        )
+        for (name, dims, types), pairs in found.items()
+    ]
+
+
+@lru_cache(maxsize=8)
+def found_of(trace: KernelTrace) -> Found | None:
+    """Return what the rule should find on a trace: slow operators, else attention in its math form, else chains."""
+    rates = RATES.get(trace.recording.cards[0].name) if trace.recording.cards else None
+    every = [] if rates is None else calls_of(trace)
+    for found in (_slow(trace, every), _math(trace), _chains(trace, every)):
+        if found is not None and found.measured >= LEAST * trace.window:
+            return found
+    return None
+
+
+def _needs(trace: KernelTrace, called: Called) -> tuple[float, float]:
+    """Return how long arithmetic and memory need at least for all calls, nanoseconds."""
+    by_size, memory, _ = RATES[trace.recording.cards[0].name]
+    flops, moved = called.work
+    return 1e9 * called.calls * flops / by_size[called.size], 1e9 * called.calls * moved / memory
+
+
+def _slow(trace: KernelTrace, every: list[Called]) -> Found | None:
+    slow = []
+    for called in every:
+        arithmetic, memory = _needs(trace, called)
+        good = max(arithmetic / OF_ARITHMETIC, memory / OF_MEMORY)
+        if called.lasts >= SHORTEST_NS * called.calls and good < REACHED_OF_ALL * called.lasts:
+            by_memory = memory / OF_MEMORY > arithmetic / OF_ARITHMETIC
+            slow.append((called.lasts - good, good / called.lasts, called, by_memory))
+    if not slow:
+        return None
+    slow.sort(key=lambda each: -each[0])
+    saved = min(sum(each[0] for each in slow) / len(trace.counted), trace.mean(lambda gpu: gpu.computing))
+    _, reached, worst, by_memory = slow[0]
+    facts: dict[str, float | str] = {
+        "saved_share": saved / trace.window,
+        "reached_share": reached,
+        "operator": worst.name,
+        "shapes": worst.shapes,
+        **(_of_product(trace, worst, reached, by_memory=by_memory) if worst.name == PRODUCT else {}),
+    }
+    lines = [(f"{called.name} {called.shapes}", float(called.lasts)) for _, _, called, _ in slow]
+    return Found(saved, saved, facts, lines, [kernel for _, _, called, _ in slow for kernel in called.kernels])
+
+
+def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory: bool) -> dict[str, float | str]:
+    """Return what the dimensions of a product say: odd, narrow, of few tiles, or of tiles or waves that are not full.
+
+    Of the latter the emptier one is said, where it explains at least six tenths of how slow the product is.
+    """
+    (rows, inner), (_, columns) = called.dims
+    sides, sms = (rows, inner, columns), trace.recording.cards[0].sms
+    if inner % 8 or columns % 8:
+        padded = [64 * ceil(side / 64) if side % 8 else side for side in (inner, columns)]
+        odd = columns if columns % 8 else inner
+        return {"odd_size": float(odd), "faster_shape": f"{rows} x {padded[0]} x {padded[1]}"}
+    narrow: dict[str, float | str] = {"narrowest": float(min(sides))}
+    if by_memory and min(sides) < 64:
+        return narrow
+    high, wide = ceil(rows / TILE), ceil(columns / TILE)
+    said: dict[str, float | str] = {"tiles": high * wide, "multiprocessors": sms}
+    if high * wide < sms or by_memory:
+        return said | {"tile_side": TILE} if high * wide < sms else narrow
+    waves = ceil(high * wide / sms)
+    of_tiles, of_waves = rows * columns / (high * wide * TILE**2), high * wide / (waves * sms)
+    if min(of_tiles, of_waves) >= FULL or reached < 0.6 * min(of_tiles, of_waves):
+        return {}
+    if of_tiles <= of_waves:
+        full = f"{high * TILE} x {inner} x {wide * TILE}"
+        return {"tile_side": TILE, "narrowest": min(rows, columns), "faster_shape": full}
+    more, beside = waves * sms // wide, waves * sms // high
+    filled = f"{more * TILE} x {inner} x {columns}" if more > high else f"{rows} x {inner} x {beside * TILE}"
+    return said | {"faster_shape": filled}
+
+
+def _math(trace: KernelTrace) -> Found | None:
+    inside = []
+    for kernel in trace.kernels:
+        call = trace.launch_of(kernel) if kernel.computes else None
+        if call is not None and any(
+            each.name == MATH and each.start <= call.start < each.end for each in trace.operators_at(call.start)
+        ):
+            inside.append(kernel)
+    if not inside:
+        return None
+    lasts = sum(each.lasts for each in inside)
+    share = lasts / len(trace.counted)
+    facts: dict[str, float | str] = {"math_share": share / trace.window, "operator": MATH}
+    return Found(share, share / 2.0, facts, [(MATH, float(lasts))], inside)
+
+
+def _chains(trace: KernelTrace, every: list[Called]) -> Found | None:
+    links: dict[int, Called] = {}
+    for called in every:
+        _, memory = _needs(trace, called)
+        held = called.work[1] > 2.0 * RATES[trace.recording.cards[0].name][2]
+        if called.name != PRODUCT and held and called.calls == len(called.kernels) and memory <= called.lasts:
+            links |= {id(kernel): called for kernel in called.kernels}
+    chains: dict[str, list[list[tuple[Event, Called]]]] = {}
+    for gpu in trace.gpus:
+        for chain in _runs([kernel for kernel in gpu.work if kernel.computes], links):
+            if len(chain) >= SHORTEST_CHAIN:
+                names = [called.name for _, called in chain]
+                named = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+                chains.setdefault(named, []).append(chain)
+    if not chains:
+        return None
+    order = sorted(chains, key=lambda each: -sum(map(_saves, chains[each])))
+    saved = sum(_saves(chain) for alike in chains.values() for chain in alike) / len(trace.counted)
+    saved = min(saved, trace.mean(lambda gpu: gpu.computing))
+    kernels = {name: [kernel for chain in chains[name] for kernel, _ in chain] for name in order}
+    facts: dict[str, float | str] = {
+        "saved_share": saved / trace.window, "operator": order[0], "shapes": chains[order[0]][0][0][1].shapes,
+    }  # fmt: skip
+    lines = [(name, float(sum(each.lasts for each in kernels[name]))) for name in order]
+    return Found(saved, saved, facts, lines, [each for name in order for each in kernels[name]])
+
+
+def _runs(work: list[Event], links: dict[int, Called]) -> list[list[tuple[Event, Called]]]:
+    """Return operators on single elements that follow each other over tensors of one size, no two alike in a row."""
+    runs: list[list[tuple[Event, Called]]] = []
+    before: Called | None = None
+    for kernel in work:
+        called = links.get(id(kernel))
+        if called is not None:
+            follows = before is not None and before.name != called.name and before.work[0] == called.work[0]
+            if follows:
+                runs[-1].append((kernel, called))
+            else:
+                runs.append([(kernel, called)])
+        before = called
+    return runs
+
+
+def _saves(chain: list[tuple[Event, Called]]) -> float:
+    """Return what one kernel would save: each link but the first reads one tensor less, and writes one less."""
+    moved = sum(called.work[1] / (called.work[0] * called.size) for _, called in chain)
+    lasts: int = sum(kernel.lasts for kernel, _ in chain)
+    return lasts * min(2.0 * (len(chain) - 1) / moved, 1.0)
+
+
+def fact(name: str) -> Callable[[KernelTrace], float | str]:
+    """Return what tells a fact of the rule; one that it should not have is no number."""
+
+    def of(trace: KernelTrace) -> float | str:
+        found = found_of(trace)
+        return float("nan") if found is None else found.facts.get(name, float("nan"))
+
+    return of
+
+
+NAMES = (
+    "saved_share", "reached_share", "operator", "shapes", "odd_size", "faster_shape", "narrowest", "tiles",
+    "multiprocessors", "tile_side", "math_share",
+)  # fmt: skip
