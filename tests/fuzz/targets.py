@@ -13,6 +13,7 @@ from tests.fuzz.functions import FUNCTION_TARGETS
 from tests.fuzz.sources import DATA, SOURCE_TARGETS, delivered, unpacked
 from tests.fuzz.stored import STORED_TARGETS
 from tests.fuzz.target import Target, documents, of_answer, of_document
+from tests.hangs.simulated import Fault, Job
 from tests.kernels.test_memory_timeline import EVENTS, plain, raw
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
@@ -27,6 +28,8 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
 from trainguard.engine.settings.sources import read_document
+from trainguard.formats.hangs.flight_recorder import read_dump
+from trainguard.formats.hangs.stacks import main_thread
 from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.system import read_system_object
@@ -42,6 +45,7 @@ from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.scalars.event_file import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
+from trainguard.hangs.verdict import hang_verdict
 from trainguard.kernels.memory.snapshot import read_snapshot
 from trainguard.kernels.memory.timeline import read_timeline
 from trainguard.kernels.profile import rank_profile, snapshot_profile
@@ -51,6 +55,7 @@ from trainguard.stack.polling.poll import written_object
 from trainguard.stack.polling.run_files import run_file_key
 
 AT = 1_800_000_000.0
+_SPY = b'[{"thread_name": "MainThread", "frames": [{"filename": "a.py", "line": 1, "name": "f"}]}]'
 
 
 def _trace(name: str, body: bytes) -> object:
@@ -71,6 +76,20 @@ def _snapshot_seeds() -> list[bytes]:
     training.run(2)
     snapshots = [training.allocator.snapshot(version) for version in ("1.13", "2.12")]
     return [*(pickled(each, protocol) for each in snapshots for protocol in (0, 2, 4)), as_json(snapshots[1])]
+
+
+def _hang_dump(body: bytes) -> object:
+    return hang_verdict([read_dump(body, "rank_1"), *(read_dump(each, "rank_2") for each in _dump_seeds()[:1])], {}, {})
+
+
+def _dump_seeds() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(4, pipeline=True, fault=Fault(kind="lock", ranks=(1,), step=1))
+        job.run()
+        job.write(Path(folder), as_json=False, only_active=False)
+        pickles = [each.read_bytes() for each in sorted(Path(folder).iterdir())]
+        job.write(Path(folder), as_json=True, only_active=True)
+        return [*pickles, *(each.read_bytes() for each in sorted(Path(folder).iterdir()))]
 
 
 def _kineto_seeds() -> list[bytes]:
@@ -178,6 +197,12 @@ TARGETS = (
     Target("memory snapshot", _snapshot_seeds, _snapshot),
     Target("plain pickle", _snapshot_seeds, read_plain, (PickleError,)),
     Target("memory timeline", lambda: [raw(EVENTS), plain(EVENTS)], _timeline),
+    Target("dump of the flight recorder", _dump_seeds, _hang_dump),
+    Target(
+        "stacks",
+        lambda: [b'Thread 1 (idle): "MainThread"\n    f (a.py:1)\n', _SPY],
+        partial(main_thread, name="stack_1"),
+    ),
     Target("kernel trace, Nsight", _nsight_seeds, partial(_trace, "report.sqlite")),
     Target("event file", lambda: [file.read_bytes() for file in (DATA / "event_files").glob("events*")], _scalars),
     Target("debug-output, index", lambda: _hook("index"), partial(decode_index, 0, "worker_0")),

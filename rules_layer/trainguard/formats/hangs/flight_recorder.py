@@ -5,8 +5,9 @@ of PyTorch writes it. It holds all operations of a ring buffer, or only those th
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -211,18 +212,22 @@ def _groups(config: Any) -> dict[str, GroupNote]:
     found: dict[str, GroupNote] = {}
     for name, note in config.items() if isinstance(config, dict) else ():
         if isinstance(note, dict):
-            ranks = tuple(_ranks(note.get("ranks")))
+            ranks = _ranks(note.get("ranks"))
             found[str(note.get("name", name))[:200]] = GroupNote(str(note.get("desc", ""))[:200], ranks)
     return found
 
 
-def _ranks(written: Any) -> Iterator[int]:
+def _ranks(written: Any) -> tuple[int, ...]:
     """Return the ranks of a group, which the recorder writes as the text of a list."""
-    values = written.strip("[] ").split(",") if isinstance(written, str) else written
-    for each in values if isinstance(values, list | tuple) else ():
-        rank = _whole(each.strip() if isinstance(each, str) else each)
-        if rank is not None and 0 <= rank <= MOST_RANKS:
-            yield rank
+    if isinstance(written, str):
+        return _ranks_of_text(written)
+    values = (_whole(each) for each in written) if isinstance(written, list | tuple) else ()
+    return tuple(rank for rank in values if rank is not None and 0 <= rank <= MOST_RANKS)
+
+
+@lru_cache(maxsize=256)  # every dump writes the same groups
+def _ranks_of_text(written: str) -> tuple[int, ...]:
+    return _ranks([each.strip() for each in written.strip("[] ").split(",")])
 
 
 def _progress(status: Any) -> dict[int, Progress]:

@@ -76,13 +76,13 @@ def main_thread(data: bytes, name: str) -> ThreadStack:
 def _threads(data: bytes, name: str) -> Sequence[ThreadStack]:
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("["):
-        return list(_of_json(data, name))
+        return list(_of_json(text, name))
     return list(_of_text(text))
 
 
-def _of_json(data: bytes, name: str) -> Iterator[ThreadStack]:
+def _of_json(text: str, name: str) -> Iterator[ThreadStack]:
     try:
-        held = msgspec.json.decode(data)
+        held = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as fault:
         raise StackError(name, str(fault)) from fault
     for thread in held[:MOST_THREADS] if isinstance(held, list) else ():
