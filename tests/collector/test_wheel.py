@@ -51,10 +51,16 @@ def test_wheel_installs_with_two_libraries(python: Path) -> None:
     assert names == {"trainguard-collector", "psutil", "nvidia-ml-py"}
 
 
+def until_sampled(folder: Path) -> tuple[str, ...]:
+    """Return a command that ends a moment after the sampler beside it has begun to write its first minute."""
+    wait = "for i in {1..300}; do compgen -G '%s/spool/*/*.part' > /dev/null && break; sleep 0.05; done; sleep 0.3"
+    return "bash", "-c", wait % folder
+
+
 def test_wrapped_command_is_sampled_in_an_empty_environment(python: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path, "--job", "run-1", "--interval-ms", "100")
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool")}
-    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
+    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", *until_sampled(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=spool | {"PATH": "/usr/bin:/bin"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.glob("run-1/profiler-output/system/incremental/*/*.json"))
@@ -65,7 +71,7 @@ def test_wrapped_command_is_sampled_in_an_empty_environment(python: Path, tmp_pa
 def test_s3_output_without_boto3_runs_and_keeps_minutes(python: Path, tmp_path: Path) -> None:
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool"), "TRAINGUARD_FINISH_S": "1", "PATH": "/usr/bin:/bin"}
     options = ("--output", "s3://no-such-bucket", "--job", "run-1", "--node", "a", "--interval-ms", "100")
-    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
+    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", *until_sampled(tmp_path))]
     assert subprocess.run(command, capture_output=True, cwd=tmp_path, env=spool).returncode == 0
     assert list(tmp_path.glob("spool/run-1.a/*.json"))
 
