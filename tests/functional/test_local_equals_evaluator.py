@@ -182,35 +182,35 @@ def test_both_engines_agree_on_evaluation_every_third_minute(tmp_path: Path, eve
     ("nodes", "fires"),
     [
         pytest.param(
-            [[LOW] * 12 + [SILENT] * 25 + [LOW] * 10, [FINE] * 47],
+            [[LOW] * 7 + [SILENT] * 19 + [LOW] * 7, [FINE] * 33],
             1,
             id="a silent node comes back with its finding",
         ),
         pytest.param(
-            [[LOW] * 12 + [SILENT] * 25 + [FINE] * 30, [FINE] * 67],
+            [[LOW] * 7 + [SILENT] * 19 + [FINE] * 16, [FINE] * 42],
             1,
             id="a silent node comes back without its finding",
         ),
-        pytest.param([[LOW] * 12, [FINE] * 50], 1, id="a silent node never comes back"),
+        pytest.param([[LOW] * 7, [FINE] * 28], 1, id="a silent node never comes back"),
         pytest.param(
-            [[LOW] * 12, [FINE] * 40 + [LOW] * 15],
+            [[LOW] * 7, [FINE] * 28 + [LOW] * 9],
             2,
             id="a silent node never comes back and another fires",
         ),
         pytest.param(
             [
-                [LOW] * 12 + [SILENT] * 25 + [LOW] * 25,
-                [FINE] * 8 + [LOW] * 12 + [SILENT] * 22 + [LOW] * 20,
-                [FINE] * 62,
+                [LOW] * 7 + [SILENT] * 19 + [LOW] * 14,
+                [FINE] * 4 + [LOW] * 7 + [SILENT] * 19 + [LOW] * 10,
+                [FINE] * 40,
             ],
             1,
             id="two nodes fall silent in turn and come back",
         ),
         pytest.param(
             [
-                [LOW] * 12 + [SILENT] * 60 + [LOW] * 12,
-                [FINE] * 40 + [LOW] * 8 + [SILENT] * 30 + [LOW] * 6,
-                [FINE] * 84,
+                [LOW] * 7 + [SILENT] * 44 + [LOW] * 7,
+                [FINE] * 28 + [LOW] * 7 + [SILENT] * 19 + [LOW] * 4,
+                [FINE] * 58,
             ],
             2,
             id="two nodes fall silent in turn, each with a fire of its own",

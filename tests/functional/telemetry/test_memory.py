@@ -132,7 +132,7 @@ def test_object_in_several_pieces_reads_as_one() -> None:
 
 TRACES = {
     "lists where a number belongs": b'[{"ph":"X","name":"a","tid":[' + b"[]," * 8_000_000 + b"1]}]",
-    "many lists": b"[" + b'{"ph":"X","name":"a","args":{"pid":[%s1]}},' % (b"[]," * 2_000) * 2_000 + b"{}]",
+    "many lists": b"[" + b'{"ph":"X","name":"a","args":{"pid":[%s1]}},' % (b"[]," * 1_500) * 2_000 + b"{}]",
     "steps of as many names": b"["
     + b",".join(b'{"ph":"X","name":"Step:ModeKeys%d","ts":%d,"dur":1}' % (number, number) for number in range(250_000))
     + b"]",

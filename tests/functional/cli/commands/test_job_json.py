@@ -30,6 +30,7 @@ ABOUT = {
     "started_at": START - 3_600,
     "ended_at": START + 60 * MINUTES,
 }
+BEGIN = uploads()[:24]
 COMMANDS = pytest.mark.parametrize("command", ["analyze", "report"])
 
 
@@ -44,8 +45,8 @@ def told(command: str, place: object, out: Path, *words: str) -> tuple[dict[str,
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """Return the folder of a small job of two nodes with two GPUs each, without a file beside its profile."""
-    return write(tmp_path / "jobs")
+    """Return the folder of a job's first minutes on two nodes with two GPUs each, without a file beside its profile."""
+    return write(tmp_path / "jobs", BEGIN)
 
 
 def tell(job: Path, *, without: str = "", **changes: Any) -> None:
@@ -149,7 +150,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Client]":
 
 def upload(s3: "S3Client", prefix: str) -> str:
     """Put a small job below a prefix, and return its place."""
-    for each in uploads()[:24]:
+    for each in BEGIN:
         s3.put_object(Bucket=BUCKET, Key=f"{prefix}{each.key}", Body=each.body)
     return f"s3://{BUCKET}/{prefix}{JOB}"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 from typer.testing import CliRunner, Result
@@ -29,6 +29,7 @@ RECORDINGS = Path(__file__).parents[4] / "events" / "jobs"
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}}
 MANAGED = sorted(f"profiler-reports/{rule}.json" for rule in RULE_NAMES)
 MOST_BYTES = 3_000_000
+VALIDATOR = Draft202012Validator(report_schema())
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def told(*words: object) -> dict[str, Any]:
 
 def read(place: object) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(Path(str(place)).read_text("utf-8"))
-    jsonschema.validate(document, report_schema())
+    VALIDATOR.validate(document)
     return document
 
 
@@ -90,7 +91,7 @@ def delete(stack: DeployedStack, *, holding: str) -> None:
             stack.clients.s3.delete_object(Bucket=BUCKET, Key=each["Key"])
 
 
-@pytest.mark.parametrize("name", ["slow_data_loader", "healthy"])
+@pytest.mark.parametrize("name", ["slow_steps", "healthy"])
 def test_report_of_a_recorded_job_is_full_valid_and_small(here: Path, name: str) -> None:
     objects = Recording.load(RECORDINGS / f"{name}.npz").objects(name.replace("_", "-"), start=START)
     place = write(here / "profiles", [Upload(item.appears_at, item.key, item.body) for item in objects])
@@ -374,7 +375,7 @@ def test_missing_credentials_for_a_prefix_say_what_to_do(monkeypatch: pytest.Mon
 
 
 def test_another_run_is_shown_beside_the_first(here: Path, folder: Path) -> None:
-    objects = Recording.load(RECORDINGS / "healthy.npz").objects("healthy", start=START)
+    objects = Recording.load(RECORDINGS / "slow_steps.npz").objects("slow-steps", start=START)
     other = write(here / "profiles", [Upload(item.appears_at, item.key, item.body) for item in objects])
     document = told(folder, "--compare", other)
     assert document["comparison"]["job"] == other.name

@@ -55,11 +55,13 @@ def show(
     `trainguard params HostMemory --rules-package examples/example_rules`
     """
     from trainguard.cli.commands.params.shown import GROUPS, parameters_result, rules_result
-    from trainguard.cli.services.deployment import connect
     from trainguard.cli.services.names import known_job, rule_named
 
-    name = None if rule is None else rule_named(rule, GROUPS)
-    record = None if job is None else known_job(connect(where).stores.jobs, job)
+    name, record = None if rule is None else rule_named(rule, GROUPS), None
+    if job is not None:
+        from trainguard.cli.services.deployment import connect
+
+        record = known_job(connect(where).stores.jobs, job)
     return rules_result(record) if name is None else parameters_result(name, record, defaults)
 
 
