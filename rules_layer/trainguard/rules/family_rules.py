@@ -1,6 +1,6 @@
 """Names of rules of other families than the profiler's: reading settings imports none of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -9,35 +9,43 @@ from trainguard.rules.spec import RuleSpec, SettingsSpec
 
 TRAINING, TRAINING_TITLE = "training", "Training health"
 
-_TENSOR_RULES = (
-    "VanishingGradient",
-    "ExplodingTensor",
-    "PoorWeightInitialization",
-    "SaturatedActivation",
-    "DeadRelu",
-    "WeightUpdateRatio",
-    "AllZero",
-    "ClassImbalance",
-    "LossNotDecreasing",
-    "Overfit",
-    "Overtraining",
-    "SimilarAcrossRuns",
-    "StalledTrainingRule",
-    "TensorVariance",
-    "UnchangedTensor",
-    "CheckInputImages",
-    "NLPSequenceRatio",
-    "Confusion",
-    "FeatureImportanceOverweight",
-    "TreeDepth",
-    "CreateXgboostReport",
-)
-
-_TRUSTED_RULES = ("TrainingDiverged", "NotLearning", "Plateau", "LossSpike", "GradientNormDrift", "RanksOutOfSync")
+TENSOR_RULES: Mapping[str, str] = {
+    "VanishingGradient": "tensors.weights",
+    "ExplodingTensor": "exploding_tensor",
+    "PoorWeightInitialization": "tensors.weights",
+    "SaturatedActivation": "tensors.activations",
+    "DeadRelu": "tensors.activations",
+    "WeightUpdateRatio": "tensors.weights",
+    "AllZero": "tensors.values",
+    "ClassImbalance": "tensors.classes",
+    "LossNotDecreasing": "loss_not_decreasing",
+    "Overfit": "overfit",
+    "Overtraining": "overfit",
+    "SimilarAcrossRuns": "tensors.sameness",
+    "StalledTrainingRule": "stalled_training",
+    "TensorVariance": "tensors.values",
+    "UnchangedTensor": "tensors.sameness",
+    "CheckInputImages": "tensors.inputs",
+    "NLPSequenceRatio": "tensors.inputs",
+    "Confusion": "tensors.classes",
+    "FeatureImportanceOverweight": "tensors.xgboost",
+    "TreeDepth": "tensors.xgboost",
+    "CreateXgboostReport": "tensors.xgboost",
+}
+"""The rules of the managed service over training, in the order of its documentation, each with its module."""
+TRUSTED_RULES: Mapping[str, str] = {
+    "TrainingDiverged": "training_diverged",
+    "NotLearning": "not_learning",
+    "Plateau": "plateau",
+    "LossSpike": "spikes_and_drift",
+    "GradientNormDrift": "spikes_and_drift",
+    "RanksOutOfSync": "tensors.sameness",
+}
+"""Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
 
 SCALAR_NAMES = f"{TRAINING}/ScalarNames"
 TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)
-TRAINING_NAMES: tuple[str, ...] = tuple(f"{TRAINING}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))
+TRAINING_NAMES: tuple[str, ...] = tuple(f"{TRAINING}/{rule}" for rule in (*TENSOR_RULES, *TRUSTED_RULES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +117,22 @@ def bare(rule: str) -> str:
     return rule.rpartition("/")[2]
 
 
-def names() -> Iterator[str]:
-    """Iterate over the names of all rules of other families."""
-    for family in OTHER_FAMILIES:
-        yield from family.names
+def names() -> tuple[str, ...]:
+    """Return the names of all rules of other families."""
+    return tuple(name for family in OTHER_FAMILIES for name in family.names)
 
 
 def spec_of_other(rule: str) -> RuleSpec | None:
     """Return the spec of a rule of another family, which is imported then; None of any other rule."""
-    found = next((family for family in OTHER_FAMILIES if rule in family.names), None)
-    return None if found is None else found.specs()[rule]
+    return next((family.specs()[rule] for family in OTHER_FAMILIES if rule in family.names), None)
 
 
 def settings_spec(group: str) -> SettingsSpec | None:
     """Return what is said about a group of settings, whose family is imported then; None of any other name."""
-    found = next((family for family in OTHER_FAMILIES if group in family.settings), None)
-    return None if found is None else found.settings_specs()[group]
+    return next((family.settings_specs()[group] for family in OTHER_FAMILIES if group in family.settings), None)
 
 
 def parameters_type_of_other(name: str) -> type[RuleParameters] | None:
     """Return the parameter class of a rule of another family, or of a group of settings; None of any other name."""
-    found = next((family for family in OTHER_FAMILIES if name in (*family.names, *family.settings)), None)
-    return None if found is None else found.parameters_types()[name]
+    families = (family for family in OTHER_FAMILIES if name in (*family.names, *family.settings))
+    return next((family.parameters_types()[name] for family in families), None)

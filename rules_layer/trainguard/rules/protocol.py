@@ -47,7 +47,6 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @classmethod
     def settable(cls) -> frozenset[str]:
-        """Return the names of the parameters that a user may set."""
         return frozenset(cls.__struct_fields__)
 
     def in_force(self) -> dict[str, Any]:

@@ -246,7 +246,6 @@ class LateView(NodeView):
 
     @property
     def gpu_histogram(self) -> IntArray:
-        """As of `NodeView`."""
         return _fixed(self.counts.astype(np.int64))
 
 

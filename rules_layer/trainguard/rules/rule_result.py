@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
-from trainguard.core.units import show_duration, show_percent
 from trainguard.render.details import Details, plain
 
 
@@ -26,7 +25,10 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class FactSheet:
-    """All that a text may describe; with ``past`` the condition holds no more, and verbs are in the past tense."""
+    """All that a text may describe; with ``past`` the condition holds no more, and verbs are in the past tense.
+
+    A name stands for the first fact that has it; KeyError where there is none.
+    """
 
     status: Status
     kind: str
@@ -34,42 +36,24 @@ class FactSheet:
     past: bool = False
 
     def __getitem__(self, name: str) -> Fact:
-        """Return the first fact of a name; KeyError when there is none."""
         fact = self.get(name)
         if fact is None:
             raise KeyError(name)
         return fact
 
     def get(self, name: str) -> Fact | None:
-        """Return the first fact of a name; None when there is none."""
         return next((fact for fact in self.facts if fact.name == name), None)
 
     def all(self, name: str) -> tuple[Fact, ...]:
-        """Return all facts of a name, in their order."""
         return tuple(fact for fact in self.facts if fact.name == name)
 
     def number(self, name: str) -> float:
-        """Return the value of the first fact of a name as a number; KeyError when there is none."""
         return float(self[name].value)
 
     def count(self, name: str) -> int:
-        """Return the value of the first fact of a name as a whole number; KeyError when there is none."""
         return int(self[name].value)
 
-    def percent(self, name: str) -> str:
-        """Say a percentage: the value of the first fact of a name; KeyError when there is none."""
-        return show_percent(self.number(name))
-
-    def share(self, name: str) -> str:
-        """Say a share, 0 to 1, as a percentage; KeyError when there is none of the name."""
-        return show_percent(100.0 * self.number(name))
-
-    def duration(self, name: str) -> str:
-        """Say a time in seconds; KeyError when there is none of the name."""
-        return show_duration(self.number(name))
-
     def name(self, name: str) -> str:
-        """Return the value of the first fact of a name as a text; KeyError when there is none."""
         return str(self[name].value)
 
     def say(self, text: str, **named: object) -> str:
@@ -79,7 +63,7 @@ class FactSheet:
         ``{node}`` and ``{device}`` are the first fact's, ``{was/is}`` is the verb by tense, others are ``named``:
         values, or functions of the sheet.
         """
-        return text.format_map(_Named(self, named))
+        return text.format_map(Named(self, named))
 
     def fill(self, words: Words, **named: object) -> Words:
         """Fill in the texts of a judgement as `say` does."""
@@ -91,10 +75,18 @@ class FactSheet:
         return "" if self.get(name) is None else self.say(text, **named)
 
 
-class _Named(dict[str, object]):
-    def __init__(self, sheet: FactSheet, named: Mapping[str, object]) -> None:
+class Named(dict[str, object]):
+    """What the places of a text stand for; ``shown`` is how a fact is written, by itself where it is not given."""
+
+    def __init__(
+        self,
+        sheet: FactSheet,
+        named: Mapping[str, object],
+        shown: Callable[[FactSheet, Fact], object] = lambda _, fact: fact,
+    ) -> None:
         super().__init__(named)
         self._sheet = sheet
+        self._shown = shown
 
     def __getitem__(self, name: str) -> object:
         if name in self:
@@ -105,7 +97,7 @@ class _Named(dict[str, object]):
             return past if self._sheet.past else now
         if name in {"node", "device"}:
             return getattr(self._sheet.facts[0], name) or ""
-        return self._sheet[name]
+        return self._shown(self._sheet, self._sheet[name])
 
 
 class JudgedKind(StrEnum):
@@ -202,7 +194,6 @@ class RuleResult:
 
     @classmethod
     def told(cls, text: Text, kind: JudgedKind, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
-        """Return the result of a kind that has a status."""
         return cls.of(text, kind.status, kind, facts, **more)
 
     if not TYPE_CHECKING:
@@ -243,5 +234,4 @@ class RuleResult:
 
     @property
     def plain_details(self) -> dict[str, Any]:
-        """The details as JSON has them."""
         return plain(self.details)

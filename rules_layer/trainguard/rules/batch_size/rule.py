@@ -111,8 +111,6 @@ COSTLY_SHARE = 0.15
 
 
 class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
-
     default_window_s: ClassVar[float | None] = 250.0
     default_patience_s: ClassVar[float | None] = 50.0
 
@@ -144,8 +142,6 @@ class BatchSizeState(msgspec.Struct, array_like=True):
 
 
 class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
-    """Fires when neither the CPU nor any used GPU of a node is put to use for long."""
-
     spec = RuleSpec(
         name="BatchSize",
         title="Batch size",

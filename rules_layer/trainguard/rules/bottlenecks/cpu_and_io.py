@@ -56,8 +56,6 @@ CPU_WORDS = CoreWords(
 
 
 class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
-    """``cpu_threshold`` is in percent of a core."""
-
     default_patience_s: ClassVar[float | None] = 50.0
 
     cpu_threshold: Percent = 90.0
@@ -65,8 +63,6 @@ class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
 
 
 class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
-    """Fires when too large a share of the snapshots has low GPUs beside a busy core."""
-
     spec = RuleSpec(
         name="CPUBottleneck",
         title="CPU bottlenecks",
@@ -129,8 +125,6 @@ FIRST_PASS_S = 900.0
 
 
 class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
-    """``io_threshold`` is in percent of a core's time."""
-
     default_patience_s: ClassVar[float | None] = 500.0
 
     io_threshold: Percent = 50.0
@@ -138,8 +132,6 @@ class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
 
 
 class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
-    """Fires when too large a share of the snapshots has low GPUs beside a core that waits for input or output."""
-
     spec = RuleSpec(
         name="IOBottleneck",
         title="I/O bottlenecks",

@@ -28,7 +28,9 @@ from trainguard.rules.bottlenecks.state import (
     is_cause,
 )
 from trainguard.rules.bottlenecks.text import (
-    BottleneckKind,
+    KINDS,
+    SLOW,
+    WAITS,
     CoreSeries,
     Evidence,
     contrast_facts,
@@ -165,16 +167,16 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         evidence, measured, recently = next(iter(costly or above or shares))
         began_at = None if state.bad_since is None else max(60.0 * state.bad_since, view.first_active_at or 0.0)
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
-        kind = BottleneckKind.WAITS if evidence is points else BottleneckKind.SLOW
+        kind = WAITS if evidence is points else SLOW
         why: list[Fact] = []
         if above and not costly:
-            kind, undone = kind.ending("cheap"), measured.wasted_of(least)
+            kind, undone = f"{kind}_cheap", measured.wasted_of(least)
             why = [view.work_fact("undone_share", undone, unit="share", threshold=ALARMING_WASTE)]
         elif contrast is not None and alike:
-            kind = kind.ending("alike")
+            kind = f"{kind}_alike"
             why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
         elif costly and found is None:
-            kind, why = kind.ending("over"), [view.work_fact("free_minutes", LAPSED_MINUTES, unit="min")]
+            kind, why = f"{kind}_over", [view.work_fact("free_minutes", LAPSED_MINUTES, unit="min")]
         facts = (
             *share_facts(measured, view, parameters.threshold, kept.recent if recently else None),
             *self._condition(kept, slow, view, parameters, by_points=evidence is points),
@@ -194,7 +196,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),
             pooled_by={
-                each: ((points if each.by_points else minutes).whole.hits, kept.judged) for each in BottleneckKind
+                each: ((points if each.startswith(WAITS) else minutes).whole.hits, kept.judged) for each in KINDS
             },
             onset=began_at if found else None,
             until=60.0 * (state.bad_through + 1) if found and over and state.bad_through is not None else None,

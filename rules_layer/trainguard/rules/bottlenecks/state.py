@@ -44,10 +44,6 @@ class MinuteCount(msgspec.Struct, array_like=True):
     lost: int = 0
     hot: int = 0
 
-    @property
-    def is_good(self) -> bool:
-        return self.gpu >= HUNDREDTHS * GOOD_GPUS * self.judged
-
     def add(self, later: "MinuteCount") -> None:
         for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost", "hot"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
@@ -154,7 +150,7 @@ class Tally(msgspec.Struct, array_like=True):
         self.forming = _copy(count) if count.judged < GOOD_POINTS else None
         if self.forming is not None:
             return
-        if count.is_good:
+        if count.gpu >= HUNDREDTHS * GOOD_GPUS * count.judged:
             self.good = joined(self.good, count)
         else:
             self.poor = joined(self.poor, count)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -18,28 +17,10 @@ from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 MINUTE_S = 60.0
 
 
-class BottleneckKind(StrEnum):
-    """Findings: by points in which GPUs wait, or by minutes in which they are slow.
-
-    ``_cheap`` cost too little, ``_over`` were not seen of late, in ``_alike`` the cores were as full while the GPUs
-    worked.
-    """
-
-    WAITS = "waits"
-    SLOW = "slow"
-    WAITS_CHEAP = "waits_cheap"
-    SLOW_CHEAP = "slow_cheap"
-    WAITS_OVER = "waits_over"
-    SLOW_OVER = "slow_over"
-    WAITS_ALIKE = "waits_alike"
-    SLOW_ALIKE = "slow_alike"
-
-    @property
-    def by_points(self) -> bool:
-        return self.value.startswith("waits")
-
-    def ending(self, how: str) -> "BottleneckKind":
-        return BottleneckKind(f"{self.value}_{how}")
+WAITS, SLOW = "waits", "slow"
+"""Findings: by points in which GPUs wait, or by minutes in which they are slow."""
+KINDS = tuple(f"{by}{why_not}" for why_not in ("", "_cheap", "_over", "_alike") for by in (WAITS, SLOW))
+"""``_cheap`` cost too little, ``_over`` were not seen of late, in ``_alike`` the cores were as full at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +151,13 @@ class CoreWords:
             return undecided_text(sheet)
         if not sheet.kind:
             return Words("", None, self.clause)
-        kind = BottleneckKind(sheet.kind)
-        found = f"{_POINTS}{self.cause}." if kind.by_points else f"{_MINUTES}{self.cause_of_minutes}."
-        why_not = _WHY_NOT.get(kind.value.partition("_")[2], "").format(at_limit=self.at_limit)
+        by, _, why = sheet.kind.partition("_")
+        found = f"{_POINTS}{self.cause}." if by == WAITS else f"{_MINUTES}{self.cause_of_minutes}."
+        why_not = _WHY_NOT.get(why, "").format(at_limit=self.at_limit)
+
         advice = f"{self.remedy}{_ADVICE}" if sheet.status is Status.FIRED else None
-        clause = "" if kind.value.endswith("alike") else self.clause
+        clause = "" if why == "alike" else self.clause
+
         slow = sheet.get("mean_utilization_newest_slow") or sheet.get("mean_utilization_slow")
         return sheet.fill(Words(f"{found}{why_not}", advice, clause), slow=slow, **_PARTS, **self.parts)
 

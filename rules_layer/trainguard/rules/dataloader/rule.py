@@ -45,8 +45,6 @@ MIN_ELAPSED_S = 600.0
 
 
 class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
-    """Thresholds in percent of the node's cores; ``patience`` in seconds with loader events, as is ``patience_s``."""
-
     default_patience_s: ClassVar[float | None] = 10.0
     default_points: ClassVar[int] = 1
 
@@ -63,8 +61,6 @@ _CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
 
 
 class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
-    """Fires when the loader processes of some node are too few or too many for its cores."""
-
     spec = RuleSpec(
         name="Dataloader",
         title="Data loading",

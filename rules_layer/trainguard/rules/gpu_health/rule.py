@@ -199,15 +199,11 @@ def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
 
 
 class GPUHealthParameters(RuleParameters, frozen=True, kw_only=True):
-    """``clock_loss`` in percent, ``loaded_minutes`` of the newest ten minutes in which the GPU is busy."""
-
     clock_loss: Percent = 10.0
     loaded_minutes: PositiveInt = 5
 
 
 class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
-    """Fires for a GPU that has vanished, has a fault of hardware, or is throttled under load."""
-
     spec = RuleSpec(
         name="GPUHealth",
         title="GPU health",

@@ -146,8 +146,6 @@ SAMPLED_OF_SHORT = 0.8
 
 
 class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
-    """``increase`` in percentage points; ``window_s``, ``patience_s`` in seconds, or without ``_s`` in points."""
-
     default_window_s: ClassVar[float | None] = 250.0
     default_patience_s: ClassVar[float | None] = 50.0
     default_points: ClassVar[int] = SHORT_WINDOW
@@ -160,8 +158,6 @@ class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
 
 
 class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
-    """Fires for a GPU whose memory activity rose by more than ``increase``, at once or slowly."""
-
     spec = RuleSpec(
         name="GPUMemoryIncrease",
         title="GPU memory increase",
@@ -186,6 +182,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         details=MemoryDetails,
         section="trainguard.rules.gpu_memory_increase.section:blocks",
     )
+    judges_instances = True
 
     def window_points(self, parameters: GPUMemoryIncreaseParameters, interval_s: float) -> int:
         """Return the window in points: as every rule, but by default no more than it takes to see a level."""
@@ -212,9 +209,6 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             times = view.kept_times[_held(view, state.begin, window)]
             if times.size:
                 state.note_jumps(increases, float(times[0]))
-
-    def unfit(self, view: NodeView) -> RuleResult | None:
-        return None if view.mig_names else super().unfit(view)
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         if state.in_use:

@@ -70,8 +70,6 @@ def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDet
 
 
 class HungJobParameters(RuleParameters, frozen=True, kw_only=True):
-    """Seconds of standstill with and without steps; ``near_idle`` in percent of a GPU's power at work."""
-
     with_steps_s: Positive = 150.0
     without_steps_s: Positive = 450.0
     near_idle: Percent = 50.0
@@ -139,8 +137,6 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
 
 
 class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
-    """Fires when no GPU of any node works, and the steps that were seen have stopped."""
-
     spec = SPEC
 
     def observe(self, state: ProgressState, events: FrameworkEvents, parameters: HungJobParameters) -> None:

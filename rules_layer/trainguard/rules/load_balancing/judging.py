@@ -28,18 +28,11 @@ Side = tuple[str, str | None]
 def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
     """Return how busy the side that stays behind and the busiest are over the window, at work and over all samples."""
     high, (start, end) = gaps.busiest, gaps.span
+    gap, times = float(gaps.means[high] - gaps.means[low]), dict[str, Any](start=start, end=end)
     facts = [
         _use("mean_utilization_at_work", float(gaps.means[low]), sides[low], gaps.spans[low]),
         _use("busiest_utilization_at_work", float(gaps.means[high]), sides[high], gaps.spans[high]),
-        Fact(
-            name="gap_at_work",
-            value=float(gaps.means[high] - gaps.means[low]),
-            unit="points",
-            series="GPUUtilization",
-            start=start,
-            end=end,
-            threshold=WIDE_GAP,
-        ),
+        Fact(name="gap_at_work", value=gap, unit="points", series="GPUUtilization", threshold=WIDE_GAP, **times),
     ]
     if gaps.overall is not None:
         spans, means = gaps.overall
@@ -81,26 +74,15 @@ def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
     newest = math.inf if view.watermark_s is None else view.watermark_s
     ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
     return tuple(
-        Fact(
-            name=name,
-            value=at,
-            unit="time",
-            series="GPUUtilization",
-            node=view.node,
-            device=gpu,
-            start=min(max(at - FINE_S, first), at),
-            end=max(min(at + FINE_S, newest), at),
-        )
+        _use(name, at, (view.node, gpu), (min(max(at - FINE_S, first), at), max(min(at + FINE_S, newest), at)), "time")
         for name, at in ends
         if at is not None
     )
 
 
-def _use(name: str, mean: float, side: Side, span: tuple[float, float]) -> Fact:
-    node, device = side
-    return Fact(
-        name=name, value=mean, unit="%", series="GPUUtilization", node=node, device=device, start=span[0], end=span[1]
-    )
+def _use(name: str, value: float, side: Side, span: tuple[float, float], unit: str = "%") -> Fact:
+    where: dict[str, Any] = {"node": side[0], "device": side[1], "start": span[0], "end": span[1]}
+    return Fact(name=name, value=value, unit=unit, series="GPUUtilization", **where)
 
 
 class BalanceDetails(Details, frozen=True):

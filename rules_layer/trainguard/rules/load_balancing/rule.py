@@ -70,8 +70,6 @@ def silence(view: NodeView, gaps: Gaps, low: int, since: float | None, worked: f
 
 
 class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
-    """Fires for GPUs of a node whose utilization has little in common, or that stay behind the busiest."""
-
     spec = SPEC
 
     clear_s = CLEAR_AFTER_S
@@ -194,8 +192,6 @@ NEVER_USED_S = 1_200.0
 
 
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
-    """Fires for a node whose GPUs' utilization has little in common with that of all other nodes' GPUs."""
-
     spec = SPEC
 
     clear_s = CLEAR_AFTER_S

@@ -65,8 +65,6 @@ from trainguard.rules.windows.warm_up import warming_up
 
 
 class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
-
     default_window_s: ClassVar[float | None] = 250.0
     default_patience_s: ClassVar[float | None] = 500.0
 
@@ -81,8 +79,6 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
-    """Fires for a GPU that is under-utilised or fluctuates for long, and for a node that idles or was never used."""
-
     spec = RuleSpec(
         name="LowGPUUtilization",
         title="GPU utilization",
@@ -129,6 +125,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
         section="trainguard.rules.low_gpu_utilization.section:blocks",
     )
+    judges_instances = True
 
     def observe(
         self, state: LowGPUUtilizationState, minute: NodeMinute, parameters: LowGPUUtilizationParameters
@@ -192,9 +189,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         found = self._judge_gpus(state, view, parameters)
         fires_alone = instances.status is Status.FIRED and found.status is not Status.FIRED
         return instances if view.mig_names and fires_alone else found
-
-    def unfit(self, view: NodeView) -> RuleResult | None:
-        return None if view.mig_names else super().unfit(view)
 
     def _judge_gpus(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters

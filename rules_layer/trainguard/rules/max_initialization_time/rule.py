@@ -98,8 +98,6 @@ RESTART_S = 300.0
 
 
 class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
-    """``threshold`` is in minutes."""
-
     threshold: Positive = 20.0
 
 
@@ -111,8 +109,6 @@ class Initialization(Details, frozen=True):
 
 
 class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
-    """Fires when the first step began too late, or has not been seen for so long that it must begin too late."""
-
     spec = RuleSpec(
         name="MaxInitializationTime",
         title="Initialization",

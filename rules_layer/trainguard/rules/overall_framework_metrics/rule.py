@@ -142,8 +142,6 @@ class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=Tru
 
 
 class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, FrameworkTimeState]):
-    """Sums up the framework's time by class, phase and operator."""
-
     spec = RuleSpec(
         name="OverallFrameworkMetrics",
         title="Framework time",

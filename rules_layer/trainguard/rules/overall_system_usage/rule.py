@@ -131,8 +131,6 @@ class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
 
 
 class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
-    """Says how much of a node is used."""
-
     spec = RuleSpec(
         name="OverallSystemUsage",
         title="System usage",

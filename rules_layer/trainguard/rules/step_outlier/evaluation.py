@@ -25,8 +25,6 @@ MICROSECONDS = 1e6
 
 
 class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
-    """``stddev`` in standard deviations, ``slow_share`` in percent of the time; ``mode`` None judges all modes."""
-
     stddev: Positive = 5.0
     mode: str | None = None
     n_outliers: NonNegativeInt = 10

@@ -152,8 +152,6 @@ _CLAIMED = (Bucket.CHECKPOINT, Bucket.EVALUATION, Bucket.DATA, Bucket.IDLE, Buck
 
 
 class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
-    """Fires for a process whose long steps are too many for chance, or too long, while GPUs wait for it."""
-
     spec = RuleSpec(
         name="StepOutlier",
         title="Step durations",

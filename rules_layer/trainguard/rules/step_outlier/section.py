@@ -32,7 +32,8 @@ def blocks(entry: RuleEntry) -> list[Block]:
     slow = [[*_what_goes_with_them(node, held), *_slow_steps(node, held.slow_steps)] for node, held in picked.full]
     shown.extend(first_and_folded("Slow steps", slow))
     rest = [
-        (shown_name(node), count(sum(each.steps for each in held.series)), _slowest(held)) for node, held in picked.rest
+        (shown_name(node), count(sum(each.steps for each in held.series)), percent(_slowest(held)))
+        for node, held in picked.rest
     ]
     heads = [Column("Node"), Column("Steps", "number"), Column("Time in slow steps, at most", "number")]
     return [*shown, *folded_rest("Steps", heads, rest)]
@@ -151,10 +152,9 @@ def _slow_steps(node: str, steps: list[ShownStep]) -> list[Block]:
     return [top, Folded(f"{counted(len(rows) - SLOW_SHOWN, 'more slow step')} of {shown_name(node)}", (more,))]
 
 
-def _slowest(held: StepDetails) -> str:
-    return percent(most([each.slow_share_percent for each in held.series]))
+def _slowest(held: StepDetails) -> float | None:
+    return most([each.slow_share_percent for each in held.series])
 
 
 def _badness(held: StepDetails) -> float:
-    slowest = most([each.slow_share_percent for each in held.series], 0.0) or 0.0
-    return 1_000.0 * any(each.fired for each in held.series) + slowest
+    return 1_000.0 * any(each.fired for each in held.series) + (_slowest(held) or 0.0)

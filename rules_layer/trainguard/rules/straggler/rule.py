@@ -4,7 +4,6 @@ In synchronous training all ranks have steps of the same length: only the step w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -93,8 +92,6 @@ NAMED, MOST_SHOWN = 4, 256
 
 
 class StragglerParameters(RuleParameters, frozen=True, kw_only=True):
-    """``slower`` in percent of the peers' own work, ``lasting_s`` in seconds, at most an hour."""
-
     slower: Positive = 25.0
     lasting_s: Positive = 900.0
 
@@ -119,8 +116,6 @@ class StragglerDetails(Details, frozen=True):
 
 
 class Straggler(JoinedRule[StragglerParameters, PaceState]):
-    """Fires for a rank or a node whose own work is slower than its peers' for long."""
-
     spec = RuleSpec(
         name="Straggler",
         title="Stragglers",
@@ -167,7 +162,7 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
                 Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
             )
             return RuleResult.told(text, StragglerKind.WARMING_UP, waiting, progress=progress)
-        compared, by_waits = _Table.of(ranks, blocks).compared(ranks, parameters.slower)
+        compared, by_waits = _compared(ranks, blocks, parameters.slower)
         order = sorted(compared, key=lambda name: -compared[name].excess)
         details = StragglerDetails({name: compared[name] for name in order[:MOST_SHOWN] if view.detailed})
         slow = [name for name in order if compared[name].is_slow]
@@ -206,41 +201,33 @@ def _common_blocks(ranks: Ranks) -> list[int]:
     return sorted(set.intersection(*known) - {newest})
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """R processes in B blocks: steps, and in a step own work, waits and all time in microseconds, float64[R, B]."""
+def _per_step(ranks: Ranks, blocks: list[int]) -> tuple[FloatArray, ...]:
+    """Return steps of R processes in B blocks, and in a step own work, waits and all time in µs, float64[R, B] each."""
+    paces = [[pace.blocks[block] for block in blocks] for pace in ranks.values()]
+    sums = np.array([[(each.steps, each.own_us, each.wait_us, each.total_us) for each in row] for row in paces])
+    steps = sums[:, :, 0].astype(np.float64)
+    return steps, *(sums[:, :, column] / steps for column in (1, 2, 3))
 
-    steps: FloatArray
-    own: FloatArray
-    waits: FloatArray
-    totals: FloatArray
 
-    @classmethod
-    def of(cls, ranks: Ranks, blocks: list[int]) -> "_Table":
-        paces = [[pace.blocks[block] for block in blocks] for pace in ranks.values()]
-        sums = np.array([[(each.steps, each.own_us, each.wait_us, each.total_us) for each in row] for row in paces])
-        steps = sums[:, :, 0].astype(np.float64)
-        return cls(steps, *(sums[:, :, column] / steps for column in (1, 2, 3)))
+def _is_slow(own: FloatArray, totals: FloatArray, slower: float) -> BoolArray:
+    others = np.stack([median_of_others(column) for column in own.T], axis=1)
+    excess = own - others
+    slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * totals)
+    return slow
 
-    def is_slow(self, slower: float) -> BoolArray:
-        others = np.stack([median_of_others(column) for column in self.own.T], axis=1)
-        excess = self.own - others
-        slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
-        return slow
 
-    def compared(self, ranks: Ranks, slower: float) -> tuple[dict[str, RankPace], set[str]]:
-        """Return each process beside its peers, and those of which waits for data are most of what they take longer."""
-        own, waits, totals = (
-            (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
-        )
-        peers, peers_wait = median_of_others(own), median_of_others(waits)
-        by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
-        slow = np.asarray(self.is_slow(slower).all(axis=1)).tolist()
-        steps = [pace.whole.steps for pace in ranks.values()]
-        rows = zip(own.tolist(), peers.tolist(), totals.tolist(), steps, slow, strict=True)
-        paces = dict(zip(ranks, (RankPace(*row) for row in rows), strict=True))
-        names = list(ranks)
-        return paces, {names[place] for place in by_waits}
+def _compared(ranks: Ranks, blocks: list[int], slower: float) -> tuple[dict[str, RankPace], set[str]]:
+    """Return each process beside its peers, and those of which waits for data are most of what they take longer."""
+    steps, *per_step = _per_step(ranks, blocks)
+    own, waits, totals = ((each * steps).sum(axis=1) / steps.sum(axis=1) for each in per_step)
+    peers, peers_wait = median_of_others(own), median_of_others(waits)
+    by_waits = np.flatnonzero(waits - peers_wait >= WAITS_SHARE * (own - peers)).tolist()
+    slow = np.asarray(_is_slow(per_step[0], per_step[2], slower).all(axis=1)).tolist()
+    counts = [pace.whole.steps for pace in ranks.values()]
+    rows = zip(own.tolist(), peers.tolist(), totals.tolist(), counts, slow, strict=True)
+    paces = dict(zip(ranks, (RankPace(*row) for row in rows), strict=True))
+    names = list(ranks)
+    return paces, {names[place] for place in by_waits}
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
@@ -273,8 +260,8 @@ def _wasted_share(slow: list[str], ranks: Ranks, view: JobView) -> float | None:
 def _onset(name: str, ranks: Ranks, slower: float, view: JobView) -> float | None:
     """Return when the newest run of slow blocks began, epoch seconds: none begins before the job."""
     blocks = _common_blocks(ranks)
-    table = _Table.of(ranks, blocks)
-    slow = table.is_slow(slower)[list(ranks).index(name)].tolist()
+    _, own, _, totals = _per_step(ranks, blocks)
+    slow = _is_slow(own, totals, slower)[list(ranks).index(name)].tolist()
     begun = None
     for block, is_slow in zip(reversed(blocks), reversed(slow), strict=True):
         if not is_slow:

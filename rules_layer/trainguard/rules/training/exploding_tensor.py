@@ -39,11 +39,11 @@ def _exploding_words(sheet: FactSheet) -> Words:
             f"{found.series} is finite again, so the weights survived these steps. Check that a loss scaler skipped "
             "them; if none did, look at their batches for NaN, a division by zero or the logarithm of zero."
         )
-    sentence = "the saved {reduction_not_finite} of {reduction_not_finite.series} {was|is} {kind}"
+    sentence = "the saved {reduction_not_finite} of {reduction_not_finite.series} {was/is} {kind}"
     if reduction is None:
-        entries = "entry that {was|is}" if found.value == 1 else "entries that {were|are}"
+        entries = "entry that {was/is}" if found.value == 1 else "entries that {were/are}"
         sentence = (
-            f"{{entries_not_finite.series}} {{held|holds}} {{entries_not_finite:.0f}} {entries} {{what}}, "
+            f"{{entries_not_finite.series}} {{held/holds}} {{entries_not_finite:.0f}} {entries} {{what}}, "
             "{entries_not_finite:against above|}"
         )
     what = "NaN or infinite" if sheet.kind == NAN else "infinite"

@@ -79,7 +79,8 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     has_score = bool(run.all_scores)
     if not losses or not run.has_to_fall(*(name for name, _ in losses)) or run.improves_otherwise(limits.min_fall):
         return None
-    if not run.objective.level_means_something and any(_grows(loss, limits) for _, loss in losses):
+    grow = (max(smoothed(loss.means)) > loss.means[0] + limits.min_fall * abs(loss.means[0]) for _, loss in losses)
+    if not run.objective.level_means_something and any(grow):
         return None
     if not all(_loss_stands(each, mode, limits, has_score=has_score) for _, each in losses):
         return None
@@ -98,10 +99,6 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
         *score_facts(run, mode),
     )
     return series_check(run, "stands", (name, loss), facts, fallen, threshold=limits.min_fall, onset=loss.begin_of(0))
-
-
-def _grows(loss: Series, limits: NotLearningParameters) -> bool:
-    return max(smoothed(loss.means)) > loss.means[0] + limits.min_fall * abs(loss.means[0])
 
 
 def _loss_stands(loss: Series, mode: Mode, limits: NotLearningParameters, *, has_score: bool) -> bool:

@@ -161,12 +161,12 @@ def _doubled_for_nothing(run: RunSeries, loss: Series, train: Series, lowest: fl
     """Whether the loss of validation has doubled, to above what training began with, and no score gains or is good."""
     if tail(loss) < max(DOUBLED * lowest, train.means[0]):
         return False
-    return not any(tail(score) / unit(score) >= HIGH_SCORE or _gains(score) for _, score in run.score(Mode.EVAL))
-
-
-def _gains(score: Series) -> bool:
-    half = score.means[len(score.means) // 2 :]
-    return (level(half, 0.5, end=True) - level(half, 0.5)) / unit(score) >= STILL_GAINS
+    for _, score in run.score(Mode.EVAL):
+        half = score.means[len(score.means) // 2 :]
+        gained = (level(half, 0.5, end=True) - level(half, 0.5)) / unit(score)
+        if gained >= STILL_GAINS or tail(score) / unit(score) >= HIGH_SCORE:
+            return False
+    return True
 
 
 def _lost_score(run: RunSeries) -> tuple[Fact, ...] | None:

@@ -59,11 +59,8 @@ class LossHistory(msgspec.Struct, array_like=True):
     checked: int | None = None
 
     def reference(self, step: int, num_steps: int) -> tuple[int, float] | None:
-        found = None
-        for index, saved in enumerate(self.steps):
-            if saved <= step - num_steps:
-                found = saved, self.losses[index]
-        return found
+        pairs = zip(reversed(self.steps), reversed(self.losses), strict=True)
+        return next((pair for pair in pairs if pair[0] <= step - num_steps), None)
 
     def is_due(self, step: int, num_steps: int) -> bool:
         return self.checked is None or step - self.checked >= num_steps

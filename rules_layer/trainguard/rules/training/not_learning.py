@@ -27,8 +27,15 @@ from trainguard.rules.training.learned_nothing import (
     worse_than_a_guess,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.learning_rates import RatedState, is_fine_tune, take_rate
-from trainguard.rules.training.run_series import BOUND, RunSeries, gather, series_check
+from trainguard.rules.training.run_series import (
+    BOUND,
+    RatedState,
+    RunSeries,
+    gather,
+    is_fine_tune,
+    series_check,
+    take_rate,
+)
 from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts, last_facts, noise, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import filled, step_spec

@@ -22,7 +22,7 @@ FINE, WAITS, OVERFITS = "fine", "waits", "overfits"
 def _overfit_words(sheet: FactSheet) -> Words:
     above = "not above" if sheet.kind == FINE else "above"
     sentence = (
-        "the mean loss of validation {was|is} {loss_validation:.6g} and that of training {loss_training:.6g}, a gap of "
+        "the mean loss of validation {was/is} {loss_validation:.6g} and that of training {loss_training:.6g}, a gap of "
         f"{{gap}} of it, {above} the threshold {{gap.threshold:.6g}}"
     )
     if sheet.get("times_in_a_row") is not None:
@@ -41,8 +41,6 @@ MOST_PAIRS = 32
 
 
 class OverfitParameters(StepParameters, frozen=True, kw_only=True):
-    """``tensor_regex`` None stands for the collection losses; ``patience`` counts phases of validation."""
-
     tensor_regex: tuple[str, ...] | None = None
     patience: PositiveInt = 1
     ratio_threshold: float = 0.1
@@ -186,7 +184,7 @@ IMPROVES, TRAINING, VALIDATION = "improves", "training", "validation"
 def _overtraining_words(sheet: FactSheet) -> Words:
     named = "" if sheet["loss_lowest"].series is None else " ({loss_lowest.series})"
     sentence = (
-        f"the loss of {{of}}{named} {{had|has}} not fallen by more than {{delta}} below {{loss_lowest}} (step "
+        f"the loss of {{of}}{named} {{had/has}} not fallen by more than {{delta}} below {{loss_lowest}} (step "
         "{loss_lowest_step}) for {steps_without_improvement:counted saved step}, "
         "{steps_without_improvement:side not below|below} the threshold {steps_without_improvement.threshold:.0f}"
     )

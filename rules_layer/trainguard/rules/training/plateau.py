@@ -5,8 +5,15 @@ from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.learning_rates import RatedState, is_fine_tune, take_rate
-from trainguard.rules.training.run_series import BOUND, RunSeries, gather, series_check
+from trainguard.rules.training.run_series import (
+    BOUND,
+    RatedState,
+    RunSeries,
+    gather,
+    is_fine_tune,
+    series_check,
+    take_rate,
+)
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -52,8 +59,6 @@ LEAST_FALL = 0.05
 
 
 class PlateauParameters(StepParameters, frozen=True, kw_only=True):
-    """``early`` is a share of the run, ``far`` one of the first loss, ``low_score`` one of the score's range."""
-
     min_rows: PositiveInt = 20
     live_rows: PositiveInt = 1000
     early: NonNegative = 0.25

@@ -138,7 +138,7 @@ MOVES = "drifts with a moving target"
 
 def _drift_words(sheet: FactSheet) -> Words:
     sentence = (
-        "{norm_newest.series} {was|is} about {norm_newest:.3g} and was {norm_first:.3g} at the start, {distance:.3g} "
+        "{norm_newest.series} {was/is} about {norm_newest:.3g} and was {norm_first:.3g} at the start, {distance:.3g} "
         "decades apart"
     )
     if sheet.get("drifts_since_step") is not None:

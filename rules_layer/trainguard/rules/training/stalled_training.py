@@ -66,8 +66,6 @@ INTERRUPTED_S = 21_600.0
 
 
 class StalledTrainingRuleParameters(StepParameters, frozen=True, kw_only=True):
-    """``threshold`` in seconds; stops are asked for as for any rule, or here."""
-
     threshold: PositiveInt = 1800
     stop_training_on_fire: bool = False
     training_job_name_prefix: str | None = None

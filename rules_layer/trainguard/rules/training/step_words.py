@@ -11,7 +11,7 @@ from trainguard.core.units import counted, show_duration
 from trainguard.formats.tensors.scalars.names import MEANINGS, has_meaning
 from trainguard.formats.tensors.scalars.objective import signal_of, words_of
 from trainguard.rules.family_rules import TRAINING
-from trainguard.rules.rule_result import FactSheet, Words
+from trainguard.rules.rule_result import FactSheet, Named, Words
 from trainguard.rules.spec import STEPS, ParameterHelp, RuleSpec
 
 _SELECTS = (
@@ -295,18 +295,6 @@ class _Shown:
         return value if isinstance(value, str) else f"{value:{form or ('.4g' if isinstance(value, float) else '')}}"
 
 
-class _Facts(dict[str, Any]):
-    """What a template names: a fact, or a verb in the past and the present as ``was|is``."""
-
-    def __init__(self, sheet: FactSheet, **more: str) -> None:
-        super().__init__(more)
-        self._sheet = sheet
-
-    def __missing__(self, name: str) -> Any:
-        past, verb, present = name.partition("|")
-        return _Shown(self._sheet, self._sheet[name]) if not verb else past if self._sheet.past else present
-
-
 def filled(sheet: FactSheet, template: str, **more: str) -> str:
     """Return a template with the facts of a sheet, and ``more``, in the place of their names.
 
@@ -315,7 +303,7 @@ def filled(sheet: FactSheet, template: str, **more: str) -> str:
     per cent as ``percent``, ``fall`` or ``size``; ``{loss_first:began 4}`` and ``{loss_last:ended 4}`` in so many
     digits.
     """
-    return template.format_map(_Facts(sheet, **more))
+    return template.format_map(Named(sheet, more, _Shown))
 
 
 def filled_each(sheet: FactSheet, templates: Mapping[str, str]) -> str:

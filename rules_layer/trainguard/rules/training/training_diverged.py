@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -225,24 +225,19 @@ def _zero(state: TrainingDivergedState, now: Fact) -> Check | None:
         if _works_since(state.run, zeros.first):
             continue
         facts = (
-            now,
             Fact(name="zeros", value=zeros.count, series=name),
             level_of("loss_before_zero", name, zeros.before),
             step_number("first_bad_step", zeros.first),
             step_number("last_bad_step", zeros.last),
         )
-        return Check(
-            step=int(now.value),
-            at=state.run.at,
-            fires=True,
-            tensor=name,
-            value=float(zeros.count),
-            threshold=float(MANY),
-            kind="zero",
-            facts=facts,
-            onset=zeros.at,
-        )
+        seen = {"at": state.run.at, "onset": zeros.at}
+        return _check(now, name, "zero", facts, float(zeros.count), fires=True, threshold=float(MANY), **seen)
     return None
+
+
+def _check(now: Fact, name: str, kind: str, facts: tuple[Fact, ...], value: float, **more: Any) -> Check:
+    """Return the check of a loss at the step ``now``; ``more`` are its other fields."""
+    return Check(step=int(now.value), tensor=name, kind=kind, facts=(now, *facts), value=value, **more)
 
 
 def _works_since(run: RunSeries, step: int) -> bool:
@@ -265,30 +260,16 @@ def _broken(state: TrainingDivergedState, now: Fact, at: float, kind: str) -> Ch
         return None
     key = max(counts, key=lambda each: counts[each])
     broken, (mode, _, name) = state.broken[key], key.partition("/")
+    needed = broken.needed if kind == "breaks" else None
     facts = (
-        now,
-        Fact(
-            name="values_not_finite",
-            value=counts[key],
-            series=name,
-            threshold=broken.needed if kind == "breaks" else None,
-        ),
+        Fact(name="values_not_finite", value=counts[key], series=name, threshold=needed),
         *([Fact(name="values", value=broken.values, series=name)] if ever else []),
         Fact(name="mode", value=mode),
         step_number("first_bad_step", broken.first_ever if ever else broken.first),
         *([] if ever else [step_number("last_bad_step", broken.last)]),
     )
-    return Check(
-        step=int(now.value),
-        at=at,
-        fires=kind != "breaks",
-        tensor=name,
-        value=float(counts[key]),
-        threshold=0.0,
-        kind=kind,
-        facts=facts,
-        onset=broken.ever_at if ever else broken.at,
-    )
+    seen = {"at": at, "onset": broken.ever_at if ever else broken.at}
+    return _check(now, name, kind, facts, float(counts[key]), fires=kind != "breaks", threshold=0.0, **seen)
 
 
 def _measure(state: TrainingDivergedState, step: StepView) -> None:
@@ -339,6 +320,4 @@ def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
                 step_number("first_bad_step", each.first_ever),
             )
         )[:2]
-    return Check(
-        step=int(now.value), at=run.at, fires=False, tensor=name, value=loss.last, kind=kind, facts=(now, *known)
-    )
+    return _check(now, name, kind, known, loss.last, at=run.at, fires=False)

@@ -50,9 +50,9 @@ SAID = {
         "{discriminator_first.series}, which was {discriminator_first:began}, was never above "
         "{discriminator_most_since:.6g}"
     ),
-    "not finite": (_BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}"),
+    "not finite": (_BROKEN + "{was/is} NaN or infinite {where}, {values_not_finite:counted recorded value}"),
     "breaks": (
-        _BROKEN + "{was|is} NaN or infinite {where}, {values_not_finite:counted recorded value}; it counts from "
+        _BROKEN + "{was/is} NaN or infinite {where}, {values_not_finite:counted recorded value}; it counts from "
         "{values_not_finite.threshold} in a row on, or where validation is not finite either"
     ),
     "was not finite": (
@@ -60,7 +60,7 @@ SAID = {
         "{first_bad_step}"
     ),
     "zero": (
-        "{zeros.series} {was|is} exactly zero from step {first_bad_step} to {last_bad_step}, {zeros:counted recorded "
+        "{zeros.series} {was/is} exactly zero from step {first_bad_step} to {last_bad_step}, {zeros:counted recorded "
         "value}, after {loss_before_zero:.6g}: a trainer that leaves out NaN writes zero"
     ),
     "lost": (
@@ -70,8 +70,8 @@ SAID = {
     "blown up": "{loss_first.series} was {loss_first:began}" + _SINCE,
     "exploded": ("{loss_first.series} was {loss_at_first_step:.6g} at step {loss_first_step}" + _SINCE),
     "unbounded": (
-        "{loss_first.series} {fell|falls} without bound: it was {loss_first:began} and {loss_half_way:.6g} half-way "
-        "(step {half_way_step}), and {was|is} {loss_last:.6g}"
+        "{loss_first.series} {fell/falls} without bound: it was {loss_first:began} and {loss_half_way:.6g} half-way "
+        "(step {half_way_step}), and {was/is} {loss_last:.6g}"
     ),
     "score lost": (
         "{score_most_since.series} had a mean of {score_best:.4g} over its best fifth of the run; after step "

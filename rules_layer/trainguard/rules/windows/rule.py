@@ -119,13 +119,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 class SampledRule(SystemRule[P, S], Generic[P, S]):
     """A rule over the samples of a node's GPUs: it judges once there are samples, of GPUs that it can judge."""
 
+    judges_instances: ClassVar[bool] = False
+    """Whether it judges a node of which all GPUs are partitioned (MIG)."""
+
     def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         if view.watermark_s is None:
             return waiting(view)
-        return self.unfit(view) or self.judge_samples(state, view, parameters)
-
-    def unfit(self, view: NodeView) -> RuleResult | None:
-        return None if view.gpu_names else lacks_utilization(view)
+        if not view.gpu_names and not (self.judges_instances and view.mig_names):
+            return lacks_utilization(view)
+        return self.judge_samples(state, view, parameters)
 
     @abstractmethod
     def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:

@@ -15,9 +15,8 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet, RuleResult
-from trainguard.rules.training.learning_rates import Rate, RatedState
 from trainguard.rules.training.not_learning import NotLearning
-from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.run_series import Rate, RatedState, RunSeries
 from trainguard.rules.training.series import unit, z_score
 from trainguard.rules.training.step_rule import Check, RunView
 

@@ -97,7 +97,7 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
             "match."
         ),
         say=worded(
-            "{dead_nodes} % of the nodes of {dead_nodes.series} {were|are} dead, "
+            "{dead_nodes} % of the nodes of {dead_nodes.series} {were/are} dead, "
             "{dead_nodes:against above|not above} %",
             "Lower the learning rate and check the biases and the scale of the layer's input; dead units do not come "
             "back. LeakyReLU or GELU in place of ReLU keeps a gradient below zero.",
@@ -182,7 +182,7 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
             "tensor_regex to match."
         ),
         say=worded(
-            "{saturated_nodes} % of the nodes of {saturated_nodes.series} {were|are} saturated, "
+            "{saturated_nodes} % of the nodes of {saturated_nodes.series} {were/are} saturated, "
             "{saturated_nodes:against above|not above} %",
             "Normalise the layer's input, initialise its weights smaller, or lower the learning rate. ReLU or GELU in "
             "place of tanh and sigmoid does not saturate for large inputs.",

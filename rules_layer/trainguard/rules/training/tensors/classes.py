@@ -46,7 +46,7 @@ def _balance(sheet: FactSheet) -> Words:
     if sheet.get("smallest_class") is not None:
         which, than = "class {largest_class}", " and class {smallest_class} {smallest_class_samples:,}"
     ratio = (
-        f"{which} {{had|has}} {{largest_class_samples:,}} samples in {{class_ratio.series}}{than}, a ratio of "
+        f"{which} {{had/has}} {{largest_class_samples:,}} samples in {{class_ratio.series}}{than}, a ratio of "
         "{class_ratio}, {class_ratio:against above|not above}"
     )
     sentence = filled_each(sheet, {"class_ratio": ratio, "share_predicted_wrongly": _MISPREDICTED})
@@ -235,11 +235,11 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         ),
         say=worded(
             {
-                IS_RIGHT: _PREDICTED + "({share_right.series}) a share of {share_right} {was|is} " + _RIGHT,
+                IS_RIGHT: _PREDICTED + "({share_right.series}) a share of {share_right} {was/is} " + _RIGHT,
                 IS_WRONG: _PREDICTED + "({share_of_another_class.series}) a share of {share_of_another_class} "
-                "{was|is} of class {label_class}, {share_of_another_class:against above|not above}",
-                NEVER: "class {label_class} {was|is} a label and never predicted ({share_right.series}), a share of 0 "
-                "that {was|is} " + _RIGHT,
+                "{was/is} of class {label_class}, {share_of_another_class:against above|not above}",
+                NEVER: "class {label_class} {was/is} a label and never predicted ({share_right.series}), a share of 0 "
+                "that {was/is} " + _RIGHT,
             },
             "Look at samples of the classes that are confused, and at their labels. Early steps, and steps with few "
             "samples a class, confuse easily: set start_step, or save larger batches.",

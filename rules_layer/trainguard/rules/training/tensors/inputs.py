@@ -18,7 +18,7 @@ from trainguard.rules.training.step_words import step_spec, worded
 
 FAR, FINE, WAITS = "far from zero", "fine", "too few images"
 TOKEN_KINDS = ("too many", "fine")
-_MEAN = "the mean of channel {channel} of {channel_mean.series} over {images:,} images {was|is} {channel_mean}"
+_MEAN = "the mean of channel {channel} of {channel_mean.series} over {images:,} images {was/is} {channel_mean}"
 _COMPARED = f"{_MEAN}, {{channel_mean:against further from 0 than|not further from 0 than}}"
 MOST_TENSORS = 8
 MOST_CHANNELS = 256
@@ -183,7 +183,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             "tensor_regex to match."
         ),
         say=worded(
-            "token {token:g} {made|makes} up {token_share} % of {token_share.series}, "
+            "token {token:g} {made/makes} up {token_share} % of {token_share.series}, "
             "{token_share:against above|not above} %",
             "If the token is padding, group sequences of like length into batches or pack them; if it stands for "
             "unknown words, enlarge the vocabulary. Check that the tokenizer's numbers are those of the model.",

@@ -38,7 +38,7 @@ UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
 def _similar(sheet: FactSheet) -> Words:
     if not fires(sheet):
         return said(sheet, filled(sheet, "all tensors that both runs hold are the same as in run {other_run}"))
-    sentence = "{tensor} {differed|differs} from that of run {other_run} at the same step"
+    sentence = "{tensor} {differed/differs} from that of run {other_run} at the same step"
     if sheet.get("difference") is not None:
         sentence += ", by {difference:.6g}; up to {difference.threshold:.6g} counts as the same"
     return said(
@@ -80,7 +80,7 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
         ),
         say=worded(
             {
-                "unchanged": "{same_steps.series} {was|is} the same at its last {same_steps:.0f} saved steps, which "
+                "unchanged": "{same_steps.series} {was/is} the same at its last {same_steps:.0f} saved steps, which "
                 "is the threshold",
                 "changed": "{same_steps.series} changed: it is the same at {same_steps:.0f} of the "
                 "{same_steps.threshold:.0f} saved steps that count",

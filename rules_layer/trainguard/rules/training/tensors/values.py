@@ -15,7 +15,7 @@ from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, word
 ZERO_KINDS = ("zeros", "fine")
 HIGH, LOW, UNSET = "high", "low", "no threshold"
 """Which threshold TensorVariance compares with; the status says whether it is crossed."""
-_VARIANCE = "the variance of {variance.series} {was|is} {variance}"
+_VARIANCE = "the variance of {variance.series} {was/is} {variance}"
 
 
 _of_variance = worded(
@@ -61,7 +61,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "in full unless the threshold is 100 %."
         ),
         say=worded(
-            "{zeros} % of {zeros.series} {was|is} zero, {zeros:against not below|below} %",
+            "{zeros} % of {zeros.series} {was/is} zero, {zeros:against not below|below} %",
             "Check that {zeros.series} is reached and updated: initialisation, masks, activations that are always "
             "negative before a ReLU, input that was not filled.",
             "a tensor was zero",

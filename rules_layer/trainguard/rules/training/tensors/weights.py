@@ -58,7 +58,7 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
             "with CollectionConfig(name='gradients')."
         ),
         say=worded(
-            "the mean absolute value of {mean_absolute_gradient.series} {was|is} {mean_absolute_gradient}, "
+            "the mean absolute value of {mean_absolute_gradient.series} {was/is} {mean_absolute_gradient}, "
             "{mean_absolute_gradient:against below|not below}",
             {
                 ZERO: "Check that {mean_absolute_gradient.series} has a path to the loss: a gradient of exactly zero "
@@ -194,15 +194,15 @@ VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
 _FACTS = {VARIANCE: "variance_ratio", SPREAD: "gradient_range", LOSS: "steps_without_lower_loss"}
 _CONDITIONS = {
     "variance_ratio": (
-        "the variance of {variance_ratio.series} {was|is} {variance_ratio} times the least of the activation inputs, "
+        "the variance of {variance_ratio.series} {was/is} {variance_ratio} times the least of the activation inputs, "
         "{variance_ratio:against above|not above}"
     ),
     "gradient_range": (
-        "the range of {gradient_range.series} (5th to 95th percentile) {was|is} {gradient_range}, "
+        "the range of {gradient_range.series} (5th to 95th percentile) {was/is} {gradient_range}, "
         "{gradient_range:against below|not below}"
     ),
     "steps_without_lower_loss": (
-        "the loss ({steps_without_lower_loss.series}) {had|has} not fallen below its best for "
+        "the loss ({steps_without_lower_loss.series}) {had/has} not fallen below its best for "
         "{steps_without_lower_loss:counted saved step}, {steps_without_lower_loss:side not below|below} the threshold "
         "{steps_without_lower_loss.threshold:.0f}"
     ),

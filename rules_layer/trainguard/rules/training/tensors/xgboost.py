@@ -23,7 +23,7 @@ def _features(sheet: FactSheet) -> Words:
     names = [str(each.value) for each in sheet.all("feature")]
     listed = ", ".join([*names, *(["…"] if top > len(names) else [])])
     sentence = (
-        "{top_features} of {features} used features ({listed}) {made|make} up a share of {importance_share} of all "
+        "{top_features} of {features} used features ({listed}) {made/make} up a share of {importance_share} of all "
         "importance, {importance_share:against above|not above}"
     )
     return said(
@@ -39,8 +39,6 @@ MOST_SHOWN = 5
 
 
 class FeatureImportanceOverweightParameters(StepParameters, frozen=True, kw_only=True):
-    """``threshold`` is a share, 0 to 1."""
-
     threshold: NonNegative = 0.8
     nfeatures: PositiveInt = 3
     tensor_regex: str = ".*feature_importance/weight"
@@ -109,7 +107,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         },
         needs="It checks the trees of an XGBoost model: record them with CollectionConfig(name='trees').",
         say=worded(
-            "the tree in {tree_depth.series} {had|has} {tree_depth:counted level} below its root, "
+            "the tree in {tree_depth.series} {had/has} {tree_depth:counted level} below its root, "
             "{tree_depth:against above|not above}",
             "Lower max_depth, or raise min_child_weight or gamma: deep trees fit single samples.",
             "a tree became too deep",
