@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from demo.live.expect import JobSeen
 from demo.live.feed import JobFeed, Progress
 from demo.live.stage import Deployment
-from trainguard.core.links import ReportLinks, report_links
+from trainguard.core.layout import ReportLinks, report_links
 
 _DEAD_LETTER_QUEUES = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
 _MACHINES = ("FireStateMachineArn", "ReportStateMachineArn", "KernelsStateMachineArn")

@@ -24,7 +24,7 @@ from infra.constructs.policy import (
 from infra.constructs.state_machine import state_machine
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
-from trainguard.aws.dynamodb.sent_alerts import ALERTS
+from trainguard.aws.dynamodb.fire_path import ALERTS
 
 STOPS_OF_ALL_JOBS = "*"
 """Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""

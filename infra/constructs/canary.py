@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
-from trainguard.stack.canary.run import LOOKED_AFTER_MINUTES
+from trainguard.stack.canary import LOOKED_AFTER_MINUTES
 
 PLANTED_HOUR_UTC = 6
 

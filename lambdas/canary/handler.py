@@ -11,7 +11,7 @@ from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.canary.run import Canary, CanaryCall
+from trainguard.stack.canary import Canary, CanaryCall
 
 logger = Logger()
 metrics = Metrics()

@@ -8,13 +8,13 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget, region_of
 from trainguard.aws.environment import load_environment
-from trainguard.aws.job_resources import batch_jobs, instances
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmStopSwitch
+from trainguard.aws.stoppable import batch_jobs, instances
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate

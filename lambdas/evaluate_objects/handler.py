@@ -13,7 +13,7 @@ from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.sqs import batch_response, messages_of
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages import BatchProcessor
 
 logger = Logger()
 metrics = Metrics()

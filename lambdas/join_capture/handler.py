@@ -28,12 +28,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with what was judged; a page that could not be made fails the step after all else is done."""
     del context
     call = msgspec.convert(event, CaptureCall)
-    joined = joiner.join(call, now=time.time())
+    verdict, page_fault = joiner.join(call, now=time.time())
     notify_evaluator(tasks, call, now=time.time())
-    verdict = joined.verdict
     logger.info("capture joined", extra={"job": call.job, "capture": call.capture, "traces": verdict.traces})
-    if joined.page_fault is not None:
-        raise joined.page_fault
+    if page_fault is not None:
+        raise page_fault
     snapshots = verdict.snapshots
     rules = [*verdict.rules, *([] if snapshots is None else snapshots.rules)]
     return {

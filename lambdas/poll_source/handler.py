@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import load_environment
+from trainguard.aws.live_sources import polls
 from trainguard.aws.observability import PowertoolsJournal
-from trainguard.aws.polling import polls
 from trainguard.stack.polling.poll import poll_of, written_object
 
 logger = Logger()

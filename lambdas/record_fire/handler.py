@@ -8,7 +8,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
+from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
 from trainguard.stack.actions.fire_row import FireRecord, record
 

@@ -8,7 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.alert_channels import AlertChannels
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb.sent_alerts import DynamoSentAlerts
+from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.stack.actions.send_alert import AlertSender

@@ -8,9 +8,9 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
+from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
-from trainguard.aws.stop_calls import AwsStopCalls
+from trainguard.aws.stoppable import AwsStopCalls
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()

@@ -13,7 +13,6 @@ from trainguard.engine.family import Families
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import ProfilerFamily
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
-from trainguard.rules.protocol import AnyRule
 from trainguard.rules.step_outlier.rule import StepOutlier
 
 BUCKET = "profiles"
@@ -163,9 +162,7 @@ def _timeline(process: int, events: Sequence[tuple[int, int, int]], shape: Shape
 class _TwoRules(ProfilerFamily):
     """The profiler's family with one rule a stream."""
 
-    @property
-    def rules(self) -> Sequence[AnyRule]:
-        return LowGPUUtilization(), StepOutlier()
+    rules = (LowGPUUtilization(), StepOutlier())
 
 
 class PlannedOnce(Families):

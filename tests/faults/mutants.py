@@ -10,13 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support import memory as stop_budget
-from trainguard.engine import evaluate, outbox, summary
+from trainguard.engine import evaluate, messages, outbox, summary
 from trainguard.engine.jobs import job_registry
-from trainguard.engine.messages import batch
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.stack.actions import stop, stop_rate_limit
-from trainguard.testing.memory.node_states import MemoryNodeStates
+from trainguard.testing.memory import MemoryNodeStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "closed by a mark while the job runs",
-        batch.BatchProcessor,
+        messages.BatchProcessor,
         "_follow",
         "status.is_final and described.active",
         "described.active",

@@ -22,8 +22,7 @@ from trainguard.core.records import JobStatus, StreamKey
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import follow
-from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.messages import BatchProcessor, Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
 from trainguard.state import codec as migrations
@@ -249,7 +248,7 @@ class Play:
         scheduler_at_once(services=self.world.services, timing=self._timing, families=FAMILIES).run()
 
     def _follow(self) -> None:
-        follow(JOB, BUCKET, JobRegistry.of(self.world.services, FAMILIES, self._timing.now))
+        follow(JOB, BUCKET, JobRegistry(self.world.services, FAMILIES, self._timing.now))
 
     def _invoke(self, function: Callable[[], None]) -> bool:
         """Run a function with the faults that await this invocation; False when it died or raised."""

@@ -27,8 +27,8 @@ from tests.functional.worlds import MotoUnderTest
 from tests.support.printing import Capture
 from trainguard.aws.clients import Clients
 from trainguard.aws.lambda_invocations import payload_of
-from trainguard.engine.messages.created_objects import encode_task
-from trainguard.testing.memory.services import DEFAULT_SETTINGS, SETTINGS_PATH
+from trainguard.engine.messages import encode_task
+from trainguard.testing.memory import DEFAULT_SETTINGS, SETTINGS_PATH
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"

@@ -7,9 +7,9 @@ from botocore.paginate import Paginator
 
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
+from trainguard.aws.dynamodb.fire_path import ALL_JOBS, STOPS, DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.dynamodb.stop_budget import ALL_JOBS, STOPS, DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.table import Table, assignments
 from trainguard.core.errors import StateCodecError
 

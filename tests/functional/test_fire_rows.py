@@ -10,7 +10,7 @@ from infra.constructs.fire_machine import definition
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.infra.states_language import Ending, Execution, TaskError
-from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
+from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.core.finding import Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.timestamps import epoch_from_iso

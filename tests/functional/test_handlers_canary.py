@@ -8,7 +8,7 @@ import pytest
 from tests.functional.deployment import BUCKET, Context, Deployment, object_message, ringing
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.core.canary_name import canary_name, planted_at
-from trainguard.stack.canary.profile import RULE
+from trainguard.stack.canary import RULE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

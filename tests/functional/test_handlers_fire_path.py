@@ -19,7 +19,7 @@ from tests.functional.deployment import (
 from tests.functional.offline import offline_session
 from tests.functional.tables import RULE_STATE
 from trainguard.aws.clients import Clients
-from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget
+from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status

@@ -13,7 +13,7 @@ from tests.support.kernel_ranks import documents
 from tests.support.memory_snapshots import MIB, Allocator, Training, pickled
 from trainguard.core.ports import NodeTask
 from trainguard.core.records import Status
-from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.messages import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 
 AT = 1_784_021_000.0

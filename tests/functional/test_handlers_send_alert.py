@@ -12,12 +12,12 @@ from tests.functional.deployment import (
     event,
 )
 from tests.functional.tables import RULE_STATE
-from trainguard.aws.dynamodb.sent_alerts import DynamoSentAlerts
+from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.core.text import LONGEST_SENTENCE, mail_line
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.stack.actions.send_alert import Channel, Claim
+from trainguard.stack.actions.send_alert import Channel
 
 FIRES = ["send_alert", "send_alert_stop_refused", "send_alert_stop_failed"]
 ALERTS = [*FIRES, "send_alert_warning", "send_alert_escalation", "send_alert_cleared"]
@@ -65,15 +65,15 @@ def test_topics_that_are_gone_are_unsent_and_claimed_anew(deployment: Deployment
 def test_claims_are_taken_once_and_again_when_they_lapse(deployment: Deployment) -> None:
     sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE, lease_s=45)
     mail = Channel.MAIL
-    assert sent.claim("a", mail, now=100.0) is Claim.TAKEN
-    assert sent.claim("a", mail, now=140.0) is Claim.BUSY
-    assert sent.claim("a", Channel.CHAT, now=140.0) is Claim.TAKEN
-    assert sent.claim("a", mail, now=146.0) is Claim.TAKEN
+    assert sent.claim("a", mail, now=100.0) == "taken"
+    assert sent.claim("a", mail, now=140.0) == "busy"
+    assert sent.claim("a", Channel.CHAT, now=140.0) == "taken"
+    assert sent.claim("a", mail, now=146.0) == "taken"
     sent.settle("a", mail, sent_at=None)
-    assert sent.claim("a", mail, now=147.0) is Claim.TAKEN
+    assert sent.claim("a", mail, now=147.0) == "taken"
     sent.settle("a", mail, sent_at=148.0)
-    assert sent.claim("a", mail, now=9e6) is Claim.SENT
-    assert sent.claim("b", mail, now=147.0) is Claim.TAKEN
+    assert sent.claim("a", mail, now=9e6) == "sent"
+    assert sent.claim("b", mail, now=147.0) == "taken"
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -8,7 +8,7 @@ import pytest
 from tests.functional.deployment import Deployment
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.support.fleets import found, job, quiet, report_row
-from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget
+from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.records import JobStatus, TunedJob
 
 ENDED = job()

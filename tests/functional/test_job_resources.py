@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from tests.functional.deployment import Deployment
 from trainguard.aws.clients import Clients
-from trainguard.aws.job_resources import batch_jobs, instances
+from trainguard.aws.stoppable import batch_jobs, instances
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, RuleRow, Status

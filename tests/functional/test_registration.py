@@ -10,7 +10,7 @@ from tests.support.faults import Crash, Fault
 from tests.support.memory import MemoryJournal
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import RuleConfiguration
+from trainguard.core.ports import JobServices, RuleConfiguration
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_registry import JobRegistry
@@ -29,7 +29,7 @@ BAD = {f"trainguard:{PARAMETER}": "160"}
 
 
 def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
-    return JobRegistry(
+    services = JobServices(
         jobs=world.jobs,
         nodes=world.nodes,
         tasks=world.tasks,
@@ -37,9 +37,8 @@ def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
         settings=world.settings,
         executions=world.executions,
         journal=journal or MemoryJournal(),
-        families=FAMILIES,
-        now=lambda: NOW,
     )
+    return JobRegistry(services, FAMILIES, lambda: NOW)
 
 
 def ensure(world: World, job: str = JOB, journal: MemoryJournal | None = None) -> JobRecord:

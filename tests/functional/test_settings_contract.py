@@ -6,7 +6,7 @@ from tests.functional.worlds import World
 from tests.support.faults import Fault
 from tests.support.memory import MemoryWorld
 from trainguard.core.errors import PortUnavailableError
-from trainguard.testing.memory.services import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
+from trainguard.testing.memory import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
 
 
 def test_settings_path_of_a_deployment_ends_in_a_slash(world: World) -> None:

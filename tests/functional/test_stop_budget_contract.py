@@ -10,7 +10,7 @@ from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.support.faults import Faults
 from tests.support.memory import MemoryStopBudget
-from trainguard.aws.dynamodb.stop_budget import DynamoStopBudget
+from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.errors import StateConflictError
 from trainguard.core.stores import StopBudget
 from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit

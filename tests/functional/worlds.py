@@ -27,9 +27,9 @@ from trainguard.core.ports import (
     ExecutionRecords,
     Executions,
     NodeTask,
+    ProfileObjects,
     ReconcileRequest,
     ReconcileRequests,
-    ReportObjects,
     SettingDocuments,
     TaskQueue,
     TrainingJobDescription,
@@ -37,7 +37,7 @@ from trainguard.core.ports import (
 )
 from trainguard.core.records import JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
-from trainguard.testing.memory.services import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
+from trainguard.testing.memory import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -65,7 +65,7 @@ class World(Protocol):
         ...
 
     @property
-    def objects(self) -> ReportObjects:
+    def objects(self) -> ProfileObjects:
         """Store or service of this world."""
         ...
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.target import Target, documents, of_answer, of_document
-from trainguard.config.container import ConfiguredRule, container_code
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig
+from trainguard.config.job_rules import ConfiguredRule, container_code
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.rule_configs import CONFIGS
 from trainguard.config.tensor_rules import TENSOR_CONFIGS

@@ -26,7 +26,7 @@ from tests.support.tensor_files import HookWriter
 from trainguard.core.ports import NodeTask
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.messages import Message, encode_task, sort_messages
 from trainguard.engine.settings.sources import read_document
 from trainguard.formats.hangs.flight_recorder import read_dump
 from trainguard.formats.hangs.stacks import main_thread

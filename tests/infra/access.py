@@ -9,7 +9,7 @@ from tests.functional import deployment
 from tests.functional.offline import RECONCILE_JOB
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.infra.template import Statement
-from trainguard.testing.memory.services import DEFAULT_SETTINGS
+from trainguard.testing.memory import DEFAULT_SETTINGS
 
 _HERE = "{AWS::Region}:{AWS::AccountId}"
 _BUCKET = "arn:{AWS::Partition}:s3:::"

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from tests.infra.template import Template
-from trainguard.stack.canary.run import FRESH_S, LOOKED_AFTER_MINUTES, CanaryCall
+from trainguard.stack.canary import FRESH_S, LOOKED_AFTER_MINUTES, CanaryCall
 
 
 def test_schedule_leaves_the_step_to_the_function_with_its_time(

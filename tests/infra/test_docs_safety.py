@@ -9,7 +9,7 @@ from tests.infra.synthesis import ROOT
 from tests.infra.test_docs_operations import named
 from tests.unit.test_docs_parameters import table
 from trainguard.core.finding import Finding
-from trainguard.core.links import RUN_URL_TAG
+from trainguard.core.layout import RUN_URL_TAG
 from trainguard.core.records import AlertKind, RuleRow, Status
 from trainguard.engine.settings.job_settings import SETTING_READERS
 from trainguard.engine.settings.tag_names import (

@@ -40,11 +40,11 @@ from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.aws import function_limits
 from trainguard.aws.lambda_invocations import payload_of
-from trainguard.aws.stop_calls import AwsStopCalls
+from trainguard.aws.stoppable import AwsStopCalls
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import NodeTask
 from trainguard.core.timestamps import iso_time
-from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.messages import encode_task
 from trainguard.engine.reconcile import SCHEDULE_S, STALE_EVERY
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.report import plan

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.infra.template import Template
-from trainguard.aws.stop_calls import AwsStopCalls
+from trainguard.aws.stoppable import AwsStopCalls
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_job import carry_out
@@ -92,7 +92,7 @@ class Rows:
     """Takes every record of a stop."""
 
     def record_decision(self, *_: Any, **__: Any) -> Recorded:
-        return Recorded.WRITTEN
+        return "written"
 
     def record_stop(self, *_: Any, **__: Any) -> None:
         return

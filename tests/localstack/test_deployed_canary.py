@@ -13,7 +13,7 @@ from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.stack import PATIENCE_S
 from trainguard.core.canary_name import CANARY_KIND
 from trainguard.core.layout import ProfileRoot
-from trainguard.stack.canary.profile import RULE
+from trainguard.stack.canary import RULE
 
 if TYPE_CHECKING:
     from tests.localstack.stack import Stack

@@ -12,7 +12,7 @@ from tests.localstack.emulator_kit import until
 from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.support.kernel_ranks import documents
 from trainguard.core.ports import NodeTask
-from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.messages import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.captures.plan import INLINE_ITEMS
 

@@ -23,7 +23,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.engine.profiler.system_session import SystemSession
+from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 

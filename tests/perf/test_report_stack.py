@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 import pytest
@@ -16,13 +16,12 @@ import pytest
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
 from tests.support.memory import MemoryWorld
-from trainguard.core.layout import ProfileRoot
-from trainguard.core.links import report_links
-from trainguard.core.ports import ListedObject
+from trainguard.core.layout import ProfileRoot, report_links
+from trainguard.core.ports import ListedObject, ProfileObjects
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.engine.profiler.system_session import SystemSession
+from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
@@ -112,7 +111,7 @@ def test_digest_of_a_nodes_hour(tmp_path: Path) -> None:
     item = DigestItem(job="job", bucket=BUCKET, prefix="", run="run", node="algo-1", day=FROM, axis=axis)
     forget_peak()
     before, began = peak_bytes(), time.process_time()
-    done = digest_item(objects, item, now=FROM, has_time=lambda: True)
+    done = digest_item(cast("ProfileObjects", objects), item, now=FROM, has_time=lambda: True)
     took, peak = time.process_time() - began, peak_bytes()
     minute_s = took / 60
     show(

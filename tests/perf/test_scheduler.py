@@ -25,7 +25,7 @@ from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.system_session import SystemSession
+from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import SystemKey, system_key

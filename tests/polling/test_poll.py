@@ -84,7 +84,7 @@ class Stack:
         self.world.jobs.register(record or job())
         services = self.world.services
         self.objects = self.world.objects
-        self.poll = SourcePoll(services.jobs, self.objects, source, services.journal)
+        self.poll = SourcePoll(services.jobs, self.objects, source.read, services.journal)
 
     def run(self, minutes: float) -> PollStatus | None:
         return self.poll.run("bert", AT + 60.0 * minutes)

@@ -26,8 +26,7 @@ from trainguard.core.records import JobRecord, NodeRecord, RuleRow
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.messages import BatchProcessor, Message, encode_task, sort_messages
 from trainguard.engine.profiler.family import ProfilerFamily
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState

@@ -22,8 +22,7 @@ from trainguard.core.ports import Timing, TrainingJobDescription
 from trainguard.core.records import JobStatus
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
-from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.messages import BatchOutcome, BatchProcessor, Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 

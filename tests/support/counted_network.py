@@ -22,7 +22,7 @@ from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
-from trainguard.engine.messages.created_objects import Message
+from trainguard.engine.messages import Message
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import READ_BYTES, UNIT_BYTES, node_bytes
 

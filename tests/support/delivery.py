@@ -11,8 +11,7 @@ from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.messages import BatchProcessor, Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from trainguard.aws.dynamodb.fire_rows import DynamoFireRows
+from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.stack.actions.fire_row import Fire
 from trainguard.stack.actions.request import StopDecision
 

@@ -26,7 +26,7 @@ from trainguard.state.idle_evidence import IdleTime
 from trainguard.state.sample_window import SampleWindowState
 
 if TYPE_CHECKING:
-    from trainguard.engine.streams.stream import AnyStream
+    from trainguard.engine.streams.session import AnyStream
 
 START = 1_795_248_000.0
 P3 = "ml.p3.2xlarge"

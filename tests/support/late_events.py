@@ -47,7 +47,7 @@ def settle(network: Network, minutes: int) -> None:
 
 def registry(network: Network) -> JobRegistry:
     """Return what registers jobs."""
-    return JobRegistry.of(network.world.services, FAMILIES, lambda: network.now)
+    return JobRegistry(network.world.services, FAMILIES, lambda: network.now)
 
 
 def told_by_event(network: Network) -> JobRecord | None:

@@ -19,7 +19,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, ReconcileRequest, check_range
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
-from trainguard.testing.memory import node_states, services
+from trainguard.testing import memory
 
 DELETE_BATCH_SIZE = 1_000
 TASK_BATCH_SIZE = 10
@@ -67,7 +67,7 @@ def _surrounded(operation: str, method: Callable[..., Any]) -> Callable[..., Any
     return call
 
 
-class MemoryNodeStates(Faulty, node_states.MemoryNodeStates, port=stores.NodeStates):
+class MemoryNodeStates(Faulty, memory.MemoryNodeStates, port=stores.NodeStates):
     """Twin of DynamoNodeStates."""
 
     def save(self, record: NodeRecord) -> NodeRecord:
@@ -85,7 +85,7 @@ class MemoryNodeStates(Faulty, node_states.MemoryNodeStates, port=stores.NodeSta
         self._records.pop(key, None)
 
 
-class MemoryRuleStates(Faulty, node_states.MemoryRuleStates, port=stores.RuleStates):
+class MemoryRuleStates(Faulty, memory.MemoryRuleStates, port=stores.RuleStates):
     """Twin of DynamoRuleStates."""
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
@@ -98,11 +98,11 @@ class MemoryRuleStates(Faulty, node_states.MemoryRuleStates, port=stores.RuleSta
         self._rows[row.job, row.target] = stored_row(row)
 
 
-class MemoryJobs(Faulty, node_states.MemoryJobs, port=stores.Jobs):
+class MemoryJobs(Faulty, memory.MemoryJobs, port=stores.Jobs):
     """Twin of DynamoJobs."""
 
 
-class MemoryTrainingJobs(Faulty, services.MemoryTrainingJobs, port=ports.TrainingJobs):
+class MemoryTrainingJobs(Faulty, memory.MemoryTrainingJobs, port=ports.TrainingJobs):
     """Twin of SageMakerTrainingJobs."""
 
     def forget(self, job: str) -> None:
@@ -110,7 +110,7 @@ class MemoryTrainingJobs(Faulty, services.MemoryTrainingJobs, port=ports.Trainin
         self._descriptions.pop(job, None)
 
 
-class MemorySettingDocuments(Faulty, services.MemorySettingDocuments, port=ports.SettingDocuments):
+class MemorySettingDocuments(Faulty, memory.MemorySettingDocuments, port=ports.SettingDocuments):
     """Twin of SsmSettingDocuments; a test puts documents and removes them."""
 
     def put(self, name: str, document: str) -> None:
@@ -120,7 +120,7 @@ class MemorySettingDocuments(Faulty, services.MemorySettingDocuments, port=ports
         self._documents.pop(name, None)
 
 
-class MemoryTaskQueue(Faulty, services.MemoryTaskQueue):
+class MemoryTaskQueue(Faulty, memory.MemoryTaskQueue):
     """Twin of SqsTaskQueue."""
 
     def send(self, tasks: Sequence[NodeTask]) -> None:
@@ -150,7 +150,7 @@ class MemoryByteStream:
         self._rest = memoryview(b"")
 
 
-class MemoryProfileObjects(Faulty, services.MemoryProfileObjects, port=ports.ProfileObjects, apart=("get_range",)):
+class MemoryProfileObjects(Faulty, memory.MemoryProfileObjects, port=ports.ProfileObjects, apart=("get_range",)):
     """Twin of S3ProfileObjects for all functions, with what a test does to a bucket; ``page_size`` in keys."""
 
     def __init__(self, *, faults: Faults, page_size: int = 1000) -> None:
@@ -185,14 +185,14 @@ class MemoryProfileObjects(Faulty, services.MemoryProfileObjects, port=ports.Pro
             self._content_types[bucket, key] = content_type
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
-        with self._call("ReportObjects.folders"):
+        with self._call("ProfileObjects.folders"):
             below = (key.removeprefix(prefix) for key in self._buckets.get(bucket, {}) if key.startswith(prefix))
             found = sorted({name.partition("/")[0] for name in below if "/" in name})
         yield from found
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETE_BATCH_SIZE):
-            with self._call("ReportObjects.delete"):
+            with self._call("ProfileObjects.delete"):
                 for key in keys[start : start + DELETE_BATCH_SIZE]:
                     self._buckets.get(bucket, {}).pop(key, None)
                     self._content_types.pop((bucket, key), None)
@@ -208,7 +208,7 @@ class MemoryProfileObjects(Faulty, services.MemoryProfileObjects, port=ports.Pro
             return self._content_types[bucket, key]
 
 
-class MemoryExecutions(Faulty, services.MemoryExecutions, port=ports.Executions):
+class MemoryExecutions(Faulty, memory.MemoryExecutions, port=ports.Executions):
     """Twin of StepFunctionsExecutions that says how executions ended, too."""
 
     def __init__(self, *, faults: Faults) -> None:
@@ -284,7 +284,7 @@ class MemoryStopBudget(Faulty):
             return granted is not None
 
 
-class MemoryJournal(services.MemoryJournal):
+class MemoryJournal(memory.MemoryJournal):
     """Twin of PowertoolsJournal that adds up what it has."""
 
     def __init__(self) -> None:
@@ -311,7 +311,7 @@ class MemoryJournal(services.MemoryJournal):
         return totals
 
 
-class MemoryWorld(services.MemoryWorld):
+class MemoryWorld(memory.MemoryWorld):
     """A deployment's stores and services in memory, whose calls fail as ``faults`` say."""
 
     jobs: MemoryJobs

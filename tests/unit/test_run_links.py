@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.core.links import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
+from trainguard.core.layout import LONGEST_LINK, is_plain_link, mlflow_run_of, plain_links, run_links
 from trainguard.engine.settings.job_settings import run_pages
 
 MLFLOW = {"MLFLOW_TRACKING_URI": "https://mlflow.example.com/", "MLFLOW_RUN_ID": "5e6663ce"}

@@ -3,18 +3,25 @@
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
 from types import FrameType
 from typing import Any
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated
-from trainguard.aws.source_services import Headers, mlflow_api, no_headers, prometheus_api
+from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.environment import Environment
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.source_services import Headers, mlflow_api, no_headers, prometheus_api, tokens_by_host
 from trainguard.core.errors import ProfileSourceError
-from trainguard.core.ports import TrainingJobs
+from trainguard.core.ports import Journal, TrainingJobs
 from trainguard.core.records import JobRecord
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.named import NamedSource
@@ -22,7 +29,8 @@ from trainguard.formats.runs.prometheus.job import read_job
 from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.scalar_lines import LogLine, ScalarLines, SlowSearchError, definitions_of
-from trainguard.stack.polling.poll import Asked
+from trainguard.stack.polling.poll import Asked, SourcePoll
+from trainguard.stack.polling.run_files import RunFiles
 
 LONGEST_S = 1.0
 
@@ -158,3 +166,41 @@ class ServiceSources:
 
 def _shown(listed: Sequence[str]) -> str:
     return ", ".join(listed) or "none of the kind"
+
+
+TOKENS_SECRET = "LIVE_SOURCE_SECRET"  # noqa: S105  # The name of a variable.
+
+
+def polls(
+    environment: Environment, environ: Mapping[str, str], *, clients: Clients, journal: Journal
+) -> tuple[SourcePoll, RunFiles]:
+    """Return the poller of services, and the reader of run files."""
+    objects = S3ProfileObjects(client=clients.s3)
+    sources = ServiceSources(
+        permitted_services(environment.live_sources),
+        lines=lambda *asked: log_lines(clients.logs, *asked),
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
+        headers=_headers(clients, environ.get(TOKENS_SECRET, "")),
+    )
+    jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+    return SourcePoll(jobs, objects, sources.read, journal), RunFiles(objects, journal)
+
+
+def _headers(clients: Clients, secret: str) -> Headers:
+    """Return the tokens of a secret, a JSON object by host; it is read when a host is first asked."""
+    if not secret:
+        return no_headers
+
+    @cache
+    def tokens() -> Mapping[str, object]:
+        with translated("Secrets Manager", "GetSecretValue"):
+            text = clients.secrets.get_secret_value(SecretId=secret)["SecretString"]
+        try:
+            return msgspec.json.decode(text, type=dict[str, object])
+        except msgspec.DecodeError as fault:
+            raise ProfileSourceError(secret, "is no JSON object of tokens by host") from fault
+
+    def headers(host: str) -> Mapping[str, str]:
+        return tokens_by_host({name: token for name, token in tokens().items() if isinstance(token, str)})(host)
+
+    return headers

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import Enum
 from time import monotonic
+from typing import Literal
 
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
@@ -21,12 +21,8 @@ SUMMED_EVERY_S = 60.0
 """A line sums up the withheld ones: an alarm on what goes on must not end with the lines."""
 
 
-class Line(Enum):
-    """Whether a line is written, withheld, or written with a sum of the withheld ones."""
-
-    WRITTEN = "written"
-    WITHHELD = "withheld"
-    SUM_IS_DUE = "sum is due"
+Line = Literal["written", "withheld", "sum is due"]
+"""Whether a line is written, withheld, or written with a sum of the withheld ones."""
 
 
 class LineBudget:
@@ -49,13 +45,13 @@ class LineBudget:
         if self._kinds[kind] >= MOST_OF_KIND or (job and of_job >= MOST_OF_JOB):
             summed_at = self._summed_at.get(kind)
             if summed_at is not None and self._now() - summed_at < SUMMED_EVERY_S:
-                return Line.WITHHELD
+                return "withheld"
             self._summed_at[kind] = self._now()
-            return Line.SUM_IS_DUE
+            return "sum is due"
         self._kinds[kind] += 1
         if job:
             self._jobs[kind, job] = of_job + 1
-        return Line.WRITTEN
+        return "written"
 
 
 QUIET = frozenset(
@@ -110,12 +106,12 @@ class PowertoolsJournal:
             self._logger.debug(what, extra={"amount": amount, **where})
             return
         line = self._budget.take(what, str(where.get("job") or ""))
-        if line is Line.WRITTEN:
+        if line == "written":
             log = self._logger.info if what in ROUTINE else self._logger.warning
             log(what, extra={"amount": amount, **where, **_points(what, amount)})
             return
         self._withheld[what] += amount
-        if line is Line.SUM_IS_DUE:
+        if line == "sum is due":
             withheld = self._withheld.pop(what)
             sums = {"withheld": what, "amount": withheld, "reason": _WITHHELD, **_points(what, withheld)}
             self._logger.warning("lines_withheld", extra={**where, **sums})

@@ -31,20 +31,16 @@ _AGAIN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Signing:
-    """Signs requests (SigV4) for a service of a Region with the credentials of a session."""
+def signer(session: Session, service: str, region: str) -> Callable[[AWSRequest], None]:
+    """Return what signs requests (SigV4) for a service of a Region, or raises PortUnavailableError: no credentials."""
 
-    session: Session
-    service: str
-    region: str
-
-    def sign(self, request: AWSRequest) -> None:
-        """Add the signature; raises PortUnavailableError without credentials."""
-        credentials = self.session.get_credentials()
+    def sign(request: AWSRequest) -> None:
+        credentials = session.get_credentials()
         if credentials is None:
-            raise PortUnavailableError(self.service, "sign", "there are no AWS credentials")
-        SigV4Auth(credentials, self.service, self.region).add_auth(request)
+            raise PortUnavailableError(service, "sign", "there are no AWS credentials")
+        SigV4Auth(credentials, service, region).add_auth(request)
+
+    return sign
 
 
 def _session() -> URLLib3Session:
@@ -57,7 +53,7 @@ class HttpJson:
 
     base: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    signing: Signing | None = None
+    sign: Callable[[AWSRequest], None] | None = None
     _http: URLLib3Session = field(default_factory=_session, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,8 +95,8 @@ class HttpJson:
         url = f"{self.base.rstrip('/')}/{below}"
         method, headers = ("GET", {}) if sent is None else ("POST", {"Content-Type": "application/json"})
         request = AWSRequest(method=method, url=url, headers={**headers, **self.headers}, data=sent, stream_output=True)
-        if self.signing is not None:
-            self.signing.sign(request)
+        if self.sign is not None:
+            self.sign(request)
         response = self._http.send(request.prepare())
         body = bytearray()
         for piece in response.raw.stream(_PIECE, decode_content=True):
@@ -162,7 +158,7 @@ def mlflow_api(place: str, server: str, headers: Headers = no_headers, session: 
         return HttpJson(
             f"https://{region}.experiments.sagemaker.aws{suffix}/{_MLFLOW_API}",
             headers={"x-mlflow-sm-tracking-server-arn": server},
-            signing=Signing(session or get_session(), "sagemaker-mlflow", region),
+            sign=signer(session or get_session(), "sagemaker-mlflow", region),
         )
     host = host_of(place, server)
     return HttpJson(f"{server.rstrip('/')}/{_MLFLOW_API}", headers=headers(host))
@@ -174,8 +170,8 @@ def prometheus_api(place: str, server: str, headers: Headers = no_headers, sessi
     match = _AWS_HOST.fullmatch(host)
     if match is None:
         return HttpJson(server.rstrip("/"), headers=headers(host))
-    signing = Signing(session or get_session(), _SIGNED_AS[match["service"]], match["region"])
-    return HttpJson(server.rstrip("/"), signing=signing)
+    sign = signer(session or get_session(), _SIGNED_AS[match["service"]], match["region"])
+    return HttpJson(server.rstrip("/"), sign=sign)
 
 
 def host_of(place: str, server: str) -> str:

@@ -8,12 +8,12 @@ import msgspec
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import Journal, NodeTask
-from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.messages import Message, encode_task
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-    from trainguard.engine.messages.batch import BatchOutcome
+    from trainguard.engine.messages import BatchOutcome
 
 
 BATCH_SIZE = 10

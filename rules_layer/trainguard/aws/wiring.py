@@ -13,7 +13,7 @@ from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.sqs import SqsTaskQueue
 from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.core.ports import Journal, Services, SettingDocuments
+from trainguard.core.ports import JobServices, Journal, Services
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_registry import JobRegistry
 
@@ -22,45 +22,32 @@ def evaluation_services(
     environment: Environment, *, clients: Clients, journal: Journal, poll_function: str = ""
 ) -> Services:
     """Return the ports of an evaluator and of a job's evaluation; ``poll_function`` polls the sources of jobs."""
+    client = clients.stepfunctions
     return Services(
-        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
-        nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+        **vars(_job_services(environment, clients, journal)),
         rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
         objects=S3ProfileObjects(client=clients.s3),
-        executions=StepFunctionsExecutions(
-            client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
-        ),
-        reports=StepFunctionsExecutions(
-            client=clients.stepfunctions, state_machine_arn=environment.report_state_machine_arn
-        ),
-        captures=StepFunctionsExecutions(
-            client=clients.stepfunctions, state_machine_arn=environment.kernels_state_machine_arn
-        ),
-        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
-        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        journal=journal,
-        settings=_settings(environment, clients),
+        reports=StepFunctionsExecutions(client=client, state_machine_arn=environment.report_state_machine_arn),
+        captures=StepFunctionsExecutions(client=client, state_machine_arn=environment.kernels_state_machine_arn),
         polls=LambdaInvocations(client=clients.functions, function=poll_function) if poll_function else None,
     )
 
 
 def job_registry(environment: Environment, *, clients: Clients, journal: Journal, families: Families) -> JobRegistry:
-    return JobRegistry(
+    return JobRegistry(_job_services(environment, clients, journal), families, time.time)
+
+
+def _job_services(environment: Environment, clients: Clients, journal: Journal) -> JobServices:
+    return JobServices(
         jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
-        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
-        settings=_settings(environment, clients),
         executions=StepFunctionsExecutions(
             client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
         ),
+        training_jobs=SageMakerTrainingJobs(client=lambda: clients.sagemaker),
+        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
-        families=families,
-        now=time.time,
-    )
-
-
-def _settings(environment: Environment, clients: Clients) -> SettingDocuments:
-    return SsmSettingDocuments(
-        client=lambda: clients.ssm, default=environment.default_settings_parameter, path=environment.settings_path
+        settings=SsmSettingDocuments(
+            client=lambda: clients.ssm, default=environment.default_settings_parameter, path=environment.settings_path
+        ),
     )

@@ -7,15 +7,19 @@ and the four functions beside it are TrainGuard's own.
 from trainguard.config import rule_configs
 from trainguard.config.collector import CollectorArguments, collector_arguments
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
-from trainguard.config.debugger_rule import Rule
 from trainguard.config.framework_profile import (
     DataloaderProfilingConfig,
     DetailedProfilingConfig,
     FrameworkProfile,
     HorovodProfilingConfig,
+    PythonProfiler,
     PythonProfilingConfig,
     SMDataParallelProfilingConfig,
+    StepRange,
+    TimeRange,
+    cProfileTimer,
 )
+from trainguard.config.job_rules import ProfilerRule, Rule
 from trainguard.config.launch import (
     create_training_job_arguments,
     for_estimator,
@@ -24,8 +28,6 @@ from trainguard.config.launch import (
     update_training_job_arguments,
 )
 from trainguard.config.profiler_config import Profiler, ProfilerConfig
-from trainguard.config.profiler_rule import ProfilerRule
-from trainguard.config.ranges import PythonProfiler, StepRange, TimeRange, cProfileTimer
 
 __all__ = [
     "CollectionConfig",

@@ -8,13 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeGuard
 
-from trainguard.config.container import Value
 from trainguard.config.debugger_hook import DebuggerHookConfig, TensorBoardOutputConfig
-from trainguard.config.debugger_rule import Rule
+from trainguard.config.job_rules import ProfilerRule, Rule
 from trainguard.config.profiler_config import ProfilerConfig
-from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.rule_configs import CONFIGS, RuleConfig
-from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig
+from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig, Value
 from trainguard.core.errors import LaunchConfigError
 from trainguard.core.job_policy import ALL
 from trainguard.engine.settings.job_settings import STOP_RULES, TRAINING_RULES

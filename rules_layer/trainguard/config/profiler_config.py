@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-from trainguard.config.framework_profile import FrameworkProfile
-from trainguard.config.ranges import check_flag
+from trainguard.config.framework_profile import FrameworkProfile, check_flag
 from trainguard.core.errors import LaunchConfigError
 
 _WHERE = "ProfilerConfig"

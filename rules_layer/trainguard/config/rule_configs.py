@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from trainguard.config.actions import SMS, ActionList, Email, StopTraining
-from trainguard.config.container import Value, written
-from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS, TensorRuleConfig
+from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS, TensorRuleConfig, Value, written
 from trainguard.core.errors import RuleConfigError
 from trainguard.rules.parameters import PARAMETERS_TYPES, UNSHOWN, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters

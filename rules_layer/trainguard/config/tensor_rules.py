@@ -2,11 +2,22 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.config.container import Value, written
 from trainguard.config.debugger_hook import CollectionConfig
 from trainguard.core.errors import RuleConfigError
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.training.registry import TENSOR_RULES
+
+Value = float | int | str | bool | None
+
+
+def written(rule: str, name: str, value: object) -> str:
+    """Return a parameter's value as a setting says it; raises RuleConfigError for what is no value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, int | float | str):
+        return str(value)
+    raise RuleConfigError(rule, name, value, "a number, a text, True, False or None")
+
 
 _EVERY_500 = {"save_interval": "500"}
 _EVERY_5 = {"save_interval": "5"}

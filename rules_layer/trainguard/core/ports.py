@@ -1,4 +1,4 @@
-"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory/ a twin of those that judge."""
+"""The core's ports beside its `stores`; aws/ holds an adapter of each, testing/memory.py a twin of those that judge."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -129,14 +129,10 @@ class ReadableObjects(Protocol):
 
 
 class ProfileObjects(ReadableObjects, Protocol):
-    """The objects of all buckets, to read and write."""
+    """The objects of all buckets, to read, write and delete."""
 
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
         """Write an object whole."""
-
-
-class ReportObjects(ProfileObjects, Protocol):
-    """The objects of a bucket, for the report functions."""
 
     def folders(self, bucket: str, prefix: str) -> Iterator[str]:
         """Iterate over the names of the folders directly under ``prefix``, which ends in a slash, in UTF-8 order."""
@@ -270,21 +266,27 @@ class Journal(Protocol):
         """Record a duration or an age."""
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The ports of one function; ``polls`` is None where the deployment reads no sources of jobs."""
+@dataclass(frozen=True, kw_only=True)
+class JobServices:
+    """The ports by which a job is registered, and its streams are asked to close."""
 
     jobs: Jobs
     nodes: NodeStates
-    rows: RuleStates
-    objects: ProfileObjects
     executions: Executions
-    reports: Executions
-    captures: Executions
     training_jobs: TrainingJobs
     tasks: TaskQueue
     journal: Journal
     settings: SettingDocuments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(JobServices):
+    """The ports of one function; ``polls`` is None where the deployment reads no sources of jobs."""
+
+    rows: RuleStates
+    objects: ReadableObjects
+    reports: Executions
+    captures: Executions
     polls: SourcePolls | None = None
 
 

@@ -1,4 +1,4 @@
-"""The stores of the three tables and of the stop budget; aws/ holds one on DynamoDB of each, testing/memory/ a twin."""
+"""The stores of the three tables and of the stop budget; aws/ holds one on DynamoDB of each, testing.memory a twin."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol

@@ -17,13 +17,13 @@ from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import (
     DELIVERY_COUNTERS,
     Announced,
+    AnyStream,
     Applied,
     Session,
     expiry,
     item_of,
     opened,
 )
-from trainguard.engine.streams.stream import AnyStream
 from trainguard.engine.verdicts.verdict import Fire, final
 
 AnySession = Session[Any]

@@ -12,8 +12,7 @@ from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.job_streams import FamilyStreams, JobState, JobStreams, LazyStreams
-from trainguard.engine.streams.session import Session, state_of
-from trainguard.engine.streams.stream import AnyStream
+from trainguard.engine.streams.session import AnyStream, Session, state_of
 from trainguard.pricing.table import PriceTable
 from trainguard.rules.parameters import Defaults
 from trainguard.rules.protocol import AnyRule, RuleParameters
@@ -76,6 +75,7 @@ class Family(ABC):
     streams, in the plural. ``expected_keys`` is for the message about a key that no family reads. An object larger than
     ``object_cap_bytes`` is counted, and not used. ``reads`` are keys as IAM writes them. ``settings_types`` are groups
     of settings that are no rule's. ``report`` is its half in reports, as ``module:object``, imported by those alone.
+    ``rules`` are in the order in which they are shown.
     """
 
     name: ClassVar[str]
@@ -88,11 +88,7 @@ class Family(ABC):
     report: ClassVar[str]
     streams_type: ClassVar[type[FamilyStreams]]
     settings_types: ClassVar[Mapping[str, type[RuleParameters]]] = MappingProxyType({})
-
-    @property
-    @abstractmethod
-    def rules(self) -> Sequence[AnyRule]:
-        """The family's rules, in the order in which they are shown."""
+    rules: Sequence[AnyRule]
 
     @abstractmethod
     def parse_key(self, key: str) -> ObjectKey | EndKey | None:

@@ -26,7 +26,7 @@ import msgspec
 
 from trainguard.core.finding import Finding, Severity, severity_rank
 from trainguard.core.job_policy import LAST_EPISODE
-from trainguard.core.links import report_links
+from trainguard.core.layout import report_links
 from trainguard.core.ports import Services
 from trainguard.core.records import (
     JOB_NODE,
@@ -43,11 +43,9 @@ from trainguard.core.timestamps import iso_time
 from trainguard.core.units import faults_counted
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
-from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
-from trainguard.engine.streams.stream import AnyStream
+from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS, AnyStream
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
-from trainguard.engine.verdicts.explanations import RankedFinding
-from trainguard.engine.verdicts.findings import finding_of
+from trainguard.engine.verdicts.findings import RankedFinding, finding_of
 from trainguard.engine.verdicts.verdict import Fire, Verdict, merged_episodes, shown_status
 from trainguard.ledger.document import ledger_facts
 from trainguard.ledger.job import Ledger

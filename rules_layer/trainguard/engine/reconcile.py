@@ -18,8 +18,7 @@ from trainguard.core.stores import Jobs
 from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import is_anothers, with_description
-from trainguard.engine.jobs.job_file import KnownJobs
-from trainguard.engine.jobs.job_registry import JobRegistry, recount
+from trainguard.engine.jobs.job_registry import JobRegistry, KnownJobs, recount
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
@@ -147,7 +146,7 @@ class _Reconciliation:
         self._services = services
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registry = JobRegistry.of(services, families, timing.now)
+        self._registry = JobRegistry(services, families, timing.now)
         self._ended: JobRecord | None = None
         """The job as described when a rule was about to fire, where that says that it has ended."""
 

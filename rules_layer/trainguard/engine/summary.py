@@ -19,7 +19,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.session import expiry, items_of
-from trainguard.engine.verdicts.explanations import RankedFinding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state

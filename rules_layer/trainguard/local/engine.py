@@ -24,7 +24,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS, FrameworkSession
 from trainguard.engine.profiler.listing import ProfileListing
-from trainguard.engine.profiler.system_session import SystemSession
+from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
 from trainguard.engine.summary import job_context, job_rows

@@ -16,8 +16,7 @@ from trainguard.core.records import JobRecord, JobStatus, entry_in
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.created_objects import Message, encode_task
+from trainguard.engine.messages import BatchProcessor, Message, encode_task
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.pricing.table import PriceTable
@@ -26,7 +25,7 @@ from trainguard.rules.parameters import Defaults, parameters_of
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import RESERVED_NAMES
 from trainguard.testing.job import SyntheticJob
-from trainguard.testing.memory.services import MemoryWorld
+from trainguard.testing.memory import MemoryWorld
 from trainguard.testing.objects import JobObject, objects_of
 from trainguard.testing.outcome import Alert, Outcome
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from tests.families.pulse.keys import PULSE, PulseKey, match_key
+from tests.families.pulse.keys import PULSE, match_key
 from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
-from trainguard.core.layout import EndKey
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -33,12 +32,8 @@ class PulseFamily(Family):
     streams_type = PulseStreams
     report = "tests.families.pulse.report:REPORT_PARTS"
 
-    @property
-    def rules(self) -> Sequence[FastPulse]:
-        return (FastPulse(),)
-
-    def parse_key(self, key: str) -> PulseKey | EndKey | None:
-        return match_key(key)
+    rules: Sequence[FastPulse] = (FastPulse(),)
+    parse_key = staticmethod(match_key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> PulseSession:
         return PulseSession(record, source, plan)

@@ -14,8 +14,7 @@ from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
-from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, Stream, StreamState, item_name
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.state.codec import decode_state
 
@@ -50,7 +49,7 @@ class PulseSession(Session[PulseStream]):
     """Applies a worker's objects in the order of steps."""
 
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
-        super().__init__(record, source, PulseStream(record.key.node, state_of(record), plan))
+        super().__init__(record, source.get, PulseStream(record.key.node, state_of(record), plan))
         self._source = source
         self._order = GridOrder(
             cursor=record.cursors.get(_STEP),

@@ -8,7 +8,7 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, uploads
 from trainguard.core.records import RuleRow, Status, StreamKey
-from trainguard.engine.messages.created_objects import Message
+from trainguard.engine.messages import Message
 
 UPLOADS = uploads()
 NODES = {

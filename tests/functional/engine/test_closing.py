@@ -170,7 +170,7 @@ def test_ended_external_job_asks_only_streams_that_wrote() -> None:
     arrive(network, [Upload(START, f"{JOB}/job.json", body % b"InProgress"), *SYSTEM_1[:3]])
     network.world.faults.clear()
     job = network.job()
-    begin_close(job, JobRegistry.of(network.world.services, FAMILIES, lambda: network.now))
+    begin_close(job, JobRegistry(network.world.services, FAMILIES, lambda: network.now))
     assert [(task.node, task.stream) for task in network.world.tasks.drain()] == [("algo-1", "system")]
 
 

@@ -87,7 +87,7 @@ def test_job_ended_before_its_first_object_says_what_is_missing() -> None:
         describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
     )
     registered = services.jobs.register(record)
-    begin_close(registered, JobRegistry.of(services, FAMILIES, lambda: network.now))
+    begin_close(registered, JobRegistry(services, FAMILIES, lambda: network.now))
     network.world.tasks.drain()
     network.now += ASK_AGAIN_S
     network.run_scheduler()

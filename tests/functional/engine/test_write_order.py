@@ -13,8 +13,7 @@ from tests.support.small_job import BUCKET, JOB, describe
 from trainguard.core.ports import NodeTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.batch import BatchProcessor
-from trainguard.engine.messages.created_objects import encode_task
+from trainguard.engine.messages import BatchProcessor, encode_task
 from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.system import read_system_object

@@ -44,8 +44,8 @@ class Network:
         if self.claims_fail:
             raise PortUnavailableError("DynamoDB", "UpdateItem", "it is down")
         if channel in self.busy:
-            return Claim.BUSY
-        return Claim.SENT if (alert_id, channel) in self.settled else Claim.TAKEN
+            return "busy"
+        return "sent" if (alert_id, channel) in self.settled else "taken"
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         if self.claims_fail:

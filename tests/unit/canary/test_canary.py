@@ -13,8 +13,7 @@ from trainguard.core.canary_name import CANARY_PREFIX, canary_name, is_canary, p
 from trainguard.core.finding import Finding
 from trainguard.core.records import RuleRow, Status
 from trainguard.engine.jobs.replay_names import JOB_NAME
-from trainguard.stack.canary.profile import MINUTES, RULE, canary_objects
-from trainguard.stack.canary.run import FRESH_S, Canary, grade_canary
+from trainguard.stack.canary import FRESH_S, MINUTES, RULE, Canary, canary_objects, grade_canary
 
 AT = 1_795_248_037.0
 RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"

@@ -10,11 +10,11 @@ import pytest
 from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from trainguard.core.finding import Finding
-from trainguard.core.links import report_links
+from trainguard.core.layout import report_links
 from trainguard.core.ports import NodeTask
 from trainguard.core.records import JobRecord, OutboxEntry
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.messages import Message, encode_task, sort_messages
 from trainguard.engine.outbox import fire_payload
 from trainguard.engine.verdicts.episodes import fire_id
 

@@ -19,8 +19,9 @@ from trainguard.core.records import JobRecord, JobStatus, StreamKey
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
-from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
-from trainguard.engine.messages.created_objects import (
+from trainguard.engine.messages import (
+    BatchOutcome,
+    BatchProcessor,
     CreatedObject,
     JobMessages,
     Message,

@@ -10,7 +10,7 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import NodeTask
 from trainguard.core.records import StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages.created_objects import Message, encode_task, sort_messages
+from trainguard.engine.messages import Message, encode_task, sort_messages
 
 TIME = "2026-11-21T08:01:00Z"
 MINUTE = 1_795_248_000

@@ -62,10 +62,7 @@ class Below(PulseFamily):
     """A family whose keys do not say whose they are."""
 
     name = "below"
-
-    @property
-    def rules(self) -> Any:
-        return ()
+    rules = ()
 
     def parse_key(self, key: str) -> None:
         return None

@@ -22,8 +22,14 @@ from trainguard.engine.jobs.job_description import (
     stop_allowed,
     with_description,
 )
-from trainguard.engine.jobs.job_file import JobFolderIndex
-from trainguard.engine.jobs.job_registry import JobRegistry, check_new_job, check_stream, left_out, recount
+from trainguard.engine.jobs.job_registry import (
+    JobFolderIndex,
+    JobRegistry,
+    check_new_job,
+    check_stream,
+    left_out,
+    recount,
+)
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, given_up
 from trainguard.engine.jobs.replay_names import replay_name, replayed_job
 from trainguard.engine.streams.job_streams import JobState, JobStreams
@@ -101,7 +107,7 @@ def test_streams_counted_twice_are_recounted(counted: int, after: int) -> None:
 
 
 def close(job: JobRecord, world: MemoryWorld, now: float) -> tuple[JobRecord, list[str]]:
-    asked = begin_close(job, JobRegistry.of(world.services, FAMILIES, lambda: now))
+    asked = begin_close(job, JobRegistry(world.services, FAMILIES, lambda: now))
     stored = world.jobs.load(job.job)
     assert stored is not None
     assert (stored.closing, stored.close_asks, stored.close_asked_at) == (

@@ -11,7 +11,8 @@ from tests.support.small_job import describe
 from trainguard.core.errors import JobFileError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobStatus
-from trainguard.engine.jobs.job_file import KnownJobs, read_job_file
+from trainguard.engine.jobs.job_file import read_job_file
+from trainguard.engine.jobs.job_registry import KnownJobs
 
 NAME = "job"
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord
-from trainguard.engine.jobs.job_file import MOST_FOLDERS, JobFolderIndex
+from trainguard.engine.jobs.job_registry import MOST_FOLDERS, JobFolderIndex
 
 BUCKET = "profiles"
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"

@@ -43,7 +43,7 @@ class Registered:
             self.world.jobs.register(job)
         if described is not None:
             self.world.training_jobs.set(described)
-        self.registry = JobRegistry.of(self.world.services, FAMILIES, lambda: NOW)
+        self.registry = JobRegistry(self.world.services, FAMILIES, lambda: NOW)
 
     def ensure(self, root: ProfileRoot = ROOT, bucket: str = BUCKET, *, announced: bool = False) -> JobRecord | None:
         return self.registry.ensure(bucket=bucket, root=root, announced=announced)

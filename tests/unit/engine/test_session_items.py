@@ -45,7 +45,7 @@ class Item(Session[Any]):
 
     def __init__(self, record: NodeRecord, *sizes: int, body: bytes = b"", fault: Exception | None = None) -> None:
         self._body, self._fault = body, fault
-        super().__init__(record, self, Kept(*sizes))
+        super().__init__(record, self.get, Kept(*sizes))
 
     def get(self, _: str) -> bytes:
         if self._fault is not None:

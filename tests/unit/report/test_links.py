@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.core.links import open_command, report_links
+from trainguard.core.layout import open_command, report_links
 
 FOLDER = "runs/bert/rule-output/TrainGuardReport/"
 

@@ -1,4 +1,4 @@
-"""Jobs in DynamoDB: one item for each training job, and one for each tuning job."""
+"""Jobs in DynamoDB: one item for each training job, and one for each tuning job, with an entry for each of its jobs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,23 +14,26 @@ from trainguard.aws.dynamodb.attributes import (
     fields_of,
     flag,
     integer,
+    map_of,
     member,
     moment,
     present,
+    record_of,
     text,
     written,
 )
 from trainguard.aws.dynamodb.stored_form import stored_job
 from trainguard.aws.dynamodb.table import Table, decoding
-from trainguard.aws.dynamodb.tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.core.errors import StateConflictError
+from trainguard.core.finding import Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus
+from trainguard.core.records import MOST_TUNED_JOBS, OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
+
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
@@ -40,12 +43,19 @@ _EXISTS = "attribute_exists(#TrainingJobName)"
 MET_JOBS = "met-jobs/"
 """Begins the name of an hour's item: no job's name has a slash before an at sign."""
 
+TUNING_JOB = "tuning-job/"
+"""Names of training jobs have no slash."""
+
+_NO_ROOM = "size(#Jobs) >= :most AND attribute_not_exists(#Jobs.#job)"
+_HAS_ROOM = "attribute_exists(#Jobs) AND (size(#Jobs) < :most OR attribute_exists(#Jobs.#job))"
+_NOT_FINISHED = "(attribute_not_exists(#Jobs.#job) OR #Jobs.#job.#Finished = :no)"
+
 KEPT_S = 86_400
 _NO_JOBS = (TUNING_JOB, MET_JOBS)
 """Begin the names of items that are no job's: no job's name has a slash there."""
 
 
-class DynamoJobs(DynamoTuningJobs):
+class DynamoJobs:
     """Store of Jobs items; changes of a job without an item are dropped, as half an item is worse than none."""
 
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
@@ -169,6 +179,53 @@ class DynamoJobs(DynamoTuningJobs):
         items = self._table.items()
         return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
+        item = self._table.get(_key(TUNING_JOB + name))
+        if item is None:
+            return None
+        columns = Columns(item)
+        with decoding(f"Jobs/{TUNING_JOB}{name}"):
+            return TuningJobRecord(
+                name=name,
+                more="More" in columns,
+                **fields_of(
+                    columns,
+                    {
+                        "jobs": ("Jobs", map_of(_TUNED_JOB)),
+                        "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
+                    },
+                ),
+            )
+
+    def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
+        """Write one job's entry; a missing item is begun first: an entry needs a map to be in."""
+        if self._write_tuned(name, job, tuned, expires_at):
+            return
+        values = {":expires": integer(expires_at)}
+        key = _key(TUNING_JOB + name)
+        begin = "SET #Jobs = :none, #ExpiresAt = :expires"
+        self._table.update(key, begin, "attribute_not_exists(#Jobs)", {**values, ":none": {"M": {}}})
+        if self._write_tuned(name, job, tuned, expires_at):
+            return
+        values |= {":most": integer(MOST_TUNED_JOBS), ":yes": flag(True)}
+        self._table.update(key, "SET #More = :yes, #ExpiresAt = :expires", _NO_ROOM, values, {"#job": job})
+
+    def _write_tuned(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> bool:
+        """Write the entry if the item is there, has room, and does not have the job as finished already."""
+        values = {
+            ":entry": _TUNED_JOB.write(tuned),
+            ":expires": integer(expires_at),
+            ":most": integer(MOST_TUNED_JOBS),
+        }
+        condition = _HAS_ROOM
+        if not tuned.finished:
+            condition += f" AND {_NOT_FINISHED}"
+            values[":no"] = flag(False)
+        key = _key(TUNING_JOB + name)
+        return self._table.update(
+            key, "SET #Jobs.#job = :entry, #ExpiresAt = :expires", condition, values, {"#job": job}
+        )
+
     def _stored(self, job: str) -> JobRecord:
         """Return the item of who won a race for it."""
         stored = self.load(job)
@@ -208,6 +265,16 @@ def _document(kind: type[msgspec.Struct]) -> Kind:
     return Kind(lambda part: text(msgspec.json.encode(part).decode()), read)
 
 
+_TUNED_JOB = record_of(
+    TunedJob,
+    {
+        "status": ("Status", member(JobStatus)),
+        "finished": ("Finished", attributes.FLAG),
+        "findings": ("Findings", attributes.INTEGER),
+        "rule": ("Rule", attributes.TEXT_OR_NONE),
+        "severity": ("Severity", member(Severity).unless(None)),
+    },
+)
 _TIMES: Layout = {
     "created_at": ("CreatedAt", attributes.TIME_OR_NONE),
     "started_at": ("StartedAt", attributes.TIME_OR_NONE),

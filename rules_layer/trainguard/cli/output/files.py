@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainguard.core.errors import OutputError, ReportPageError
-from trainguard.core.links import REPORT_PAGE
+from trainguard.core.layout import REPORT_PAGE
 
 if TYPE_CHECKING:
     from trainguard.report.job.build import BuiltReport

@@ -7,9 +7,9 @@ from trainguard.core.records import Status
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import clause, counted, listed, show_duration, show_money, show_share
 from trainguard.engine.diagnosis.case import SIZEABLE_SHARE, Case, Diagnosis, Judged
-from trainguard.engine.streams.session import Gap, GapKind
+from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.explanations import RankedFinding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import ledger_facts
@@ -168,9 +168,9 @@ def _gaps(judged: Judged) -> list[str]:
 
 
 def _gap(gap: Gap) -> str:
-    if gap.kind is GapKind.SILENT:
+    if gap.kind == "silent":
         return f"{gap.node} wrote no system metrics"
-    if gap.kind is GapKind.STOPPED:
+    if gap.kind == "stopped":
         return f"{gap.node} stopped writing {show_duration(gap.seconds)} before the other nodes"
     times = listed([clock_times(iso_time(start), iso_time(end)) for start, end in gap.spans])
     when = f" ({times})" if times else ""

@@ -1,17 +1,13 @@
 """Jobs outside SageMaker: what ``<job>/job.json`` says about a job, which has no ARN and so can never be stopped."""
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from trainguard.core.errors import JobFileError, ObjectMissingError
-from trainguard.core.layout import JOB_NAME, ProfileRoot
-from trainguard.core.ports import Services, TrainingJobDescription
+from trainguard.core.errors import JobFileError
+from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
-from trainguard.core.stores import Jobs
-from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.settings.job_settings import run_pages
 from trainguard.engine.settings.tag_names import NAMESPACE, STOP_TAG
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
@@ -125,67 +121,3 @@ def _status(file: JobFile) -> JobStatus:
 
 def _epoch(time: datetime | float | None) -> float | None:
     return time.timestamp() if isinstance(time, datetime) else time
-
-
-class KnownJobs:
-    """Asks SageMaker what a job is, then the job's own file; each question once, so it serves one piece of work."""
-
-    def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
-        self._services = services
-        self._bucket = bucket
-        self._root = root
-        self._described: dict[str, TrainingJobDescription | None] = {}
-        self._file_descriptions: dict[str, TrainingJobDescription | None] = {}
-
-    def describe(self, job: str) -> TrainingJobDescription | None:
-        if job not in self._described:
-            self._described[job] = self._services.training_jobs.describe(job) or self.job_file_description(job)
-        return self._described[job]
-
-    def job_file_description(self, job: str) -> TrainingJobDescription | None:
-        """Return what the job's own file says, also that it cannot be used; None when there is none."""
-        if job not in self._file_descriptions:
-            self._file_descriptions[job] = self._read(job)
-        return self._file_descriptions[job]
-
-    def _read(self, job: str) -> TrainingJobDescription | None:
-        key = self._root.job_file
-        try:
-            return read_job_file(key, self._services.objects.get(self._bucket, key, MAX_BYTES), job)
-        except ObjectMissingError:
-            return None
-        except JobFileError as fault:
-            self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
-            return TrainingJobDescription(job, f"{OUTSIDE_ARN}{job}", JobStatus.UNKNOWN, file_fault=str(fault))
-
-
-MOST_FOLDERS = 13
-
-_NAME = re.compile(JOB_NAME)
-
-
-class JobFolderIndex:
-    """The jobs' folders of one bucket, as far as the table has them; each is looked up once."""
-
-    def __init__(self, jobs: Jobs, bucket: str) -> None:
-        self._jobs = jobs
-        self._bucket = bucket
-        self._known: dict[ProfileRoot, bool] = {}
-
-    def root_above(self, bucket: str, key: str) -> ProfileRoot | None:
-        """Return the root of the innermost job's folder above an object, or None; raises PortUnavailableError."""
-        if bucket != self._bucket:
-            return None
-        folders = key.split("/")[:-1]
-        for depth in range(len(folders), max(len(folders) - MOST_FOLDERS, 0), -1):
-            *above, name = folders[:depth]
-            root = ProfileRoot("".join(f"{each}/" for each in above), name)
-            if _NAME.fullmatch(name) and self._is_known(root):
-                return root
-        return None
-
-    def _is_known(self, root: ProfileRoot) -> bool:
-        if root not in self._known:
-            record = job_of_place(self._jobs, self._bucket, root)
-            self._known[root] = record is not None and (record.bucket, record.root) == (self._bucket, root)
-        return self._known[root]

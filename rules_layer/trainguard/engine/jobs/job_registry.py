@@ -4,28 +4,27 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Self
 
 import msgspec
 
-from trainguard.core.errors import TooManyNamesError
+from trainguard.core.errors import JobFileError, ObjectMissingError, TooManyNamesError
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
-from trainguard.core.layout import ProfileRoot
+from trainguard.core.layout import JOB_NAME, ProfileRoot
 from trainguard.core.ports import (
     Executions,
-    Journal,
+    JobServices,
     Services,
     SettingDocuments,
-    TaskQueue,
     TrainingJobDescription,
     TrainingJobs,
 )
-from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, NodeRecord, OutboxEntry, StreamKey
-from trainguard.core.stores import Jobs, NodeStates
+from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, StreamKey
+from trainguard.core.stores import Jobs
 from trainguard.core.text import one_line
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
+from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
 from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
@@ -90,47 +89,30 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class JobRegistry:
-    jobs: Jobs
-    nodes: NodeStates
-    tasks: TaskQueue
-    training_jobs: TrainingJobs
-    settings: SettingDocuments
-    executions: Executions
-    journal: Journal
+    services: JobServices
     families: Families
     now: Callable[[], float]
 
-    @classmethod
-    def of(cls, services: Services, families: Families, now: Callable[[], float]) -> Self:
-        return cls(
-            jobs=services.jobs,
-            nodes=services.nodes,
-            tasks=services.tasks,
-            training_jobs=services.training_jobs,
-            settings=services.settings,
-            executions=services.executions,
-            journal=services.journal,
-            families=families,
-            now=now,
-        )
-
-    def ensure(self, *, bucket: str, root: ProfileRoot, announced: bool = False) -> JobRecord | None:
+    def ensure(
+        self, *, bucket: str, root: ProfileRoot, known_jobs: TrainingJobs | None = None, announced: bool = False
+    ) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.
 
         A job that SageMaker does not know has no tags, and can never be stopped. SageMaker is asked about it again when
         its file or an end mark arrived (``announced``), when it is closed, and now and then when objects come from
         another place. A job whose configuration names another bucket is not evaluated; None when what was met under its
         name before was. Raises PortUnavailableError when its settings cannot be read now, TooManyNamesError when
-        objects brought too many new names.
+        objects brought too many new names. ``known_jobs`` may have asked SageMaker before.
         """
-        known = job_of_place(self.jobs, bucket, root)
+        jobs = self.services.jobs
+        known = job_of_place(jobs, bucket, root)
         if known is not None and not (known.is_outside and (announced or self._is_uncertain(known, bucket, root))):
             return known
         if known is None:
-            check_new_job(self.jobs, self.now())
-        description = self.training_jobs.describe(root.job)
+            check_new_job(jobs, self.now())
+        description = (known_jobs or self.services.training_jobs).describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
-            known = known or self.jobs.register(self._elsewhere(description, bucket, root))
+            known = known or jobs.register(self._elsewhere(description, bucket, root))
             return None if known.policy.evaluated else known
         if known is None:
             return self.register(description, bucket=bucket, root=root)
@@ -142,12 +124,12 @@ class JobRegistry:
 
     def register(self, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
         """Create the job's item and notify once of faults in its settings; return the stored item."""
-        record = describe_record(description, self.settings, bucket=bucket, root=root)
+        record = describe_record(description, self.services.settings, bucket=bucket, root=root)
         if not record.policy.evaluated:
             record = replace(record, active=False, expires_at=expiry(None, self.now()))
         self._give_notice(record, description)
         # An evaluator that asked before SageMaker knew the job may have been first.
-        return self._noted(self.recognise(self.jobs.register(record), description))
+        return self._noted(self.recognise(self.services.jobs.register(record), description))
 
     def recognise(self, known: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
         """Return the job's item, a new one if SageMaker did not know the job and now does.
@@ -167,20 +149,20 @@ class JobRegistry:
     def _register_again(
         self, known: JobRecord, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot, why: str
     ) -> JobRecord:
-        record = describe_record(description, self.settings, bucket=bucket, root=root)
+        record = describe_record(description, self.services.settings, bucket=bucket, root=root)
         record = replace(record, generation=known.generation + 1)
         self._give_notice(record, description)
-        self.journal.count("jobs_recognised", job=known.job, reason=why)
-        return self._noted(self.jobs.recognise(record))
+        self.services.journal.count("jobs_recognised", job=known.job, reason=why)
+        return self._noted(self.services.jobs.recognise(record))
 
     def _give_notice(self, record: JobRecord, description: TrainingJobDescription | None) -> None:
         """Notify of faults in a job's settings before the item is written: a repeated start is refused by its name."""
         if record.setting_faults and (record.policy.evaluated or asks(description.tags if description else {})):
-            start_notice(record, self.executions, self.now())
+            start_notice(record, self.services.executions, self.now())
 
     def _noted(self, registered: JobRecord) -> JobRecord:
         for fault in registered.setting_faults:
-            self.journal.count("configuration_faults", job=registered.job, reason=fault)
+            self.services.journal.count("configuration_faults", job=registered.job, reason=fault)
         return registered
 
     def _is_uncertain(self, known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
@@ -190,7 +172,7 @@ class JobRegistry:
         now = self.now()
         if known.asked_at is not None and now - known.asked_at < ASKED_EVERY_S:
             return False
-        return self.jobs.ask(known.job, now, ASKED_EVERY_S)
+        return self.services.jobs.ask(known.job, now, ASKED_EVERY_S)
 
     def _elsewhere(self, description: TrainingJobDescription, bucket: str, root: ProfileRoot) -> JobRecord:
         now = self.now()
@@ -219,6 +201,70 @@ def job_of_place(jobs: Jobs, bucket: str, root: ProfileRoot) -> JobRecord | None
     if known is not None and (known.bucket, known.prefix) == (bucket, root.prefix):
         return known
     return jobs.load(root.place_name)
+
+
+class KnownJobs:
+    """Asks SageMaker what a job is, then the job's own file; each question once, so it serves one piece of work."""
+
+    def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
+        self._services = services
+        self._bucket = bucket
+        self._root = root
+        self._described: dict[str, TrainingJobDescription | None] = {}
+        self._file_descriptions: dict[str, TrainingJobDescription | None] = {}
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        if job not in self._described:
+            self._described[job] = self._services.training_jobs.describe(job) or self.job_file_description(job)
+        return self._described[job]
+
+    def job_file_description(self, job: str) -> TrainingJobDescription | None:
+        """Return what the job's own file says, also that it cannot be used; None when there is none."""
+        if job not in self._file_descriptions:
+            self._file_descriptions[job] = self._read(job)
+        return self._file_descriptions[job]
+
+    def _read(self, job: str) -> TrainingJobDescription | None:
+        key = self._root.job_file
+        try:
+            return read_job_file(key, self._services.objects.get(self._bucket, key, MAX_BYTES), job)
+        except ObjectMissingError:
+            return None
+        except JobFileError as fault:
+            self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
+            return TrainingJobDescription(job, f"{OUTSIDE_ARN}{job}", JobStatus.UNKNOWN, file_fault=str(fault))
+
+
+MOST_FOLDERS = 13
+
+_NAME = re.compile(JOB_NAME)
+
+
+class JobFolderIndex:
+    """The jobs' folders of one bucket, as far as the table has them; each is looked up once."""
+
+    def __init__(self, jobs: Jobs, bucket: str) -> None:
+        self._jobs = jobs
+        self._bucket = bucket
+        self._known: dict[ProfileRoot, bool] = {}
+
+    def root_above(self, bucket: str, key: str) -> ProfileRoot | None:
+        """Return the root of the innermost job's folder above an object, or None; raises PortUnavailableError."""
+        if bucket != self._bucket:
+            return None
+        folders = key.split("/")[:-1]
+        for depth in range(len(folders), max(len(folders) - MOST_FOLDERS, 0), -1):
+            *above, name = folders[:depth]
+            root = ProfileRoot("".join(f"{each}/" for each in above), name)
+            if _NAME.fullmatch(name) and self._is_known(root):
+                return root
+        return None
+
+    def _is_known(self, root: ProfileRoot) -> bool:
+        if root not in self._known:
+            record = job_of_place(self._jobs, self._bucket, root)
+            self._known[root] = record is not None and (record.bucket, record.root) == (self._bucket, root)
+        return self._known[root]
 
 
 _AS_DESCRIBED = {each.name for each in fields(JobRecord)} & {each.name for each in fields(TrainingJobDescription)} - {

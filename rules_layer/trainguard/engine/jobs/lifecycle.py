@@ -31,17 +31,17 @@ MOST_ASKS = 8
 def begin_close(job: JobRecord, registry: JobRegistry) -> JobRecord:
     """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat."""
     closing, now = replace(job, closing=True), registry.now()
-    registry.jobs.update_status(closing)
+    registry.services.jobs.update_status(closing)
     # The last poll of a job's source comes a little after its end.
     is_still_read = bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
     if is_still_read or not _is_over(job, now):
         return closing
-    met = [record for record in registry.nodes.of_job(job.job) if not record.key.is_own]
+    met = [record for record in registry.services.nodes.of_job(job.job) if not record.key.is_own]
     known = {record.key for record in met if record.generation == job.generation}
     streams = known | registry.families.expected(job, {record.key for record in met})
-    registry.tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
+    registry.services.tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
     asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
-    registry.jobs.update_status(asked)
+    registry.services.jobs.update_status(asked)
     return asked
 
 
@@ -103,28 +103,28 @@ def are_all_silent(objects: ReadableObjects, bucket: str, root: ProfileRoot, now
 
 def follow(job: str, bucket: str, registry: JobRegistry) -> JobRecord | None:
     """Bring the job's item up to date, and close its streams when it has ended; None for a foreign job."""
-    description = registry.training_jobs.describe(job)
+    description = registry.services.training_jobs.describe(job)
     if description is None:
-        registry.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
+        registry.services.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
         return None
     known = _known(description, bucket, registry)
     if known is None:
-        registry.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {bucket}")
+        registry.services.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {bucket}")
         return None
     if is_another(known, description):
         reason = "SageMaker gave the name to a later job, which is not followed"
-        registry.journal.count("names_given_again", job=job, reason=reason)
+        registry.services.journal.count("names_given_again", job=job, reason=reason)
     current = with_description(known, description)
     if current.status.is_final and current.active:
         return begin_close(current, registry)
     if current != known:
-        registry.jobs.update_status(current)
+        registry.services.jobs.update_status(current)
     return current
 
 
 def _known(description: TrainingJobDescription, bucket: str, registry: JobRegistry) -> JobRecord | None:
     """Return the job's item; None for a foreign profile, whose earlier item of that name is closed."""
-    stored = registry.jobs.load(description.job)
+    stored = registry.services.jobs.load(description.job)
     if stored is None:
         place = profile_place(description)
         if place is None or place[0] != bucket:

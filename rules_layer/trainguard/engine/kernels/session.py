@@ -21,8 +21,7 @@ from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState
 from trainguard.engine.streams.rule_runner import Evaluate
-from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, state_of
-from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Session, Stream, StreamState, state_of
 from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_at, listed_folder, verdict_key
@@ -123,7 +122,7 @@ _MICROSECONDS = 1_000_000
 class CaptureSession(Session[CaptureStream]):
     def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, CaptureState)
-        super().__init__(record, source, CaptureStream(record.key.node, state, plan))
+        super().__init__(record, source.get, CaptureStream(record.key.node, state, plan))
         self._source = source
         self._waiting: dict[str, int] = dict(record.pending)
         self._asked = state.run
@@ -358,17 +357,12 @@ class KernelFamily(Family):
     reads = ("*/rule-output/TrainGuardReport/kernels/*/verdict.json",)
     report = "trainguard.report.job.coverage:CAPTURES"
     streams_type = CaptureStreams
-
-    @property
-    def rules(self) -> Sequence[KernelRule]:
-        return KERNEL_RULES
+    rules = KERNEL_RULES
+    parse_key = staticmethod(keys.match_key)
 
     @property
     def written(self) -> Sequence[str]:
         return keys.TRACE_READS
-
-    def parse_key(self, key: str) -> keys.TraceKey | None:
-        return keys.match_key(key)
 
     def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> keys.TraceKey | None:
         root = known(key) if keys.is_named(key) else None

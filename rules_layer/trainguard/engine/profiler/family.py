@@ -8,7 +8,6 @@ from typing import Any, cast
 import msgspec
 
 from trainguard.core.errors import RuleFailedError
-from trainguard.core.layout import EndKey
 from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
@@ -22,8 +21,7 @@ from trainguard.engine.profiler.job_time import (
     works_at,
 )
 from trainguard.engine.profiler.listing import ProfileListing, SharedNames
-from trainguard.engine.profiler.system_session import SystemSession
-from trainguard.engine.profiler.system_stream import SystemState, SystemStream
+from trainguard.engine.profiler.system_stream import SystemSession, SystemState, SystemStream
 from trainguard.engine.streams.job_streams import (
     FamilyStreams,
     FamilyVerdicts,
@@ -33,11 +31,10 @@ from trainguard.engine.streams.job_streams import (
     LazyStreams,
 )
 from trainguard.engine.streams.rule_runner import RuleRunner, shown
-from trainguard.engine.streams.session import Gap, GapKind, Session, item_name
-from trainguard.engine.streams.stream import AnyStream
+from trainguard.engine.streams.session import AnyStream, Gap, Session, item_name
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import VANISHED_S, Fire, Verdict, combine
-from trainguard.formats.profile.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
+from trainguard.formats.profile.keys import EXPECTED_KEYS, match_key
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
@@ -256,12 +253,12 @@ def _gaps_of(
     silent = sorted({*system, *expected} - set(wrote), key=lambda name: (len(name), name))
     most = len(silent) if job.instance_count is None else max(job.instance_count - len(wrote), 0)
     for node in silent[:most]:
-        yield Gap(GapKind.SILENT, node)
+        yield Gap("silent", node)
     last = max((stream.state.watermark_s or 0.0 for stream in wrote.values()), default=0.0)
     for node, stream in sorted(wrote.items()):
         behind_s = last - (stream.state.watermark_s or 0.0)
         if behind_s >= VANISHED_S:
-            yield Gap(GapKind.STOPPED, node, behind_s)
+            yield Gap("stopped", node, behind_s)
         lack = _lack(node, stream, unpaid)
         if lack is not None:
             yield lack
@@ -279,7 +276,7 @@ def _lack(node: str, stream: SystemStream, unpaid: Sequence[Span]) -> Gap | None
     if whole_s <= 0.0 or missing_s < LACKING_SHARE * whole_s:
         return None
     gaps = tuple(gap for gap in kept.gaps if without([gap], unpaid))
-    return Gap(GapKind.NO_SAMPLES, node, missing_s, whole_s, gaps[-NAMED_SPANS:])
+    return Gap("no samples", node, missing_s, whole_s, gaps[-NAMED_SPANS:])
 
 
 def _as_known(fire: Fire, verdict: Verdict, job_state: JobState) -> Fire:
@@ -319,13 +316,8 @@ class ProfilerFamily(Family):
     object_cap_bytes = MAX_OBJECT_BYTES
     reads = ("*/profiler-output/*",)
     report = "trainguard.report.job.coverage:PROFILER"
-
-    @property
-    def rules(self) -> Sequence[AnyRule]:
-        return ALL_RULES
-
-    def parse_key(self, key: str) -> SystemKey | FrameworkKey | EndKey | None:
-        return match_key(key)
+    rules: Sequence[AnyRule] = ALL_RULES
+    parse_key = staticmethod(match_key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)

@@ -13,8 +13,16 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import with_steps
 from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.rule_runner import Evaluate, RuleRunner, shown
-from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, state_of
-from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.streams.session import (
+    LISTED_NAMES,
+    NEWEST,
+    Announced,
+    Applied,
+    Session,
+    Stream,
+    StreamState,
+    state_of,
+)
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
@@ -117,7 +125,7 @@ class FrameworkSession(Session[FrameworkStream]):
         self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, names: Listing | None = None
     ) -> None:
         state = state_of(record, FrameworkState)
-        super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
+        super().__init__(record, listing.get, FrameworkStream(record.key.node, state, plan))
         self._listing = listing
         self._names = listing.framework if names is None else names
         cursors = {partition: position for partition, position in record.cursors.items() if partition != NEWEST}

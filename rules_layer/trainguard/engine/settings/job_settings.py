@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
-from trainguard.core.links import RUN_URL_TAG, run_links
+from trainguard.core.job_policy import EVALUATION_EVERY_S, EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.core.layout import RUN_URL_TAG, run_links
 from trainguard.engine.settings import parsers
 from trainguard.engine.settings.tag_names import OWNER_KINDS, TAGS_EXPECTED, from_tag, read_tag_names
 from trainguard.formats.runs.named import EXPECTED as SOURCE_EXPECTED
@@ -81,12 +80,6 @@ def about_stops(name: str) -> bool:
     return _STOPS.fullmatch(name.strip()) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingReader:
-    read: Callable[[str], Any]
-    expected: str
-
-
 def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     """Read ``all``, ``off``, ``tagged``, or patterns of names."""
     given = parsers.split_words(text)
@@ -95,20 +88,18 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
 
 
-SETTING_READERS: Mapping[str, SettingReader] = {
-    EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
-    STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
-    MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
-    QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
-    TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
-    SOURCE: SettingReader(
-        lambda text: " ".join(text.split()) if named_source(text) is not None else None, SOURCE_EXPECTED
-    ),
-    EVALUATION_EVERY: SettingReader(parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
-    STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
-    STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
-    STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),
-    **{name: SettingReader(read_tag_names, TAGS_EXPECTED) for name in OWNER_SETTINGS.values()},
+SETTING_READERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    EVALUATE: (read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
+    STAGED: (parsers.read_rules, parsers.RULES_EXPECTED),
+    MUTED: (parsers.read_rules, parsers.RULES_EXPECTED),
+    QUIET_HOURS: (parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
+    TRAINING_RULES: (parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
+    SOURCE: (lambda text: " ".join(text.split()) if named_source(text) is not None else None, SOURCE_EXPECTED),
+    EVALUATION_EVERY: (parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
+    STOP_RULES: (parsers.read_rules, parsers.RULES_EXPECTED),
+    STOP_GRACE: (parsers.read_duration_s, parsers.DURATION_EXPECTED),
+    STOP_DRY_RUN: (parsers.read_flag, parsers.FLAG_EXPECTED),
+    **dict.fromkeys(OWNER_SETTINGS.values(), (read_tag_names, TAGS_EXPECTED)),
 }
 
 
@@ -118,10 +109,11 @@ def read_settings(
     values: dict[str, Any] = {}
     faults = []
     for name, text in sorted(given.items()):
-        choice = SETTING_READERS.get(name)
-        value = None if choice is None else choice.read(text)
+        read, expected = SETTING_READERS.get(
+            name, (lambda _: None, f"one of the settings {', '.join(SETTING_READERS)}")
+        )
+        value = read(text)
         if value is None:
-            expected = f"one of the settings {', '.join(SETTING_READERS)}" if choice is None else choice.expected
             faults.append(SettingFault(origins[name], name, text, expected, stops=about_stops(name)))
         else:
             values[name] = value

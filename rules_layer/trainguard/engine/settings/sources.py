@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainguard.core.links import RUN_URL_TAG
+from trainguard.core.layout import RUN_URL_TAG
 from trainguard.core.ports import RuleConfiguration
 from trainguard.engine.settings.job_settings import (
     MUTED,

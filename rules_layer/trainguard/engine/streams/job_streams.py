@@ -16,8 +16,7 @@ import msgspec
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.streams.session import Gap
-from trainguard.engine.streams.stream import AnyStream
+from trainguard.engine.streams.session import AnyStream, Gap
 from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger

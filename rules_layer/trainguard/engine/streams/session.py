@@ -1,11 +1,14 @@
-"""One node item in hand: its order and its stream; an unreadable object is counted and blocks nothing."""
+"""One unit's stream in hand: its state, the rules that judge it, and its item, to which objects are applied in order.
 
+An unreadable object is counted and blocks nothing.
+"""
+
+import copy
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import msgspec
 
@@ -19,8 +22,11 @@ from trainguard.core.errors import (
 from trainguard.core.ports import Journal
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.stores import NodeStates
-from trainguard.engine.streams.stream import Stream
-from trainguard.engine.verdicts.verdict import Fire
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import Evaluate, Observe, RuleRunner, StoredRule
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import PaidTime
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
@@ -43,6 +49,97 @@ HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates", 
 """No fault of anybody: a begin and its end may lie in two files."""
 
 
+class StreamState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is stored of every stream; ``watermark_s`` in epoch seconds."""
+
+    watermark_s: float | None = msgspec.field(default=None, name="through")
+    last_fault: str | None = None
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
+
+
+State = TypeVar("State", bound=StreamState)
+
+
+class Stream(ABC, Generic[State]):
+    """Works on a state; `store` writes it back."""
+
+    def __init__(self, node: str, state: State, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._rules = self._runner()
+
+    def _runner(self) -> RuleRunner[Any]:
+        return RuleRunner(self.rules_of(self._plan), self.state.stored_rules, self._plan)
+
+    @staticmethod
+    @abstractmethod
+    def rules_of(plan: RulePlan) -> Sequence[Any]:
+        """Return the rules that judge each such stream by itself."""
+
+    @abstractmethod
+    def _judge(self, *, closed: bool) -> Evaluate[Any]:
+        """Return what judges a rule's state as it is now."""
+
+    def _run(self, observe: Observe[Any] | None, *, closed: bool = False) -> list[Fire]:
+        """Show each rule something new, and let it judge; before the first watermark nothing is judged."""
+        if self.state.watermark_s is None:
+            return []
+        return self._rules.run(
+            observe,
+            self._judge(closed=closed),
+            watermark_s=self.state.watermark_s,
+            interval_s=self.interval_s,
+            closed=closed,
+        )
+
+    @property
+    def interval_s(self) -> float:
+        return self._plan.interval_s
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed, or is as old as `publish_every_s` allows."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        return self._rules.raised
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        return self._run(None, closed=True)
+
+    def finished(self) -> Self:
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return type(self)(self.node, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state for the rules that ``of`` names; None means all."""
+        return self._rules.verdicts(self._judge(closed=closed), interval_s=self.interval_s, closed=closed, of=of)
+
+    def ledger(self, paid_time: PaidTime) -> Ledger | None:
+        """Return where the paid time of the unit's GPUs went; None where the stream holds no samples of GPUs."""
+        del paid_time
+        return None
+
+    def state_of(self, rule: str) -> Any:
+        """Return a rule's state; RuleFailedError when it failed here, KeyError when it does not run."""
+        return self._rules.state_of(rule)
+
+    def store(self) -> State:
+        self._rules.store()
+        return self.state
+
+    def degrade(self) -> str | None:
+        """Make the state smaller at a named cost; None when nothing is left to give up."""
+        return None
+
+
+AnyStream = Stream[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Announced:
     """An object that a message named; ``parsed`` is what the family reads in its key."""
@@ -61,20 +158,16 @@ class Applied:
     fault: str | None
 
 
-class ObjectReader(Protocol):
-    def get(self, key: str) -> bytes: ...
-
-
 S = TypeVar("S", bound=Stream[Any])
 Parsed = TypeVar("Parsed")
 
 
 class Session(ABC, Generic[S]):
-    def __init__(self, record: NodeRecord, objects: ObjectReader, stream: S) -> None:
+    def __init__(self, record: NodeRecord, get: Callable[[str], bytes], stream: S) -> None:
         self.record = record
         self.stream = stream
         self.counters: Counter[str] = Counter(record.counters)
-        self._objects = objects
+        self._get = get
 
     @abstractmethod
     def announce(self, messages: Sequence[Announced]) -> None:
@@ -116,7 +209,7 @@ class Session(ABC, Generic[S]):
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
     ) -> Applied:
         try:
-            parsed = read(self._objects.get(key))
+            parsed = read(self._get(key))
         except (TelemetryFormatError, ObjectMissingError) as error:
             return self._settle(key, Counter({"bad_objects": 1}), [], str(error))
         except PortUnavailableError:
@@ -157,10 +250,10 @@ def item_name(record: NodeRecord) -> str:
     return f"{record.key.job}/{record.key.node_kind}"
 
 
-State = TypeVar("State", bound=msgspec.Struct)
+Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
-def state_of(record: NodeRecord, kind: type[State]) -> State:
+def state_of(record: NodeRecord, kind: type[Decoded]) -> Decoded:
     """Return the state of an item, empty for a new one; raises StateCodecError."""
     return decode_state(item_name(record), record.codec, record.state, kind) if record.state else kind()
 
@@ -218,15 +311,8 @@ def expiry(watermark_s: float | None, now: float) -> int:
     return int(max(watermark_s or now, now)) + RETENTION_S
 
 
-class GapKind(StrEnum):
-    SILENT = "silent"
-    """The node wrote nothing."""
-
-    STOPPED = "stopped"
-    """The node stopped writing long before the others."""
-
-    NO_SAMPLES = "no samples"
-    """Too much of the node's time has no samples."""
+GapKind = Literal["silent", "stopped", "no samples"]
+"""The node wrote nothing; it stopped writing long before the others; too much of its time has no samples."""
 
 
 @dataclass(frozen=True, slots=True)

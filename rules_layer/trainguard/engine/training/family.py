@@ -12,8 +12,7 @@ from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
-from trainguard.engine.streams.session import Session, state_of
-from trainguard.engine.streams.stream import AnyStream
+from trainguard.engine.streams.session import AnyStream, Session, state_of
 from trainguard.engine.training import keys
 from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
@@ -139,14 +138,11 @@ class TrainingFamily(Family):
     settings_types = SETTINGS_TYPES
     report = "trainguard.report.job.coverage:TRAINING_STREAMS"
     streams_type = TrainingStreams
+    parse_key = staticmethod(keys.match_key)
 
     def __init__(self, rules: Sequence[AnyStepRule] = TRAINING_RULES, defaults: Sequence[str] = DEFAULT_NAMES) -> None:
-        self._rules = tuple(rules)
+        self.rules: Sequence[AnyStepRule] = tuple(rules)
         self._defaults = frozenset(defaults)
-
-    @property
-    def rules(self) -> Sequence[AnyStepRule]:
-        return self._rules
 
     def chosen(self, job: JobRecord) -> Sequence[AnyStepRule]:
         """Return the rules that the job's owner named or gave a parameter; without any, the documented few."""
@@ -156,14 +152,11 @@ class TrainingFamily(Family):
         with_parameters = {setting.partition("_")[0].rpartition("/")[2].lower() for setting in job.rule_settings}
         chosen = [
             rule
-            for rule in self._rules
+            for rule in self.rules
             if (named is not None and (rule.name in named or ALL in named))
             or bare(rule.name).lower() in with_parameters
         ]
-        return chosen or [rule for rule in self._rules if rule.name in self._defaults]
-
-    def parse_key(self, key: str) -> keys.TrainingKey | None:
-        return keys.match_key(key)
+        return chosen or [rule for rule in self.rules if rule.name in self._defaults]
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         if record.key.stream == keys.SCALARS:

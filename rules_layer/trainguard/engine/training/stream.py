@@ -12,8 +12,7 @@ from trainguard.core.records import NodeRecord, Status
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import Evaluate
-from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Session
-from trainguard.engine.streams.stream import Stream, StreamState
+from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Session, Stream, StreamState
 from trainguard.engine.training.keys import STALLED, TRAINING
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.step_view import ReductionKind, StepView, Tensor
@@ -141,7 +140,7 @@ class StepSession(Session[StepStream[S]]):
     """A stream of steps in hand; each look at S3's listing says what it holds."""
 
     def __init__(self, record: NodeRecord, source: ObjectSource, state: S, plan: RulePlan) -> None:
-        super().__init__(record, source, StepStream(record.key.node, state, plan))
+        super().__init__(record, source.get, StepStream(record.key.node, state, plan))
         self._source = source
         self._woken = False
         self._progress_s = state.progress_s or 0.0

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.layout import hour_folder
-from trainguard.core.links import RUN_URL_TAG, is_plain_link
+from trainguard.core.layout import RUN_URL_TAG, hour_folder, is_plain_link
 from trainguard.formats.runs.run import ScalarsOfStep, Snapshot, SourceRun
 from trainguard.formats.tensors.frames import Event, frame
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from trainguard.core.finding import Severity, severity_rank
-from trainguard.core.links import kernel_page_link, plain_links, report_links
+from trainguard.core.layout import kernel_page_link, plain_links, report_links
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.settings.tag_names import OWNER_KINDS

@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.core.errors import ReportPageError
 from trainguard.core.finding import EpisodeEntry, finding_fields
-from trainguard.core.links import REPORT_JSON, REPORT_PAGE, plain_links
+from trainguard.core.layout import REPORT_JSON, REPORT_PAGE, plain_links
 from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.timestamps import epoch_of, iso_time
@@ -16,7 +16,7 @@ from trainguard.engine.diagnosis.text import counted_rules, sentences_of
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.explanations import RankedFinding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict, encode_document

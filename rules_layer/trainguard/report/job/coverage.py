@@ -14,7 +14,7 @@ from trainguard.engine.family import Family
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.kernels.session import CaptureStreams
 from trainguard.engine.ordering.grid_order import MINUTE_S
-from trainguard.engine.profiler.system_session import MINUTE_PARTITION
+from trainguard.engine.profiler.system_stream import MINUTE_PARTITION
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import SCALARS, TRAINING

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainguard.core.canary_name import CANARY_KIND, is_canary
 from trainguard.core.finding import flat
-from trainguard.core.links import open_command, plain_links
+from trainguard.core.layout import open_command, plain_links
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
 from trainguard.core.text import LONGEST_SENTENCE, chat_line, mail_line, mail_place, one_line, plain_document

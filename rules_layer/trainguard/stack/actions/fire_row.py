@@ -1,7 +1,6 @@
 """The fire path's row of a job and rule in RuleState; each write has its condition, as executions overlap."""
 
-from enum import Enum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -22,12 +21,8 @@ class Fire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     kind: AlertKind = AlertKind.FIRE
 
 
-class Recorded(Enum):
-    """Result of recording a decision to stop."""
-
-    WRITTEN = "written"
-    MADE_BEFORE = "made before"
-    OVERTAKEN = "overtaken"
+Recorded = Literal["written", "made before", "overtaken"]
+"""Result of recording a decision to stop."""
 
 
 class FireRows(Protocol):

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 from trainguard.core.finding import Severity
 from trainguard.core.job_policy import DAYS, QuietHours
 from trainguard.core.records import AlertKind
+from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.stack.actions.stop_preconditions import epoch
 
 LONGEST_S = 7 * 86_400.0
 """No alert waits for longer, however the quiet hours follow on each other."""
@@ -65,7 +65,7 @@ def route(request: AlertRequest, *, now: float) -> Routing:
         return Routing(withheld=STAGED)
     stop_at, grace_s = request.decision.stop_at, request.fire.policy.stops.grace_s
     # A warning may have waited so long, for a function to be free, that little of the grace time is left.
-    is_late = stop_at is not None and epoch(stop_at) - now < WARNED_SHARE * grace_s
+    is_late = stop_at is not None and epoch_of(stop_at) - now < WARNED_SHARE * grace_s
     if entry.kind is AlertKind.WARNING and is_late:
         return Routing(withheld=LATE)
     if request.is_about_a_stop:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -24,12 +24,8 @@ class Channel(StrEnum):
     CHAT = "chat"
 
 
-class Claim(Enum):
-    """Whether a channel may be used: claimed here, used before, or in use by another invocation."""
-
-    TAKEN = "taken"
-    SENT = "sent"
-    BUSY = "busy"
+Claim = Literal["taken", "sent", "busy"]
+"""Whether a channel may be used: claimed here, used before, or in use by another invocation."""
 
 
 class Channels(Protocol):
@@ -115,10 +111,10 @@ class AlertSender:
             except PortUnavailableError as fault:
                 # Without an answer it sends: two alerts are better than none.
                 faults.append(f"{channel}: {fault}")
-                claim = Claim.TAKEN
-            if claim is Claim.BUSY:
+                claim = "taken"
+            if claim == "busy":
                 yield channel, f"{channel}: another invocation is sending it"
-            if claim is not Claim.TAKEN:
+            if claim != "taken":
                 continue
             error = None
             try:

@@ -4,12 +4,12 @@ import msgspec
 
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobStatus
-from trainguard.core.timestamps import iso_time
+from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import show_duration
 from trainguard.engine.jobs.job_description import SAME_MOMENT_S, profile_place, stop_allowed
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
+from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches
 
 UPLOADING = "Uploading"
@@ -79,7 +79,7 @@ def _objection_of_identity(case: StopCase, description: TrainingJobDescription) 
         return f"the job of that name is {description.arn}, not {case.job_arn}"
     if case.job_created_at is None or description.created_at is None:
         return f"it is not known when job {case.job} was created, nor so whether it is the one that the fire is about"
-    if abs(description.created_at - epoch(case.job_created_at)) > SAME_MOMENT_S:
+    if abs(description.created_at - epoch_of(case.job_created_at)) > SAME_MOMENT_S:
         created = iso_time(description.created_at)
         return f"another job of that name was created at {created}; the fire is about that of {case.job_created_at}"
     return None

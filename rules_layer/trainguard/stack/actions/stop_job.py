@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from trainguard.core.errors import PortUnavailableError
-from trainguard.stack.actions.fire_row import Fire, FireRows, Recorded
+from trainguard.stack.actions.fire_row import Fire, FireRows
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
@@ -63,9 +63,9 @@ def _recorded_and_made(
         recorded = rows.record_decision(fire, decision, now=now)
     except PortUnavailableError as fault:
         return StopOutcome(_refused(UNRECORDED), StopResult(), (f"RecordDecision: {fault}",))
-    if recorded is Recorded.MADE_BEFORE:
+    if recorded == "made before":
         return None
-    if recorded is Recorded.OVERTAKEN:
+    if recorded == "overtaken":
         return StopOutcome(_refused(OVERTAKEN), StopResult())
     try:
         calls.stop(fire, decision)

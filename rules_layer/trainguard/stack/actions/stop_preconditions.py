@@ -7,10 +7,10 @@ a later time in its row is later.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from trainguard.core.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.core.stores import Jobs, RuleStates
+from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.request import StopCase
 
 MAX_FIRE_AGE_S = 1_800.0
@@ -61,7 +61,7 @@ def _of_episode(case: StopCase, job: JobRecord | None) -> str | None:
 
 
 def _of_age(case: StopCase, now: float) -> str | None:
-    age_s = now - epoch(case.fired_at)
+    age_s = now - epoch_of(case.fired_at)
     if age_s < -MAX_CLOCK_LEAD_S:
         return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
     if age_s <= MAX_FIRE_AGE_S:
@@ -77,7 +77,7 @@ def _of_fire(case: StopCase, row: RuleRow) -> str | None:
 
 def _of_first(case: StopCase, known: StopPreconditions, now: float) -> str | None:
     """Return the objection of published rows right after the fire."""
-    fired_at = epoch(case.fired_at)
+    fired_at = epoch_of(case.fired_at)
     seen = []
     for row, ahead_s in (
         (known.row, 0.0 if case.node == JOB_NODE else NODES_APART_S),
@@ -112,7 +112,7 @@ def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str 
         return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
     if watermark_s - now > MAX_CLOCK_LEAD_S:
         return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
-    if watermark_s < epoch(case.fired_at):
+    if watermark_s < epoch_of(case.fired_at):
         return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
 
@@ -120,7 +120,3 @@ def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str 
 def _no_longer(row: RuleRow) -> str:
     where = "" if row.node is None else f" on {row.node}"
     return f"{row.rule} no longer fires{where}: {row.finding.reason}"
-
-
-def epoch(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()

@@ -13,12 +13,12 @@ import msgspec
 from trainguard.core.ports import ResourceState, TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN
 from trainguard.core.stores import StopBudget
-from trainguard.core.timestamps import iso_time
+from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted
-from trainguard.stack.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
+from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 LEAST_GRACE_S = 600.0
@@ -126,7 +126,7 @@ def _objection_of_tags(case: StopCase, name: str, tags: Mapping[str, str]) -> st
 
 def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopPreconditions) -> str | None:
     """Return why the profile may be of an earlier run: the resource started after it began."""
-    starts = [epoch(case.fired_at)]
+    starts = [epoch_of(case.fired_at)]
     if known.job is not None and known.job.started_at is not None:
         starts.append(known.job.started_at)
     if known.row is not None:

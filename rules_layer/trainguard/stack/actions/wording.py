@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 
 from typing import Any
 
-from trainguard.core.links import OWN, open_command, plain_links
+from trainguard.core.layout import OWN, open_command, plain_links
 from trainguard.core.records import AlertKind, OutboxEntry
 from trainguard.core.text import LONGEST_SENTENCE, chat_escaped, chat_line, mail_line, mail_place, one_line
 from trainguard.core.timestamps import iso_time

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
-from trainguard.core.ports import NodeTask, ReportObjects, TaskQueue
+from trainguard.core.ports import NodeTask, ProfileObjects, TaskQueue
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.kernels.captures.capture import capture_verdict, rank_place, snapshot_verdict
 from trainguard.kernels.captures.digest import (
@@ -51,15 +51,6 @@ SNAPSHOTS_LEFT_OUT = "{:,} memory snapshots beyond the most that are read are le
 MOST_LIST_BYTES = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedCapture:
-    """What was written; ``page_fault`` says why there is no page although there should be one."""
-
-    verdict: CaptureVerdict
-    files: int
-    page_fault: Exception | None = None
-
-
 _Read = tuple[TraceItem, RankProfile]
 _Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
 
@@ -68,11 +59,14 @@ _Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)
 class CaptureJoiner:
     """Joins the ranks of captures; ``facts`` describes a job, or gives None, and raises PortUnavailableError."""
 
-    objects: ReportObjects
+    objects: ProfileObjects
     facts: Callable[[str], JobEntry | None]
 
-    def join(self, call: CaptureCall, *, now: float) -> JoinedCapture:
-        """Write a capture's files, the verdict last; raises PortUnavailableError, ObjectMissingError."""
+    def join(self, call: CaptureCall, *, now: float) -> tuple[CaptureVerdict, Exception | None]:
+        """Write a capture's files, the verdict last; return it, and why there is no page although there should be one.
+
+        Raises PortUnavailableError, ObjectMissingError.
+        """
         planned = self._planned(call)
         read, unread = self._digests(planned.items, lambda digest: digest.profile)
         profiles = [profile for _, profile in read]
@@ -92,7 +86,7 @@ class CaptureJoiner:
             page_fault = fault
         self._write(call, files, encode_verdict(verdict))
         self._clean(call, now)
-        return JoinedCapture(verdict, len(files) + 1, page_fault)
+        return verdict, page_fault
 
     def _planned(self, call: CaptureCall) -> PlannedTraces:
         key = run_folder(call.root, call.run) + TRACES

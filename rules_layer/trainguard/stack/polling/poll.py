@@ -1,7 +1,8 @@
 """One poll of a job's source: a bounded time behind the last one, up to a minute and a half ago."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
@@ -55,23 +56,17 @@ class Asked:
     counted: dict[str, int]
 
 
-class LiveSources(Protocol):
-    """The services that a deployment reads."""
-
-    def read(self, asked: Asked) -> SourceRun:
-        """Return a source's data, which may be of other times, too.
-
-        Raises ProfileSourceError where that is not permitted or refused, PortUnavailableError.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class SourcePoll:
-    """Polls the sources of jobs, one at a time."""
+    """Polls the sources of jobs, one at a time.
+
+    ``read`` returns a source's data, which may be of other times, too; it raises ProfileSourceError where that is not
+    permitted or refused, and PortUnavailableError.
+    """
 
     jobs: Jobs
     objects: ProfileObjects
-    sources: LiveSources
+    read: Callable[[Asked], SourceRun]
     journal: Journal
 
     def run(self, name: str, at: float) -> PollStatus | None:
@@ -107,7 +102,7 @@ class SourcePoll:
         ended = False
         if end > status.through:
             asked = Asked(job, source, status.through, end, dict(status.counted))
-            run = self.sources.read(asked)
+            run = self.read(asked)
             status = deliver(place, between(run, status.through, end), status)
             bad = run.bad if source.gives_all else added(status.bad, run.bad)
             status = msgspec.structs.replace(status, through=end, counted=asked.counted, bad=dict(bad))

@@ -20,8 +20,8 @@ from trainguard.core.errors import (
     TimelinePartError,
     UnknownJobError,
 )
-from trainguard.core.links import report_links
-from trainguard.core.ports import ReportObjects
+from trainguard.core.layout import report_links
+from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.timestamps import iso_time
@@ -59,7 +59,7 @@ class StackReports:
 
     jobs: Jobs
     nodes: NodeStates
-    objects: ReportObjects
+    objects: ProfileObjects
 
     def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
         """Write the report as `from_state` does, unless the full report was started before."""

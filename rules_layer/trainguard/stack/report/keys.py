@@ -14,7 +14,7 @@ import msgspec
 
 from trainguard.core.errors import ForeignKeyError, ReportPartError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
-from trainguard.core.ports import ProfileObjects, ReportObjects
+from trainguard.core.ports import ProfileObjects
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, RunPlace
@@ -52,7 +52,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 class DayLists:
     """Writes the lists of a job's days; ``has_time`` is asked before each page but the first of a call."""
 
-    objects: ReportObjects
+    objects: ProfileObjects
     bucket: str
     root: ProfileRoot
     place: RunPlace

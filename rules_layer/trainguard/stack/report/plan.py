@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.core.errors import StateGoneError, UnknownJobError
 from trainguard.core.layout import hour_folder
-from trainguard.core.ports import ReportObjects
+from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.engine.installed import FAMILIES
@@ -52,7 +52,7 @@ class ReportPlanner:
 
     jobs: Jobs
     nodes: NodeStates
-    objects: ReportObjects
+    objects: ProfileObjects
 
     def plan(
         self,

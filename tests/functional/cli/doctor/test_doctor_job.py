@@ -34,7 +34,7 @@ from trainguard.core.records import JobRecord, JobStatus, NodeRecord, RuleRow, S
 from trainguard.formats.profile.keys import system_key
 from trainguard.stack.actions.request import StopDecision
 from trainguard.stack.actions.stop_switch import StopSwitch
-from trainguard.testing.memory.services import DEFAULT_SETTINGS, SETTINGS_PATH
+from trainguard.testing.memory import DEFAULT_SETTINGS, SETTINGS_PATH
 
 JOB = "resnet50"
 START = 1_784_024_700

@@ -164,7 +164,7 @@ def test_report_is_whole_after_a_function_crash_anywhere(world: MemoryWorld, cal
 def test_failing_store_reports_state_alone_and_fails_visibly(
     world: MemoryWorld,
 ) -> None:
-    world.faults.schedule("ReportObjects.folders", Fault.FAIL_BEFORE, times=4)
+    world.faults.schedule("ProfileObjects.folders", Fault.FAIL_BEFORE, times=4)
     run = ReportRun(world)
     ending = run.run()
     assert ending.status == "FAILED"
@@ -177,7 +177,7 @@ def test_existing_report_is_not_replaced_by_a_lesser_one(
     world: MemoryWorld,
 ) -> None:
     _, before = made(world)
-    world.faults.schedule("ReportObjects.folders", Fault.FAIL_BEFORE, times=4)
+    world.faults.schedule("ProfileObjects.folders", Fault.FAIL_BEFORE, times=4)
     run = ReportRun(world, name="report-2", at_end=False)
     assert run.run().status == "FAILED"
     assert run.calls("BuildReport") == 0

@@ -11,7 +11,7 @@ from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import known_job
 from trainguard.core.errors import ObjectMissingError, RequestError
-from trainguard.core.links import REPORT_PAGE
+from trainguard.core.layout import REPORT_PAGE
 from trainguard.core.units import show_duration
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Target, job_in_stack, job_place
 from trainguard.core.errors import RequestError
 from trainguard.core.finding import Severity
-from trainguard.core.layout import ProfileRoot
-from trainguard.core.links import REPORT_PAGE
+from trainguard.core.layout import REPORT_PAGE, ProfileRoot
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.core.timestamps import iso_from_epoch
 from trainguard.engine.installed import FAMILIES

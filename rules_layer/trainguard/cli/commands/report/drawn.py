@@ -26,7 +26,7 @@ from trainguard.cli.services.deployment import (
 )
 from trainguard.cli.services.names import unpriced
 from trainguard.core.errors import ProfileSourceError, ReportRunFailedError, RequestError
-from trainguard.core.links import open_command, report_links
+from trainguard.core.layout import open_command, report_links
 from trainguard.core.records import JOB_NODE, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job

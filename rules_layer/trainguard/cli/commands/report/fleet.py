@@ -14,7 +14,7 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.cli.services.names import unpriced
-from trainguard.core.links import REPORT_PAGE
+from trainguard.core.layout import REPORT_PAGE
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
 from trainguard.local.fleet import JudgedJob, WriteReport, judged_jobs

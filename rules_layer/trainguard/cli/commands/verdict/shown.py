@@ -6,7 +6,7 @@ from trainguard.aws.source_services import HttpJson
 from trainguard.cli.output.rendering import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
-from trainguard.core.links import mlflow_run_of
+from trainguard.core.layout import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
 from trainguard.report.job_verdict import PREFIX, JobVerdict, Verdict, verdict_tags
 

@@ -1,10 +1,13 @@
-"""The resources of jobs outside SageMaker, as AWS Batch and EC2 describe them."""
+"""What a job runs on, as AWS Batch and EC2 describe it, and the calls that stop it and check the stop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainguard.aws.aws_errors import translated, unless
+from trainguard.aws.clients import Clients
 from trainguard.core.ports import ResourceState
+from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.stop_resources import ResourceDecision
 
 _GROUP_TAG = "aws:autoscaling:groupName"
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
@@ -59,3 +62,41 @@ def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | N
     if described.get("InstanceLifecycle") in {"spot", "capacity-block"}:
         return f"is of the lifecycle {described['InstanceLifecycle']}, which cannot be stopped and started again"
     return None
+
+
+_STOPPED_JOB = frozenset({"Stopping", "Stopped"})
+_STOPPED_INSTANCE = frozenset({"stopping", "stopped"})
+
+
+class AwsStopCalls:
+    """Stops by the services themselves; see `StopCalls`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def stop(self, fire: Fire, decision: ResourceDecision) -> None:
+        if decision.kind == "batch-job":
+            with translated("AWS Batch", "TerminateJob"):
+                reason = f"TrainGuard: {fire.rule} fired"
+                self._clients.batch.terminate_job(jobId=decision.resources[0], reason=reason)
+        elif decision.kind == "instance":
+            with translated("EC2", "StopInstances"):
+                self._clients.ec2.stop_instances(InstanceIds=list(decision.resources))
+        else:
+            with translated("SageMaker", "StopTrainingJob"):
+                self._clients.sagemaker.stop_training_job(TrainingJobName=fire.job)
+
+    def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
+        if decision.kind == "batch-job":
+            with translated("AWS Batch", "DescribeJobs"):
+                jobs = self._clients.batch.describe_jobs(jobs=decision.resources[:1]).get("jobs", [])
+            return any(job.get("isTerminated") is True for job in jobs)
+        if decision.kind == "instance":
+            with translated("EC2", "DescribeInstances"):
+                answer = self._clients.ec2.describe_instances(InstanceIds=list(decision.resources))
+            held = [each for some in answer.get("Reservations", []) for each in some.get("Instances", [])]
+            stopped = [each for each in held if each.get("State", {}).get("Name") in _STOPPED_INSTANCE]
+            return len(stopped) == len(decision.resources)
+        with translated("SageMaker", "DescribeTrainingJob"):
+            job = self._clients.sagemaker.describe_training_job(TrainingJobName=fire.job)
+        return job["TrainingJobStatus"] in _STOPPED_JOB and job["TrainingJobArn"] == fire.job_arn

@@ -1,17 +1,22 @@
-"""The fire path's columns of RuleState, each written under its condition."""
+"""The fire path in RuleState: columns of rows, which alerts were sent on which channels, and the last hour's stops."""
 
 from typing import TYPE_CHECKING
 
-from trainguard.aws.dynamodb.attributes import flag, integer, moment, text
-from trainguard.aws.dynamodb.table import Table, row_key
+from trainguard.aws.dynamodb import attributes
+from trainguard.aws.dynamodb.attributes import Columns, flag, integer, map_of, moment, record_of, text
+from trainguard.aws.dynamodb.table import Table, decoding, row_key
+from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopDecision
+from trainguard.stack.actions.send_alert import Channel, Claim
+from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from trainguard.aws.dynamodb.attributes import AttributeValue
+
 
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
 
@@ -60,10 +65,10 @@ class DynamoFireRows:
         columns = {**_decided(fire, decision, now), "StopMade": None}
         values = {":fire": text(fire.fire_id), ":true": flag(True)}
         if self._table.update(row_key(fire.job, fire.rule), columns, f"{_OWN} AND {_NOT_MADE}", values):
-            return Recorded.WRITTEN
+            return "written"
         row = self._table.get(row_key(fire.job, fire.rule)) or {}
         is_own = row.get("FireId", text(fire.fire_id)) == row.get("StopFireId") == text(fire.fire_id)
-        return Recorded.MADE_BEFORE if is_own and row.get("StopMade") == flag(True) else Recorded.OVERTAKEN
+        return "made before" if is_own and row.get("StopMade") == flag(True) else "overtaken"
 
     def record_stop(self, fire: Fire, decision: StopDecision, *, made: bool | None, now: float) -> None:
         outcome: AttributeValue = {"NULL": True} if made is None else flag(made)
@@ -92,3 +97,79 @@ def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, Attri
         "StopAt": moment(now),
         "StopFireId": text(fire.fire_id),
     }
+
+
+ALERTS = "*alerts"
+"""A job's name has no asterisk."""
+
+KEPT_S = 90 * 86_400
+"""As long as Step Functions knows the names of executions that have ended."""
+
+
+class DynamoSentAlerts:
+    """Claims on the channels of alerts; ``lease_s`` is longer than an invocation may take, seconds."""
+
+    def __init__(self, *, client: "DynamoDBClient", table: str, lease_s: int) -> None:
+        self._table = Table(client=client, name=table)
+        self._lease_s = lease_s
+
+    def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
+        claimed, sent = _columns(channel)
+        free = f"attribute_not_exists(#{sent}) AND (attribute_not_exists(#{claimed}) OR #{claimed} < :now)"
+        columns = {
+            claimed: integer(int(now) + self._lease_s),
+            "ExpiresAt": integer(int(now) + KEPT_S),
+        }
+        if self._table.update(row_key(ALERTS, alert_id), columns, free, {":now": integer(int(now))}):
+            return "taken"
+        return "sent" if sent in (self._table.get(row_key(ALERTS, alert_id)) or {}) else "busy"
+
+    def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
+        claimed, sent = _columns(channel)
+        columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
+        if sent_at is not None:
+            columns = {claimed: None, sent: moment(sent_at)}
+        self._table.update(row_key(ALERTS, alert_id), columns, f"attribute_not_exists(#{sent})")
+
+
+def _columns(channel: Channel) -> tuple[str, str]:
+    """Return the columns of a claim and of the time at which an alert was sent."""
+    return f"{channel.value.capitalize()}ClaimedUntil", f"{channel.value.capitalize()}SentAt"
+
+
+ALL_JOBS, STOPS = "*", "stops"
+_KEY = row_key(ALL_JOBS, STOPS)
+ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
+ATTEMPTS = 4
+_STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
+
+
+class DynamoStopBudget:
+    """The stops of the last hour, with fire, job and time; ``table`` may be another stack's ARN, in its Region."""
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
+        version = 0
+        for _ in range(ATTEMPTS):
+            version, stops = self._load()
+            granted = admit(stops, fire_id, job, now=now, limit=limit)
+            if granted is None:
+                return False
+            if granted == stops or self._table.put_version(_KEY | {"Stops": _STOPS.write(granted)}, version):
+                return True
+        raise StateConflictError(ITEM, version)
+
+    def _load(self) -> tuple[int, dict[str, Stop]]:
+        item = self._table.get(_KEY)
+        if item is None:
+            return 0, {}
+        columns = Columns(item)
+        with decoding(ITEM):
+            return columns.get("Version", attributes.INTEGER), dict(columns.get("Stops", _STOPS))
+
+
+def region_of(table: str) -> str | None:
+    """Return the Region in a table's ARN; None for a mere name."""
+    return table.split(":")[3] if table.startswith("arn:") else None

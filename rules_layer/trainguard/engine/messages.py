@@ -1,0 +1,400 @@
+"""Queue messages: read, sorted by job and stream, and processed as a batch.
+
+Messages are of EventBridge, or of S3 itself with URL-encoded keys. A node that fails returns its own messages alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Annotated, NamedTuple
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from trainguard.core.errors import (
+    ForeignKeyError,
+    MessageError,
+    PortUnavailableError,
+    StateConflictError,
+    TooManyNamesError,
+    TrainGuardError,
+)
+from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
+from trainguard.core.ports import NodeTask, Services, Timing
+from trainguard.core.records import JobRecord, JobStatus, StreamKey
+from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.job_description import with_description
+from trainguard.engine.jobs.job_registry import JobFolderIndex, JobRegistry, KnownJobs, job_of_place
+from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
+from trainguard.engine.streams.session import Announced
+from trainguard.engine.summary import Summariser
+from trainguard.formats.profile.system import DECODE_ERRORS
+
+_TEST, _CREATED = "s3:TestEvent", "ObjectCreated:"
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class CreatedObject(NamedTuple):
+    """A new object; ``at`` is when S3 got it. ``is_filtered`` says that a rule let it through, not all objects."""
+
+    bucket: str
+    key: str
+    at: datetime
+    is_filtered: bool
+
+
+class _Bucket(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    key: str
+
+
+class _Place(msgspec.Struct):
+    bucket: _Bucket
+    object: _Object
+
+
+class _Event(msgspec.Struct):
+    detail: _Place
+    time: _Time
+    source: str
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    event_name: str
+    event_time: _Time
+    s3: _Place
+
+
+class _Form(msgspec.Struct, rename="pascal"):
+    records: list[msgspec.Raw] | None = None
+    event: str | None = None
+
+
+_FORM_DECODER = msgspec.json.Decoder(_Form)
+_EVENT_DECODER = msgspec.json.Decoder(_Event)
+_RECORD_DECODER = msgspec.json.Decoder(_Record)
+
+
+def created_objects(body: str) -> Iterator[CreatedObject | MessageError]:
+    """Yield the objects of a message's body; for a record that cannot be read, what is wrong with it."""
+    try:
+        form = _FORM_DECODER.decode(body)
+        if form.records is None:
+            if form.event != _TEST:
+                event = _EVENT_DECODER.decode(body)
+                yield CreatedObject(event.detail.bucket.name, event.detail.object.key, event.time, is_filtered=True)
+            return
+    except DECODE_ERRORS as fault:
+        yield MessageError("body", body[:200], f"an S3 Object Created event ({fault})")
+        return
+    for record in form.records:
+        yield _created(bytes(record))
+
+
+def _created(body: bytes) -> CreatedObject | MessageError:
+    try:
+        record = _RECORD_DECODER.decode(body)
+        key = unquote_plus(record.s3.object.key, errors="strict")
+    except DECODE_ERRORS as fault:
+        shown = body[:200].decode(errors="replace")
+        return MessageError("record", shown, f"a record of an S3 notification ({fault})")
+    if not record.event_name.startswith(_CREATED):
+        return MessageError("eventName", record.event_name[:200], f"one that begins with {_CREATED}")
+    return CreatedObject(record.s3.bucket.name, key, record.event_time, is_filtered=False)
+
+
+TASK_MARK = "task"
+
+
+class Message(NamedTuple):
+    """A queue message; ``deliveries`` counts this delivery too."""
+
+    message_id: str
+    body: str
+    deliveries: int = 1
+
+
+@dataclass(slots=True)
+class JobMessages:
+    """Messages of one job; ``source`` is None for mere tasks. ``written_at`` is S3's newest, epoch seconds."""
+
+    job: str
+    source: tuple[str, ProfileRoot] | None = None
+    nodes: dict[StreamKey, NodeWork] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    job_files: list[str] = field(default_factory=list)
+    generation: int = 0
+    written_at: float | None = None
+
+    @property
+    def message_ids(self) -> list[str]:
+        of_streams = (each for work in self.nodes.values() for each in work.message_ids)
+        return list(dict.fromkeys((*self.ended, *self.job_files, *of_streams)))
+
+
+class Refusal(NamedTuple):
+    """A message that cannot be used; delivered again where a repeat may help, until the dead-letter queue gets it."""
+
+    message_id: str
+    what: str
+    reason: str
+    is_delivered_again: bool = False
+
+
+_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
+Places = Callable[[str, str], ProfileRoot | None]
+"""From a bucket and a key to the innermost known job's folder above it."""
+
+_TASK_DECODER = msgspec.json.Decoder(NodeTask)
+
+
+def encode_task(task: NodeTask) -> str:
+    return msgspec.json.encode({"trainguard": TASK_MARK, **asdict(task)}).decode()
+
+
+def sort_messages(
+    messages: Iterable[Message], families: Families, places: Places = lambda _bucket, _key: None
+) -> tuple[list[JobMessages], list[Refusal]]:
+    """Group messages by job and node; an unusable one is refused alone, with its reason."""
+    jobs: _Jobs = {}
+    refusals: list[Refusal] = []
+    for message in messages:
+        is_task = f'"{TASK_MARK}"' in message.body[:64]
+        for found in (None,) if is_task else created_objects(message.body):
+            try:
+                if found is None:
+                    _add_task(jobs, message, families)
+                else:
+                    _add_object(jobs, message, found, families, places)
+            except (ForeignKeyError, MessageError) as error:
+                what = "foreign_keys" if isinstance(error, ForeignKeyError) else "malformed_messages"
+                refusals.append(Refusal(message.message_id, what, str(error)))
+            except PortUnavailableError as error:
+                refusals.append(Refusal(message.message_id, "port_failures", str(error), is_delivered_again=True))
+            except Exception as error:
+                # A defect of TrainGuard must not fail the other messages of the batch.
+                reason = f"{type(error).__name__}: {error}"
+                refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_delivered_again=True))
+    return list(jobs.values()), refusals
+
+
+def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
+    try:
+        task = _TASK_DECODER.decode(message.body)
+    except DECODE_ERRORS as fault:
+        raise MessageError("body", message.body[:200], f"a task ({fault})") from fault
+    if task.action not in {"close", "flush"}:
+        raise MessageError("action", task.action, "close or flush")
+    key = _stream_of(task, families)
+    job_messages = jobs.setdefault((task.job, None, task.generation), JobMessages(task.job, generation=task.generation))
+    close, before = task.action == "close", task.flush_before if task.action == "flush" else None
+    repeated, ids = message.deliveries > 1, [message.message_id]
+    _join(job_messages, NodeWork(key, close=close, modified_before=before, repeated=repeated, message_ids=ids))
+
+
+def _stream_of(task: NodeTask, families: Families) -> StreamKey:
+    try:
+        key = StreamKey.parse(task.job, f"{task.node}#{task.stream}")
+    except ValueError as fault:
+        raise MessageError("stream", task.stream, f"the name of a stream ({fault})") from fault
+    if families.get(key.family) is None:
+        raise MessageError("stream", task.stream, f"a stream of {', '.join(family.name for family in families)}")
+    return key
+
+
+def _add_object(
+    jobs: _Jobs, message: Message, found: CreatedObject | MessageError, families: Families, places: Places
+) -> None:
+    if isinstance(found, MessageError):
+        raise found
+    key = found.key
+    if (root := parse_job_file_key(key)) is not None:
+        source = (found.bucket, root)
+        jobs.setdefault((root.job, source, 0), JobMessages(root.job, source)).job_files.append(message.message_id)
+        return
+    if not (found.is_filtered or families.admits(key)):
+        # A bucket notifies of all its objects: reports, checkpoints and models are nobody's fault.
+        return
+    bucket = found.bucket
+    parsed = families.parse_key(key, lambda each: places(bucket, each))
+    if not isinstance(parsed, EndKey) and is_future(parsed.named_at, found.at.timestamp()):
+        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
+    source = (bucket, parsed.root)
+    job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
+    if isinstance(parsed, EndKey):
+        job_messages.ended.append(message.message_id)
+        unit = parsed.unit
+    else:
+        unit = parsed.node
+        job_messages.written_at = max(found.at.timestamp(), job_messages.written_at or 0.0)
+    if unit is not None:
+        node_key = StreamKey(parsed.root.job, unit, parsed.stream)
+        repeated, ids = message.deliveries > 1, [message.message_id]
+        _join(job_messages, NodeWork(node_key, messages=[Announced(key, parsed)], repeated=repeated, message_ids=ids))
+
+
+def _join(job_messages: JobMessages, work: NodeWork) -> None:
+    known = job_messages.nodes.get(work.key)
+    if known is None:
+        job_messages.nodes[work.key] = work
+        return
+    flushes = [each for each in (known.modified_before, work.modified_before) if each is not None]
+    job_messages.nodes[work.key] = NodeWork(
+        work.key,
+        messages=[*known.messages, *work.messages],
+        close=known.close or work.close,
+        modified_before=max(flushes, default=None),
+        repeated=known.repeated or work.repeated,
+        message_ids=[*known.message_ids, *work.message_ids],
+    )
+
+
+class BatchOutcome(NamedTuple):
+    """The batch's result: ``failed`` message ids are delivered again, ``refused`` can never be used."""
+
+    failed: tuple[str, ...]
+    refused: tuple[str, ...]
+    nodes: int
+
+
+class BatchProcessor:
+    def __init__(
+        self,
+        *,
+        services: Services,
+        timing: Timing,
+        bucket: str,
+        families: Families,
+        shared: Mapping[str, object] | None = None,
+    ) -> None:
+        self._services = services
+        self._families = families
+        self._bucket = bucket
+        self._journal = services.journal
+        self._has_time = timing.has_time
+        self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
+        self._summariser = Summariser(services=services, timing=timing, families=families)
+        self._registry = JobRegistry(services, families, timing.now)
+
+    def process(self, messages: Iterable[Message]) -> BatchOutcome:
+        """Process a batch; never raises for a message's or a node's sake."""
+        places = JobFolderIndex(self._services.jobs, self._bucket)
+        jobs, refusals = sort_messages(messages, self._families, places.root_above)
+        for refusal in refusals:
+            self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
+        failed = [refusal.message_id for refusal in refusals if refusal.is_delivered_again]
+        for job_messages in jobs:
+            try:
+                failed.extend(self._process_job(job_messages))
+            except Exception as error:
+                # A defect of TrainGuard in one job must not bring back the others' messages.
+                failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
+        return BatchOutcome(
+            failed=tuple(dict.fromkeys(failed)),
+            refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_delivered_again),
+            nodes=sum(len(job_messages.nodes) for job_messages in jobs),
+        )
+
+    def _process_job(self, job_messages: JobMessages) -> list[str]:
+        everything = job_messages.message_ids
+        try:
+            job = self._job_of(job_messages)
+        except TooManyNamesError as error:
+            self._journal.count("jobs_refused", len(everything), job=job_messages.job, reason=str(error))
+            return []
+        except TrainGuardError as error:
+            return self._give_back(everything, job_messages.job, None, error)
+        if job is None or not job.policy.evaluated:
+            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else ("not_evaluated", job.policy.why)
+            self._journal.count(what, len(everything), job=job_messages.job, reason=why)
+            return []
+        if job_messages.source is None and job_messages.generation != job.generation:
+            reason = "the task was made before SageMaker knew the job"
+            self._journal.count("outdated_tasks", len(everything), job=job_messages.job, reason=reason)
+            return []
+        failed: list[str] = []
+        if job_messages.ended or job_messages.job_files:
+            try:
+                job = self._follow(job, job_messages)
+            except TrainGuardError as error:
+                announced = [*job_messages.ended, *job_messages.job_files]
+                failed = self._give_back(announced, job_messages.job, None, error)
+        for work in job_messages.nodes.values():
+            failed.extend(self._process_node(job, work))
+        if not failed and (job.closing or any(work.close for work in job_messages.nodes.values())):
+            try:
+                self._summariser.summarise(replace(job, closing=True))
+            except TrainGuardError as error:
+                return self._give_back(everything, job_messages.job, None, error)
+        return failed
+
+    def _job_of(self, job_messages: JobMessages) -> JobRecord | None:
+        """Return the job's item, open again if it goes on; None for objects elsewhere and for unknown tasks."""
+        jobs = self._services.jobs
+        if job_messages.source is None:
+            return jobs.load(job_messages.job)
+        bucket, root = job_messages.source
+        if bucket != self._bucket:
+            return None
+        known = KnownJobs(self._services, bucket=bucket, root=root)
+        if not (job_messages.nodes or job_messages.ended) and job_of_place(jobs, bucket, root) is None:
+            file = known.job_file_description(job_messages.job)
+            if file is None or file.file_fault is not None:
+                return None
+        announced = bool(job_messages.ended or job_messages.job_files)
+        job = self._registry.ensure(bucket=bucket, root=root, known_jobs=known, announced=announced)
+        if job is None or (job.bucket, job.prefix) != (bucket, root.prefix):
+            return None
+        return reopen(job, jobs=jobs, nodes=self._services.nodes) if job.goes_on(job_messages.written_at) else job
+
+    def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
+        """Update a job whose end mark or own file was announced; close it once its status is final."""
+        services = self._services
+        known = KnownJobs(services, bucket=job.bucket, root=job.root)
+        description = known.describe(job.root.job)
+        if job.is_outside and description is not None and not description.is_outside:
+            # SageMaker lists it by now: the scheduler recognises it.
+            return job
+        described = with_description(job, description)
+        if described.active and not job.active:
+            open_streams(job, services.nodes)
+        status = JobStatus.UNKNOWN if description is None else description.status
+        if (status.is_final and described.active) or (status is JobStatus.UNKNOWN and job_messages.ended):
+            return begin_close(described, self._registry)
+        if described != job:
+            services.jobs.update_status(described)
+        return described
+
+    def _process_node(self, job: JobRecord, work: NodeWork) -> list[str]:
+        node = work.key.node_kind
+        try:
+            # The message names the folder, the job's item the job.
+            named = replace(work, key=replace(work.key, job=job.job))
+            done = self._has_time() and self._evaluator.evaluate(job, named)
+        except TooManyNamesError as error:
+            self._journal.count("streams_refused", job=job.job, node=node, reason=str(error))
+            return []
+        except Exception as error:
+            # After a defect of TrainGuard these messages end in the dead-letter queue, the others go on.
+            return self._give_back(work.message_ids, job.job, node, error)
+        if not done:
+            self._journal.count("evaluations_unfinished", job=job.job, node=node)
+            return list(work.message_ids)
+        return []
+
+    def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
+        known = {PortUnavailableError: "port_failures", StateConflictError: "state_conflicts_exhausted"}
+        what = known.get(type(error), "evaluation_failures")
+        self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
+        return list(message_ids)
+
+
+def _elsewhere(job_messages: JobMessages) -> str:
+    if job_messages.source is None:
+        return f"a task names job {job_messages.job!r}, which is not known"
+    bucket, root = job_messages.source
+    return f"objects under s3://{bucket}/{root.prefix} name job {job_messages.job!r}, whose profile lies elsewhere"

@@ -1,1 +1,0 @@
-"""Queue messages: read, grouped by job and stream, processed as a batch."""

@@ -1,1 +1,0 @@
-"""In-memory twins of the AWS adapters."""
