@@ -1,4 +1,4 @@
-"""What the rules on memory should say of a snapshot: its allocator's events, replayed from what is held at the end."""
+"""What the rules on memory should find in a snapshot: its allocator's events, replayed."""
 
 from collections import Counter
 from dataclasses import dataclass

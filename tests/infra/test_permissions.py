@@ -52,6 +52,7 @@ TRACES = (
     "*.xplane.pb.gz",
     "kernel-traces/*.sqlite",
     "kernel-traces/*.sqlite.gz",
+    *(f"{place}*{ending}*" for place in ("kernel-traces/", "*memory", "*snapshot") for ending in (".pickle", ".pkl")),
 )
 """What is read of kernel profiles: traces by how their names end, and nothing else of any folder."""
 
