@@ -131,10 +131,10 @@ def test_gradients_of_ranges_are_known_by_emit_nvtx(form: str, tmp_path: Path) -
     made.launched += 1
     made.call("cudaLaunchKernel_v7000", 1_050_000, 1_055_000, made.launched)
     made.rows["CUPTI_ACTIVITY_KIND_RUNTIME"][-1]["globalTid"] = global_id(1, 9)
-    name = made.string(GEMM)
+    text = made.string(GEMM)
     grid = {"gridX": 1, "gridY": 1, "gridZ": 1, "blockX": 256}
     made.work(
-        "CUPTI_ACTIVITY_KIND_KERNEL", 1_060_000, 1_080_000, made.launched, demangledName=name, shortName=name, **grid
+        "CUPTI_ACTIVITY_KIND_KERNEL", 1_060_000, 1_080_000, made.launched, demangledName=text, shortName=text, **grid
     )
     trace = made.read()
     profile = rank_profile(trace)

@@ -124,6 +124,20 @@ def test_other_texts_as_processes_are_no_ranks() -> None:
     assert profile.launches.unlaunched == 0
 
 
+@pytest.mark.parametrize(("processes", "mixed"), [((10, 20), True), ((10, 10), False), (("a", "b"), True)])
+def test_processes_without_labels_are_one_mixture(processes: tuple[Any, Any], *, mixed: bool) -> None:
+    """Their numbers of launches are the same, so no finding is sure."""
+    made = merged(labels=("", ""))
+    half = len(made.events) // 2
+    for place, event in enumerate(made.events):
+        event["pid"] = 0 if event["cat"] == "kernel" else processes[place >= half]
+    profile = judged(made.text())
+    assert any("2 processes that launch work in one file" in line for line in profile.quality.missing) == mixed
+    judging = [each for each in profile.findings if each.id != "kernels/TraceQuality"]
+    assert judging
+    assert {each.confidence for each in judging} == ({"low"} if mixed else {"normal"})
+
+
 @pytest.mark.parametrize(("call", "kind"), [("hipLaunchKernel", "launch_bound"), ("cudaLaunchKernel", "late_launches")])
 def test_launches_take_longer_on_amd(call: str, kind: str) -> None:
     made = TraceWriter()

@@ -223,6 +223,11 @@ class Trace:
         """Whether the file ends early, so that rows of any sort may be missing behind what was read."""
         return is_cut(self.tally)
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether processes that nothing tells apart launched the work."""
+        return bool(self.tally.get("mixed_processes"))
+
 
 def is_cut(tally: Mapping[str, int]) -> bool:
     return any(tally.get(what) for what in CUTS)

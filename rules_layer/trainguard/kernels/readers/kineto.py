@@ -92,6 +92,7 @@ def read_trace(name: str, stream: ByteStream) -> Trace:
             events.clear()  # else they are held until the next batch is decoded
     if not tally["events"] and (tally["truncated_gzip"] or tally["unreadable_events"] or tally["cut_off"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a Chrome trace")
+    sorter.ranks.count_mixed()
     metadata = splitter.metadata
     distributed = metadata.distributedInfo if isinstance(metadata.distributedInfo, dict) else {}
     backend = distributed.get("backend")
@@ -158,7 +159,7 @@ class _Sorter:
         self._metadata = metadata
         self._tally = tally
         self._has_memory = False
-        self._ranks = MergedRanks(tally)
+        self.ranks = MergedRanks(tally)
 
     def add(self, events: list[Event]) -> None:
         self._tally["events"] += len(events)
@@ -183,6 +184,7 @@ class _Sorter:
         sorted_in["modules"] = [event for event in functions if _is_module(event.name)]
         # PyTorch writes functions behind the events of memory; of other traces nobody asks for them.
         sorted_in["functions"] = functions if self._has_memory else []
+        self.ranks.launch([event.pid for event in sorted_in["launches"]])
         for sort, found in sorted_in.items():
             if found:
                 self._add(sort, found)
@@ -206,9 +208,9 @@ class _Sorter:
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
         starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
-        places = self._ranks.places([event.pid for event in events])
+        places = self.ranks.places([event.pid for event in events])
         if places is not None:
-            lanes = self._ranks.lanes(places, lanes)
+            lanes = self.ranks.lanes(places, lanes)
         columns: dict[str, Any] = {
             "start": starts,
             "end": starts + nanoseconds(dur),
@@ -233,7 +235,7 @@ class _Sorter:
             if sort != "operators":
                 columns["correlation"] = apart(columns["correlation"], places)
             if sort == "gpu":
-                columns["device"] = self._ranks.devices(places, columns["device"])
+                columns["device"] = self.ranks.devices(places, columns["device"])
         self._builder.add(sort, **columns)
         if sort == "operators":
             for place, each in enumerate(args):

@@ -20,12 +20,26 @@ MOST_RANKS = 4_096
 
 
 class MergedRanks:
-    """Tells the ranks of a trace apart; ``tally`` counts ``merged_ranks``, if there are several."""
+    """Tells the ranks of a trace apart; ``tally`` counts ``merged_ranks``, if there are several.
+
+    ``mixed_processes`` are several that launch work and have no labels. Their numbers of launches are the same, so
+    which work is whose nobody knows.
+    """
 
     def __init__(self, tally: Counter[str]) -> None:
         self._tally = tally
         self._places: dict[str, int] = {}
         self._devices: dict[tuple[int, int], int] = {}
+        self._launching: set[str] = set()
+
+    def launch(self, processes: Sequence[Any]) -> None:
+        """Note which processes launch work."""
+        if len(self._launching) < MOST_RANKS:
+            self._launching.update(map(str, {each for each in processes if type(each) in (int, str)}))
+
+    def count_mixed(self) -> None:
+        if len(self._places) < 2 and len(self._launching) > 1:
+            self._tally["mixed_processes"] = len(self._launching)
 
     def places(self, processes: Sequence[Any]) -> Ints | None:
         """Return each row's rank by its place in the trace; None where the processes are those of one rank."""

@@ -110,7 +110,7 @@ def findings_of(judged: Judged) -> list[KernelFinding]:
 def _unsteady(judged: Judged, fired: Iterable[RankRule]) -> set[RankRule]:
     """Return the rules that fire because of the first or the last step, or by rows that may be missing."""
     window = inner(judged.trace, judged.window)
-    if window is None or judged.trace.is_cut or judged.lost.matters:
+    if window is None or judged.trace.is_cut or judged.trace.is_mixed or judged.lost.matters:
         return set(fired)
     stale = {rule for rule in fired if rule.is_steady}
     if not stale:

@@ -193,6 +193,9 @@ def _joined(judged: Judged) -> list[Fault]:
     found += [Fault(f"GPU {number} with hardly any work, not in the mean") for number in idle]
     if processes:
         found.append(Fault(f"{processes:,} processes, judged as one rank", "Export one process at a time."))
+    if mixed := tally.get("mixed_processes"):
+        words = f"{mixed:,} processes that launch work in one file: which work is whose is not known"
+        found.append(Fault(words, "Judge the ranks' own files, one a rank."))
     if merged := tally.get("merged_ranks"):
         found.append(Fault(f"{merged:,} ranks in one file, judged as one", "Judge the ranks' own files, one a rank."))
     if graphs:
