@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.kernel_traces import real_profile
+from tests.support.kernel_traces import TraceWriter, judged, real_profile
 from trainguard.kernels.columns import Gpu
 from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
 from trainguard.kernels.formulas.registry import cost
@@ -187,6 +187,37 @@ def test_the_sides_of_the_knee_and_what_has_no_share() -> None:
     assert roofline(Cost(1, large, large), 3, 0.002, "fp32", peaks) == (None, "memory", "not_moved")
     assert roofline(Cost(1, 18_000_000, 12_000_000), 1, 1.0, "fp32", peaks) == (None, "memory", "cache")
     assert roofline(product, 2, 0.004, "bf16", peaks) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", [*WITH_SHAPES, "h100_bert_small_1step", "mi250_toy_train", "a100_triton_kernel"])
+def test_nearly_all_time_of_operators_has_a_cost(name: str) -> None:
+    """`resnet50_workers0` is of PyTorch 1.8, which records dimensions alone."""
+    operators = real_profile(name).operators
+    costed = sum(each.kernel_ns for each in operators if each.flops is not None)
+    assert costed >= 0.99 * sum(each.kernel_ns for each in operators)
+
+
+def test_a_pass_back_says_what_strides_make_of_an_image() -> None:
+    """Weights of 1 x 1 and 3 x 3 have results and images of one size: the mean call of both is told."""
+    made, image, result = TraceWriter(), [2, 4, 8, 8], [2, 6, 8, 8]
+    weights = ([6, 4, 1, 1], [6, 4, 3, 3])
+    for number, weight in enumerate(weights * 2):
+        places = {
+            "aten::cudnn_convolution": ([image, weight], 100 * number),
+            "aten::cudnn_convolution_backward": ([image, result, weight], 1_000 + 100 * number),
+            "aten::cudnn_convolution_backward_weight": ([[], result, image], 1_020 + 100 * number),
+        }
+        for name, (shapes, at) in places.items():
+            said = {"Input Dims": [*shapes, *[[]] * 7], "Input type": ["float" if each else "" for each in shapes]}
+            made.event("cpu_op", name, at, 20 if name.endswith("weight") else 60, args=said)
+            if name != "aten::cudnn_convolution_backward":
+                made.kernel("volta_scudnn_128x64_relu_interior_nn_v1", 2_000 + at, 30, launch=at + 5)
+    found = {(each.name, each.shapes[:40]): each for each in judged(made.text()).operators}
+    product = 2 * 2 * 6 * 64 * 4
+    forward = [each.flops for (name, _), each in found.items() if name == "aten::cudnn_convolution"]
+    (back,) = (each for (name, _), each in found.items() if name.endswith("backward_weight"))
+    assert sorted(map(int, filter(None, forward))) == [2 * product, 2 * 9 * product]
+    assert (back.count, back.flops) == (4, 2 * 10 * product)
 
 
 @pytest.mark.parametrize("name", WITH_SHAPES)

@@ -5,6 +5,7 @@ import pytest
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, NCCL, PAGEABLE, PINNED, TraceWriter, judged
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.work import bus_factor
 
 
 def collective(made: TraceWriter, name: str, start: float, lasts: float, elements: tuple[int, int], size: int) -> None:
@@ -130,3 +131,18 @@ def test_operators_of_two_profiles() -> None:
         "aten::linear": ("came", 0, 70_000, 0.0, 1.0),
     }
     assert {each.shapes for each in rank.operators} == {"[[64,32],[32,16]]"}
+
+
+@pytest.mark.parametrize(
+    ("names", "factor"),
+    [
+        (("allreduce", "all_reduce", "allreduce_coalesced", "all-reduce-start", "ncclDevKernel_AllReduce_Sum"), 1.75),
+        (("_allgather_base", "all-gather", "allgather_into_tensor_coalesced", "gather"), 0.875),
+        (("_reduce_scatter_base", "reduce-scatter", "ncclDevKernel_ReduceScatter_Sum", "scatter"), 0.875),
+        (("all_to_all", "alltoallv", "all-to-all"), 0.875),
+        (("broadcast", "reduce", "send", "collective-permute"), 1.0),
+    ],
+)
+def test_links_carry_what_the_kind_of_a_collective_needs(names: tuple[str, ...], factor: float) -> None:
+    """Among eight ranks, as nccl-tests' PERFORMANCE.md counts."""
+    assert {bus_factor(name, 8) for name in names} == {factor}

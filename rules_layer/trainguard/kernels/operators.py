@@ -12,7 +12,7 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry
-from trainguard.kernels.formulas.registry import cost
+from trainguard.kernels.formulas.recalled import Recalled
 from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
@@ -60,7 +60,7 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
     precisions = {line.name: line.precision for line in kernels}
     peaks = peaks_entry(trace.gpus)
     times = [int(lasted[mine].sum()) for mine in groups]
-    parameters = gradient_elements(metrics)
+    parameters, recalled = gradient_elements(metrics), Recalled.of(trace)
     found = []
     for place in sorted(range(len(keys)), key=lambda each: (-times[each], each)):
         mine = groups[place]
@@ -69,6 +69,7 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
         caller = int(operator[mine[0]])
         count = len(np.unique(operator[mine]))
         entry = _entry(
+            recalled,
             trace.names[int(trace.operators.name[caller])],
             trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
             count=count,
@@ -118,10 +119,10 @@ def roofline(
 
 
 def _entry(
-    name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, list_elements: int
+    recalled: Recalled, name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, list_elements: int
 ) -> OperatorEntry:
     inputs = read_inputs(recorded, BYTES_OF.get(precision, UNKNOWN), list_elements) if recorded else None
-    once = cost(name, inputs) if inputs is not None else None
+    once = recalled.cost(name, inputs) if inputs is not None else None
     flops, moved, held = (None, None, 0) if once is None else (once.flops * count, once.bytes * count, once.held)
     return OperatorEntry(
         name=one_line(name),

@@ -220,8 +220,8 @@ def kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-_ALL_REDUCE = re.compile(r"all_?reduce", re.IGNORECASE)
-_SHARED = re.compile(r"gather|scatter|all_?to_?all", re.IGNORECASE)
+_ALL_REDUCE = re.compile(r"all[_-]?reduce", re.IGNORECASE)
+_SHARED = re.compile(r"gather|scatter|all[_-]?to[_-]?all", re.IGNORECASE)
 
 
 def bus_factor(name: str, ranks: int) -> float:

@@ -9,7 +9,8 @@ from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.registry import cost, is_product
+from trainguard.kernels.formulas.recalled import Recalled
+from trainguard.kernels.formulas.registry import is_product
 from trainguard.kernels.names.families import MATRIX, Family, collective_of
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
@@ -61,13 +62,13 @@ def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints,
 _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF16: 2, Precision.FP16: 2}
 
 
-def _operations(operator: str, recorded: str, precision: Precision) -> tuple[float, bool]:
+def _operations(recalled: Recalled, operator: str, recorded: str, precision: Precision) -> tuple[float, bool]:
     """Return the least operations of a call of a product, -1 where they are not known, and whether it has more."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
     # Half of the scores count behind a causal mask: without a record of the mask nobody knows.
     if inputs is None or (operator in ATTENTION and not inputs.has_values):
         return UNKNOWN, False
-    once = cost(operator, inputs)
+    once = recalled.cost(operator, inputs)
     return (UNKNOWN, False) if once is None else (float(once.flops), once.most_flops is not None)
 
 
@@ -85,8 +86,9 @@ def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precisi
     lead = order[first]
     sorts = np.stack((trace.operators.name[callers], trace.operator_inputs[callers], precision[rows[lead]]))
     distinct, which = np.unique(sorts, axis=1, return_inverse=True)
+    recalled = Recalled.of(trace)
     costs = [
-        _operations(trace.names[name], trace.names[inputs] if inputs >= 0 else "", _PRECISIONS[kind])
+        _operations(recalled, trace.names[name], trace.names[inputs] if inputs >= 0 else "", _PRECISIONS[kind])
         for name, inputs, kind in distinct.T.tolist()
     ]
     known_flops, bounds = np.array(costs, dtype=np.float64).reshape(-1, 2)[which.reshape(-1)].T
