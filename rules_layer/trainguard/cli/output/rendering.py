@@ -14,8 +14,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainguard.core.finding import Severity
-from trainguard.core.records import Status
+from trainguard.core.finding import Severity, Status
 from trainguard.core.text import one_line, terminal_json
 
 _STATUS_STYLES = {

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.core.ports import ByteStream
 from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.memory.snapshot import Snapshot, is_snapshot, read_snapshot
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
+
+if TYPE_CHECKING:
+    from trainguard.core.ports import ByteStream
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -33,14 +36,14 @@ _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x
 """A plane with its number, if it is not 0, and its name."""
 
 
-def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace | Snapshot:
+def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace | Snapshot:
     """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip."""
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
     return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
 
 
-def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+def _snapshot(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
     parts: list[bytes] = []
     size = 0
     tally: Counter[str] = Counter()
@@ -54,7 +57,7 @@ def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
     return read_snapshot(name, b"".join(parts))
 
 
-def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
+def read_any(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace:
     """Read a trace of any format.
 
     ``open_stream`` opens it, plain or gzip, from its first byte, up to three times. ``file`` is where it lies on a
@@ -84,7 +87,7 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         return read_trace(name, stream)
 
 
-def _xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+def _xplane(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:
     # Protocol buffers are slow to import.
     from trainguard.kernels.readers.xplane.reader import read_xplane
 
@@ -100,7 +103,7 @@ def _nsight(name: str, file: Path) -> Trace:
 _EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
 
 
-def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
+def begins_as_trace(name: str, open_stream: Callable[[], "ByteStream"]) -> bool:
     """Return whether the front of a file, plain or gzip, is that of a trace of any format."""
     with open_stream() as stream:
         first = next(text_chunks(name, stream, Counter()), b"")
@@ -108,7 +111,7 @@ def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
     return first.startswith(MAGIC) or bool(_EVENTS.search(first) if is_text else _SPACE.match(first))
 
 
-def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+def _copied(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:
     with NamedTemporaryFile(suffix=".sqlite") as copy:
         written = 0
         with open_stream() as stream:
