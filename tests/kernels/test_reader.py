@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ from tests.support.kernel_traces import (
 )
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.readers import splitter
-from trainguard.kernels.readers.builder import whole
+from trainguard.kernels.readers.builder import floats, ints, whole
 from trainguard.kernels.readers.kineto import nanoseconds
 
 BASE = 1_711_964_646_000_000_000
@@ -213,3 +214,24 @@ def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject) -
     except KernelTraceError:
         return
     assert 0 <= profile.busy_ns <= profile.window_ns
+
+
+@pytest.mark.parametrize("values", [[1, 2], [1, None, 3], ["0x10", 7, []], [None, 1 << 70, "4"]])
+def test_numbers_that_are_missing_leave_the_others(values: list[Any]) -> None:
+    assert ints(values).tolist() == [-1 if each is None else whole(each) for each in values]
+    numbers = floats([each if isinstance(each, int) and each < 1 << 60 else None for each in values])
+    assert [math.isnan(each) for each in numbers.tolist()] == [
+        not isinstance(each, int) or each >= 1 << 60 for each in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grid", "blocks"), [([4, 27, 1], 1.0), ([1 << 62] * 100, math.inf), ([0, 1], None), (5, None)]
+)
+def test_blocks_are_those_of_the_grid_where_they_are_not_written(grid: Any, blocks: float | None) -> None:
+    made = writer(1)
+    args = next(event["args"] for event in made.events if event.get("cat") == "kernel")
+    del args["blocks per SM"]
+    args["grid"] = grid
+    found = read(made.text()).gpu.blocks_per_sm.tolist()
+    assert found == [blocks] or (blocks is None and math.isnan(found[0]))

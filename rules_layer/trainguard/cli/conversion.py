@@ -3,7 +3,7 @@
 typer asks pydantic to convert every option, even one that is not given, and importing pydantic takes as long as numpy.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,25 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 
-class _ConvertsPlainWords:
-    get_params: Callable[[Any], list[TyperArgument | TyperOption]]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for each in self.get_params(ctx):
-            each.process_value = partial(_converted, each, each.process_value)  # type: ignore[method-assign]
-        return super().parse_args(ctx, args)  # type: ignore[misc,no-any-return]  # of the class beside it
-
-
-class PlainCommand(_ConvertsPlainWords, TyperCommand):
+class PlainCommand(TyperCommand):
     """A command whose texts, paths and options that are not given need no pydantic."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
-class PlainGroup(_ConvertsPlainWords, TyperGroup):
+
+class PlainGroup(TyperGroup):
     """The same of a group's own options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _convert(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def _convert(parameters: Iterable[Any]) -> None:
+    for each in parameters:
+        each.process_value = partial(_converted, each, each.process_value)
 
 
 def _converted(parameter: TyperArgument | TyperOption, usual: Any, context: Any, value: Any) -> Any:

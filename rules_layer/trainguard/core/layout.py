@@ -16,6 +16,7 @@ from trainguard.core.text import is_plain
 
 MAX_KEY_LENGTH = 1_024
 RESULTS_FOLDER = "rule-output"
+S3 = "s3://"
 
 _LONGEST_PREFIX = 200
 """A longer prefix is cut, and followed by its hash."""

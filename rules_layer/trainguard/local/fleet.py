@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainguard.core.errors import TrainGuardError, UnreadableRunError
 from trainguard.core.finding import Finding
+from trainguard.core.layout import S3
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile, report_of
@@ -16,7 +17,7 @@ from trainguard.local.engine import Evaluation, evaluation_rows
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import FoundRun, Profile
 from trainguard.local.settings import GivenSettings, described_job
-from trainguard.local.sources import S3, safe_name
+from trainguard.local.sources import safe_name
 from trainguard.report.job.build import BuiltReport
 from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT

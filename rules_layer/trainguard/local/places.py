@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from trainguard.core.errors import NoProfileError, ProfileSourceError, TelemetryFormatError
+from trainguard.core.layout import S3
 from trainguard.formats.runs import dynolog, neuron_monitor
 from trainguard.formats.runs.mlflow.stores import (
     database_runs,
@@ -18,7 +19,7 @@ from trainguard.formats.runs.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from trainguard.formats.runs.run import SourceRun, bounded_lines
 from trainguard.formats.runs.table import MAX_BYTES, SUFFIX, read_mapping, read_table
 from trainguard.formats.tensors.scalars.text_lines import encoding_of
-from trainguard.local.sources import S3, SERVICES, ProfileSource, RecordedRun, open_folder
+from trainguard.local.sources import SERVICES, ProfileSource, RecordedRun, open_folder
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients

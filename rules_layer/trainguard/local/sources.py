@@ -32,7 +32,6 @@ ANY_JOB = "profile"
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
-S3 = "s3://"
 PLACES = "a folder, a file or s3://bucket/prefix"
 SERVICES = ("mlflow+", "prometheus+")
 """How the places of runs begin that a service keeps."""

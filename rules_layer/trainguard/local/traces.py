@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
-from trainguard.core.layout import RESULTS_FOLDER
-from trainguard.core.ports import ByteStream
+from trainguard.core.layout import RESULTS_FOLDER, S3
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.kernels.columns import Trace
@@ -28,10 +27,10 @@ from trainguard.kernels.listing import (
 )
 from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.readers.reading import REPORT_ENDINGS, begins_as_trace, read_recording
-from trainguard.local.sources import S3
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
+    from trainguard.core.ports import ByteStream
 
 NAMED_TRACES = (
     ".pt.trace.json",
@@ -65,7 +64,7 @@ class FilesBelow:
 
     place: str
     changed: Mapping[str, float]
-    open: Callable[[str], ByteStream]
+    open: Callable[[str], "ByteStream"]
     folder: Path | None = None
     names: Sequence[str] = ()
     left_out: Sequence[str] = ()
@@ -80,7 +79,7 @@ class FilesBelow:
         except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError):
             return False
 
-    def _opened(self, name: str) -> ByteStream:
+    def _opened(self, name: str) -> "ByteStream":
         try:
             return self.open(name)
         except OSError as fault:

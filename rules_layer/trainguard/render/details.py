@@ -1,11 +1,12 @@
 """What a rule shows of its numbers: typed in the code, plain in JSON."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from trainguard.state.histogram import DurationHistogram
+if TYPE_CHECKING:
+    from trainguard.state.histogram import DurationHistogram
 
 D = TypeVar("D", bound="Details")
 NodeDetails: TypeAlias = "Details | Mapping[str, Any]"
@@ -53,7 +54,7 @@ class Durations(msgspec.Struct, frozen=True):
     counts: list[int]
 
     @classmethod
-    def of(cls, histogram: DurationHistogram) -> "Durations":
+    def of(cls, histogram: "DurationHistogram") -> "Durations":
         lower, upper = histogram.edges()
         return cls(lower.tolist(), upper.tolist(), list(histogram.counts))
 

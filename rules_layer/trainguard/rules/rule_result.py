@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from trainguard.core.finding import Fact, Progress
-from trainguard.core.records import Status
+from trainguard.core.finding import Fact, Progress, Status
 from trainguard.render.details import Details, plain
 
 

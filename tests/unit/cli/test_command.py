@@ -1,13 +1,14 @@
 """What makes a command of a function."""
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from trainguard.cli.command import command
+from trainguard.cli.command import command, complete
 from trainguard.cli.options import Where
 from trainguard.cli.output.rendering import Line
 from trainguard.cli.output.result import CommandResult
@@ -84,3 +85,42 @@ def _app(function: Any) -> typer.Typer:
     own = typer.Typer(add_completion=False)
     own.command()(function)
     return own
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["a"], {"name": "a", "folder": None, "sort": "one", "count": 2, "more": []}),
+        (["a", "--folder", "x/y", "--sort", "TWO"], {"folder": Path("x/y"), "sort": "two"}),
+        (["7", "--count", "3", "--more", "b", "--more", "c"], {"name": "7", "count": 3, "more": ["b", "c"]}),
+    ],
+)
+def test_words_are_converted_as_their_types_say(words: list[str], expected: dict[str, Any]) -> None:
+    found: dict[str, Any] = {}
+
+    def only(
+        name: Name,
+        folder: Annotated[Path | None, typer.Option()] = None,
+        sort: Annotated[Literal["one", "two"], typer.Option(case_sensitive=False)] = "one",
+        count: Annotated[int, typer.Option(min=1)] = 2,
+        more: Annotated[list[str] | None, typer.Option()] = None,
+    ) -> None:
+        found.update(name=name, folder=folder, sort=sort, count=count, more=more or [])
+
+    own = _app(only)
+    complete(own)
+    assert CliRunner().invoke(own, words).exit_code == 0
+    assert found | expected == found
+
+
+@pytest.mark.parametrize("words", [[], ["a", "--count", "x"], ["a", "--count", "0"], ["a", "--sort", "three"]])
+def test_words_that_do_not_fit_are_refused(words: list[str]) -> None:
+    def only(
+        name: Name,
+        sort: Annotated[Literal["one", "two"], typer.Option()] = "one",
+        count: Annotated[int, typer.Option(min=1)] = 2,
+    ) -> None: ...
+
+    own = _app(only)
+    complete(own)
+    assert CliRunner().invoke(own, words).exit_code == 2

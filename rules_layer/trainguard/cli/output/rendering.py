@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,8 +13,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainguard.core.finding import Severity
-from trainguard.core.records import Status
+from trainguard.core.finding import Severity, Status
 from trainguard.core.text import one_line, terminal_json
 
 _STATUS_STYLES = {
@@ -31,8 +29,7 @@ TOO_SHORT = "TOO_SHORT"
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A text with a style, which a terminal shows."""
 
     text: str
@@ -53,8 +50,7 @@ def severity_cell(severity: Severity | None) -> Shown:
     return "" if severity is None else Cell(severity.value, _SEVERITY_STYLES.get(severity, ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column; a long text of ``folds`` goes on below. A narrow terminal drops the highest ``drops`` first."""
 
     title: str
@@ -63,8 +59,7 @@ class Column:
     drops: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True):
     """Rows below headings, which are for terminals only; below ``stacks_below`` columns a row stands on two lines."""
 
     columns: Sequence[Column]
@@ -77,18 +72,15 @@ def table(items: Iterable[T], cells: Mapping[Column, Callable[[T], Shown]]) -> G
     return Grid(tuple(cells), [[cell(item) for cell in cells.values()] for item in items])
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     rows: Sequence[tuple[str, Shown]]
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A sentence or several; ``indent`` columns in on a terminal. ``whole`` is never wrapped: it can be copied."""
 
     text: str
@@ -97,8 +89,7 @@ class Line:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """An entry of a growing list; ``labels`` are cells with widths, ``command`` is never wrapped."""
 
     labels: Sequence[tuple[Shown, int]]

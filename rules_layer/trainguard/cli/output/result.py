@@ -4,14 +4,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.live import Live
 
 from trainguard.cli.output.rendering import Block, Line, print_json, print_note, rendered, show, stdout_console
 from trainguard.core.errors import PortUnavailableError, RequestError, TrainGuardError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_fault(fault: TrainGuardError) -> None:
@@ -81,7 +82,7 @@ _CLOCK = "%Y-%m-%d %H:%M:%SZ"
 def watch(
     read: Callable[[], CommandResult],
     *,
-    console: Console,
+    console: "Console",
     every_s: float,
     fail_on_fire: bool,
     pause: Callable[[float], None] = time.sleep,
@@ -94,6 +95,8 @@ def watch(
     except TrainGuardError as refused:
         print_fault(refused)
         return REFUSED
+    from rich.live import Live
+
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while not result.final:
             live.update(rendered(_page(result, fault, every_s)), refresh=True)

@@ -30,13 +30,13 @@ from trainguard.core.errors import (
     StackNotFoundError,
     StackStateError,
 )
-from trainguard.core.layout import ProfileRoot
+from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.places import is_recording
-from trainguard.local.sources import PROFILER_OUTPUT, S3, missing
+from trainguard.local.sources import PROFILER_OUTPUT, missing
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef

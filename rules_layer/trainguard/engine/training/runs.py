@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trainguard.core.errors import ObjectMissingError, RunMissingError, TelemetryFormatError
-from trainguard.core.layout import ProfileRoot
+from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import BucketFiles
 from trainguard.engine.family import ObjectSource
 from trainguard.formats.tensors.debug.json_files import (
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from trainguard.formats.tensors.debug.run import DebugRun
 
-_S3 = "s3://"
 MOST_HELD = 32
 """Jobs whose collections an evaluator holds: some hundred kilobytes each."""
 
@@ -117,8 +116,8 @@ def _find(source: ObjectSource, name: str) -> "DebugRun":
     """Open another job's run, at its URI or where its job's profile may lie; raises RunMissingError."""
     from trainguard.formats.tensors.debug.run import find_run
 
-    place = _place_of_uri(name) if name.startswith(_S3) else source.place_of(name)
-    places = [] if name.startswith(_S3) else [ProfileRoot(source.root.prefix, name)]
+    place = _place_of_uri(name) if name.startswith(S3) else source.place_of(name)
+    places = [] if name.startswith(S3) else [ProfileRoot(source.root.prefix, name)]
     if place is not None and place[0] == source.bucket and place[1] not in places:
         places.append(place[1])
     for root in places:
@@ -138,7 +137,7 @@ def _find(source: ObjectSource, name: str) -> "DebugRun":
 
 def _place_of_uri(uri: str) -> tuple[str, ProfileRoot]:
     """Return bucket and place of ``s3://bucket/prefix/job``, or of its debug-output; raises RunMissingError."""
-    bucket, _, path = uri.removeprefix(_S3).partition("/")
+    bucket, _, path = uri.removeprefix(S3).partition("/")
     job = path.strip("/").removesuffix(f"/{FOLDER}")
     prefix, _, name = job.rpartition("/")
     if not bucket or not name or name == FOLDER:

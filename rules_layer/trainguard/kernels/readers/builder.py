@@ -6,12 +6,11 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.core.ports import ByteStream
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import (
     GROWTH_FROM_BYTES,
@@ -35,6 +34,9 @@ from trainguard.kernels.columns import (
 from trainguard.kernels.entries import Collective, CounterEntry
 from trainguard.kernels.readers.broken_times import broken_times, timed_rows
 
+if TYPE_CHECKING:
+    from trainguard.core.ports import ByteStream
+
 CHUNK_BYTES = 1024 * 1024
 """Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times."""
 
@@ -42,7 +44,7 @@ _FEW_BYTES = 64
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def text_chunks(name: str, stream: ByteStream, tally: Counter[str]) -> Iterator[bytes]:
+def text_chunks(name: str, stream: "ByteStream", tally: Counter[str]) -> Iterator[bytes]:
     """Yield the text of a trace; a gzip stream that breaks off ends it and is counted.
 
     ``tally`` counts ``text_bytes``, ``truncated_gzip`` and ``broken_gzip``. Raises KernelTraceError when a gzip stream
@@ -55,13 +57,13 @@ def text_chunks(name: str, stream: ByteStream, tally: Counter[str]) -> Iterator[
         yield chunk
 
 
-def _read(first: bytes, stream: ByteStream) -> Iterator[bytes]:
+def _read(first: bytes, stream: "ByteStream") -> Iterator[bytes]:
     while first:
         yield first
         first = stream.read(CHUNK_BYTES)
 
 
-def _unzipped(name: str, packed: bytes, stream: ByteStream, tally: Counter[str]) -> Iterator[bytes]:
+def _unzipped(name: str, packed: bytes, stream: "ByteStream", tally: Counter[str]) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     taken, given = 0, 0
     while packed:
@@ -108,6 +110,7 @@ def _until_broken(unpacker: "zlib._Decompress", packed: bytes) -> bytes:
 
 _INT64 = 1 << 63
 _UNKNOWN = -1
+_NOT_NUMBERS = (TypeError, ValueError, OverflowError)
 MOST_GPUS = 1_024
 _INT32 = 1 << 31
 
@@ -141,8 +144,12 @@ def number(value: Any) -> float:
 def floats(values: list[Any]) -> Floats:
     """Return numbers; NaN for what is none."""
     try:
-        found = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(values, dtype=np.float64, count=len(values))
+    except _NOT_NUMBERS:
+        pass
+    try:
+        found = np.array(values, dtype=np.float64)  # takes None as NaN
+    except _NOT_NUMBERS:
         found = np.empty((0, 0))
     return found if found.ndim == 1 else np.array([number(value) for value in values], dtype=np.float64)
 
@@ -150,10 +157,10 @@ def floats(values: list[Any]) -> Floats:
 def ints(values: list[Any]) -> Ints:
     """Return whole numbers; -1 for what is none."""
     try:
-        found = np.array(values, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.empty((0, 0), dtype=np.int64)
-    return found if found.ndim == 1 else np.array([whole(value) for value in values], dtype=np.int64)
+        return np.fromiter(values, dtype=np.int64, count=len(values))
+    except _NOT_NUMBERS:
+        numbers = [_UNKNOWN if value is None else whole(value) for value in values]
+        return np.fromiter(numbers, dtype=np.int64, count=len(values))
 
 
 def sequences(values: list[Any]) -> Ints:

@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.core.ports import ByteStream
 from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import first_float, inputs_text, payload
 from trainguard.kernels.entries import Collective
@@ -32,6 +31,9 @@ from trainguard.kernels.readers.builder import (
 from trainguard.kernels.readers.merged import MergedRanks, apart
 from trainguard.kernels.readers.splitter import NO_ARGS, NOTHING, Args, Event, EventSplitter, Metadata
 
+if TYPE_CHECKING:
+    from trainguard.core.ports import ByteStream
+
 NS_PER_US = 1_000
 MOST_GROUP = 200
 
@@ -42,8 +44,9 @@ EXACT_US = float(1 << 43)
 _LATEST_US = float(1 << 53)
 _STEP = "ProfilerStep"
 _LOADER = "enumerate(DataLoader)"
-_GPU_KINDS = {"kernel": Kind.COMPUTE, "gpu_memcpy": Kind.MEMCPY, "gpu_memset": Kind.MEMSET}
-_GPU_KINDS |= {"Kernel": Kind.COMPUTE, "Memcpy": Kind.MEMCPY, "Memset": Kind.MEMSET}
+_COMPUTES, _COPIES, _SETS = (int(each) for each in (Kind.COMPUTE, Kind.MEMCPY, Kind.MEMSET))
+_GPU_KINDS = {"kernel": _COMPUTES, "gpu_memcpy": _COPIES, "gpu_memset": _SETS}
+_GPU_KINDS |= {"Kernel": _COMPUTES, "Memcpy": _COPIES, "Memset": _SETS}
 _HOST = {
     "cuda_runtime": "launches",
     "cuda_driver": "launches",
@@ -80,7 +83,7 @@ _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
 _MEMORY = ("", "pageable", "pinned", "device", "array", "managed", "device static", "managed static")
 
 
-def read_trace(name: str, stream: ByteStream) -> Trace:
+def read_trace(name: str, stream: "ByteStream") -> Trace:
     """Read a trace, plain or gzip; a rank is looked for in ``name`` last. KernelTraceError when nothing can be read."""
     tally: Counter[str] = Counter()
     builder = TraceBuilder(name, tally)
@@ -167,20 +170,17 @@ class _Sorter:
         take = {category: sorted_in[sort].append for category, sort in _CATEGORIES.items()}
         functions: list[Event] = []
         take[_PYTHON] = functions.append
-        memory = []
+        others: list[Event] = []
+        count_mtia = self._count_mtia
         for event in events:
-            if event.ph == "X":
+            phase = event.ph
+            if phase == "X":
                 category = event.cat
                 if type(category) is str:
-                    take.get(category, self._count_mtia)(event)
-            elif event.ph == "C":
-                self._add_sample(event)
-            elif event.name == "[memory]":
-                memory.append(event)
-            else:
-                self._count_other(event)
-        if memory:
-            self._add_memory(memory)
+                    take.get(category, count_mtia)(event)
+            elif phase not in {"s", "f"}:  # arrows, a third of a trace
+                others.append(event)
+        self._add_others(others)
         sorted_in["modules"] = [event for event in functions if _is_module(event.name)]
         # PyTorch writes functions behind the events of memory; of other traces nobody asks for them.
         sorted_in["functions"] = functions if self._has_memory else []
@@ -218,18 +218,17 @@ class _Sorter:
                 [_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]
             ),
             "lane": names.of(lanes),
-            "correlation": names.of(
-                ["" if each.input_types is NOTHING else first_float(bytes(each.input_types)) for each in args]
-            ).astype(np.int64)
-            if sort == "operators"
-            else ints([each.correlation for each in args]),
             "operator": ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
         }
+        telling = []
+        if sort == "operators":
+            telling = [(place, each) for place, each in enumerate(args) if _tells(each)]
+            columns |= self._operator_columns(len(args), telling)
+            columns["sequence"] = sequences([each.sequence for each in args])
+        else:
+            columns["correlation"] = ints([each.correlation for each in args])
         if sort == "gpu":
             columns |= self._gpu_columns(events, args)
-        elif sort == "operators":
-            columns["inputs"] = self._inputs(args)
-            columns["sequence"] = sequences([each.sequence for each in args])
         if places is not None:
             columns["operator"] = apart(columns["operator"], places)
             if sort != "operators":
@@ -237,50 +236,70 @@ class _Sorter:
             if sort == "gpu":
                 columns["device"] = self.ranks.devices(places, columns["device"])
         self._builder.add(sort, **columns)
-        if sort == "operators":
-            for place, each in enumerate(args):
-                if each.collective is not None:
-                    self._builder.call(int(columns["operator"][place]), _collective(each), _payload(each))
+        for place, each in telling:
+            if each.collective is not None:
+                self._builder.call(int(columns["operator"][place]), _collective(each), _payload(each))
 
-    def _inputs(self, args: list[Args]) -> Ints:
-        shaped = [place for place, each in enumerate(args) if each.input_dims is not NOTHING]
-        numbers = unknown(len(args))
-        held = [(each.input_dims, each.input_types, each.input_values) for each in (args[place] for place in shaped)]
+    def _operator_columns(self, count: int, telling: list[tuple[int, Args]]) -> dict[str, Ints]:
+        """Return the first type and the inputs of operators, of which some tell what they are given."""
+        names, inputs = self._builder.names, unknown(count)
+        types = np.full(count, names.number(""), dtype=np.int64)
+        places = [place for place, _ in telling]
+        types[places] = names.of([first_float(bytes(each.input_types)) for _, each in telling])
+        held = [(each.input_dims, each.input_types, each.input_values) for _, each in telling]
         texts = [inputs_text(*map(bytes, each)) for each in held]
-        found = self._builder.names.of(texts)
+        found = names.of(texts)
         found[np.array([not text for text in texts], dtype=np.bool_)] = -1
-        numbers[shaped] = found
-        return numbers
+        inputs[places] = found
+        return {"correlation": types, "inputs": inputs}
 
     def _gpu_columns(self, events: list[Event], args: list[Args]) -> dict[str, Any]:
         gpus, device = _gpus(self._metadata.deviceProperties), ints([each.device for each in args])
-        kind, size = ints([_kind(event) for event in events]), ints([each.bytes for each in args])
+        kind, size = self._kinds(events, args), ints([each.bytes for each in args])
         collective = unknown(len(args))
         for place in np.flatnonzero(kind == Kind.COMMUNICATION).tolist():
             each = args[place]
             if each.collective is not None:
                 collective[place] = self._builder.collective(_collective(each))
                 size[place] = _payload(each)
-        blocks = [_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]
+        blocks = floats([each.blocks_per_sm for each in args])
+        for place in np.flatnonzero(np.isnan(blocks)).tolist():
+            if args[place].blocks_per_sm is None:
+                blocks[place] = _blocks(args[place].grid, int(device[place]), gpus)
         return {
             "kind": kind,
             "device": device,
             "size": size,
-            "blocks_per_sm": floats(blocks),
+            "blocks_per_sm": blocks,
             "occupancy": floats([each.occupancy for each in args]),
             "collective": collective,
         }
+
+    def _kinds(self, events: list[Event], args: list[Args]) -> Ints:
+        kinds = np.array([_GPU_KINDS[event.cat] for event in events], dtype=np.int64)
+        for place in np.flatnonzero(kinds == Kind.COMPUTE).tolist():
+            if args[place].collective is not None or communicates(str(events[place].name)):
+                kinds[place] = Kind.COMMUNICATION
+        return kinds
 
     def _count_mtia(self, event: Event) -> None:
         if event.cat.startswith(_MTIA):
             self._tally["mtia_events"] += 1
 
-    def _count_other(self, event: Event) -> None:
-        """Count what says which work a trace holds that is not read."""
-        if event.ph == "B":
-            self._tally["begin_events"] += 1
-        elif event.name == "process_name" and event.args is not None:
-            self._tally["ascend_processes"] += event.args.name == _ASCEND
+    def _add_others(self, events: list[Event]) -> None:
+        """Add samples and events of memory; count what says which work a trace holds that is not read."""
+        memory = []
+        for event in events:
+            if event.ph == "C":
+                self._add_sample(event)
+            elif event.name == "[memory]":
+                memory.append(event)
+            elif event.ph == "B":
+                self._tally["begin_events"] += 1
+            elif event.name == "process_name" and event.args is not None:
+                self._tally["ascend_processes"] += event.args.name == _ASCEND
+        if memory:
+            self._add_memory(memory)
 
     def _add_memory(self, events: list[Event]) -> None:
         args = [event.args or NO_ARGS for event in events]
@@ -313,6 +332,11 @@ class _Sorter:
             self._builder.count(int(gpu[1]), str(event.name), floats([value]))
 
 
+def _tells(args: Args) -> bool:
+    """Whether an operator says what it is given."""
+    return args.input_types is not NOTHING or args.input_dims is not NOTHING or args.collective is not None
+
+
 def _is_module(name: Any) -> bool:
     return type(name) is str and name.startswith(_MODULE)
 
@@ -332,12 +356,11 @@ def _payload(args: Args) -> int:
     return payload(whole(args.elements_in), whole(args.elements_out), str(args.dtype or ""))
 
 
-def _blocks(args: Args, device: int, gpus: list[Gpu]) -> Any:
-    """Return the blocks per multiprocessor: as written, else from the grid, which is always there."""
-    if args.blocks_per_sm is not None or not isinstance(args.grid, list) or not 0 <= device < len(gpus):
-        return args.blocks_per_sm
-    blocks = [whole(each) for each in args.grid]
-    return math.prod(blocks) / gpus[device].sms if blocks and min(blocks) > 0 and gpus[device].sms else None
+def _blocks(grid: Any, device: int, gpus: list[Gpu]) -> float:
+    """Return the blocks per multiprocessor of a grid; NaN where it is not known."""
+    sms = gpus[device].sms if 0 <= device < len(gpus) else 0
+    sizes = [whole(each) for each in grid] if isinstance(grid, list) else []
+    return math.prod(map(float, sizes)) / sms if sms and min(sizes, default=0) > 0 else math.nan
 
 
 def _work_name(event: Event) -> Any:
@@ -362,17 +385,10 @@ def _chosen(events: list[Event], mask: Bools) -> list[Event]:
 
 
 def _annotations_among(events: list[Event]) -> Bools | None:
-    texts = [event.name if type(event.name) is str else "" for event in events]
-    marked = {text for text in set(texts) if text.startswith((_STEP, _LOADER))}
-    return np.array([text in marked for text in texts], dtype=np.bool_) if marked else None
-
-
-def _kind(event: Event) -> int:
-    kind = _GPU_KINDS[event.cat]
-    if kind is not Kind.COMPUTE:
-        return kind
-    collective = event.args is not None and event.args.collective is not None
-    return Kind.COMMUNICATION if collective or communicates(str(event.name)) else Kind.COMPUTE
+    texts = {event.name for event in events if type(event.name) is str}
+    if not any(text.startswith((_STEP, _LOADER)) for text in texts):
+        return None
+    return np.array([str(event.name).startswith((_STEP, _LOADER)) for event in events], dtype=np.bool_)
 
 
 def _known(value: Any) -> int | None:

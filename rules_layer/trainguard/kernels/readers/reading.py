@@ -6,9 +6,9 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.core.ports import ByteStream
 from trainguard.formats.git_lfs import WHY as POINTER
 from trainguard.formats.git_lfs import is_pointer
 from trainguard.kernels.columns import Trace
@@ -16,6 +16,9 @@ from trainguard.kernels.memory.snapshot import Snapshot, is_snapshot, read_snaps
 from trainguard.kernels.memory.timeline import is_timeline, read_timeline
 from trainguard.kernels.readers.builder import text_chunks
 from trainguard.kernels.readers.kineto import read_trace
+
+if TYPE_CHECKING:
+    from trainguard.core.ports import ByteStream
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -39,7 +42,7 @@ _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x
 """A plane with its number, if it is not 0, and its name."""
 
 
-def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace | Snapshot:
+def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace | Snapshot:
     """Read a trace as `read_any` does, or a snapshot of PyTorch's allocator, a pickle or JSON, plain or gzip.
 
     A memory timeline of torch.profiler is read as a snapshot.
@@ -50,7 +53,7 @@ def read_recording(name: str, open_stream: Callable[[], ByteStream], file: Path 
     return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
 
 
-def read_memory(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
     """Read a snapshot of PyTorch's allocator; raises KernelTraceError for any other file."""
     first = _first(name, open_stream)
     if is_pointer(first):
@@ -60,16 +63,16 @@ def read_memory(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
     return _snapshot(name, open_stream)
 
 
-def _first(name: str, open_stream: Callable[[], ByteStream]) -> bytes:
+def _first(name: str, open_stream: Callable[[], "ByteStream"]) -> bytes:
     with open_stream() as stream:
         return next(text_chunks(name, stream, Counter()), b"")
 
 
-def _snapshot(name: str, open_stream: Callable[[], ByteStream]) -> Snapshot:
+def _snapshot(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
     return read_snapshot(name, _whole(name, open_stream, "snapshot", MOST_SNAPSHOT_BYTES))
 
 
-def _whole(name: str, open_stream: Callable[[], ByteStream], what: str, most: int) -> bytes:
+def _whole(name: str, open_stream: Callable[[], "ByteStream"], what: str, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     tally: Counter[str] = Counter()
@@ -84,7 +87,7 @@ def _whole(name: str, open_stream: Callable[[], ByteStream], what: str, most: in
     return b"".join(parts)
 
 
-def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None = None) -> Trace:
+def read_any(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace:
     """Read a trace of any format.
 
     ``open_stream`` opens it, plain or gzip, from its first byte, up to three times. ``file`` is where it lies on a
@@ -115,7 +118,7 @@ def read_any(name: str, open_stream: Callable[[], ByteStream], file: Path | None
         return read_trace(name, stream)
 
 
-def _xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+def _xplane(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:
     # Protocol buffers are slow to import.
     from trainguard.kernels.readers.xplane.reader import read_xplane
 
@@ -131,7 +134,7 @@ def _nsight(name: str, file: Path) -> Trace:
 _EVENTS = re.compile(rb'"(?:traceEvents|ph)"\s*:')
 
 
-def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
+def begins_as_trace(name: str, open_stream: Callable[[], "ByteStream"]) -> bool:
     """Return whether the front of a file, plain or gzip, is that of a trace of any format, or of a memory timeline."""
     first = _first(name, open_stream)
     is_text = first.lstrip().startswith((b"{", b"["))
@@ -140,7 +143,7 @@ def begins_as_trace(name: str, open_stream: Callable[[], ByteStream]) -> bool:
     )
 
 
-def _copied(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+def _copied(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:
     with NamedTemporaryFile(suffix=".sqlite") as copy:
         written = 0
         with open_stream() as stream:

@@ -86,16 +86,17 @@ def _runs(judged: Judged, links: Mapping[int, _Link]) -> list[list[_Link]]:
     gpu = judged.trace.gpu
     rows = np.flatnonzero(judged.in_window & (gpu.kind <= Kind.COMMUNICATION))
     order = rows[np.lexsort((gpu.start[rows], gpu.lane[rows], gpu.device[rows]))]
+    linked = np.zeros(len(gpu), dtype=np.bool_)
+    linked[list(links)] = True
     runs: list[list[_Link]] = []
-    before: _Link | None = None
-    for row in order.tolist():
-        link = links.get(row)
-        if link is not None:
-            if before is not None and _follows(judged, before, link):
-                runs[-1].append(link)
-            else:
-                runs.append([link])
-        before = link
+    last = -1
+    for place in np.flatnonzero(linked[order]).tolist():
+        link = links[int(order[place])]
+        if last == place - 1 and runs and _follows(judged, runs[-1][-1], link):
+            runs[-1].append(link)
+        else:
+            runs.append([link])
+        last = place
     return runs
 
 

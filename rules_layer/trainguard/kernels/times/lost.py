@@ -62,14 +62,14 @@ def find_lost(trace: Trace, start: int, end: int) -> Lost:
     """Return the lost work of the window between two times."""
     calls = trace.launches
     wanted = starting_work(trace) & (calls.start >= start) & (calls.start < end)
-    without = wanted & ~worked(trace)
-    without[np.flatnonzero(without)[_is_nothing(trace, np.flatnonzero(without))]] = False
-    mine = np.flatnonzero(without)
+    done = worked(trace)
+    without = np.flatnonzero(wanted & ~done)
+    mine = without[~_is_nothing(trace, without, done)]
     return Lost(
         at=np.sort(calls.start[mine]),
         unplaced=trace.tally.get("unplaced_rows", 0),
         launches=int(wanted.sum()),
-        in_flight=_in_flight(trace, mine),
+        in_flight=_in_flight(trace, mine, done),
         rows=int(((trace.gpu.end > start) & (trace.gpu.start < end)).sum()),
     )
 
@@ -83,15 +83,22 @@ def starting_work(trace: Trace) -> Bools:
 
 
 def worked(trace: Trace) -> Bools:
-    return np.isin(trace.launches.correlation, trace.gpu.correlation[trace.gpu.correlation >= 0])
+    """Return which calls have a row of the GPU."""
+    # Both rise nearly, and have too wide a range for a table of all numbers.
+    numbers = np.sort(trace.gpu.correlation[trace.gpu.correlation >= 0])
+    wanted = trace.launches.correlation
+    if not len(numbers):
+        return np.zeros(len(wanted), dtype=np.bool_)
+    found: Bools = numbers[np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)] == wanted
+    return found
 
 
-def _is_nothing(trace: Trace, mine: Ints) -> Bools:
+def _is_nothing(trace: Trace, mine: Ints, done: Bools) -> Bools:
     """Return which of some calls lost nothing: they contain the call that did the work, or were captured in a graph."""
     calls, found = trace.launches, np.zeros(len(mine), dtype=np.bool_)
     if not len(mine):
         return found
-    doing = np.flatnonzero(worked(trace))
+    doing = np.flatnonzero(done)
     for lane in np.unique(calls.lane[mine]).tolist():
         on_lane = np.flatnonzero(calls.lane[mine] == lane)
         start, end = calls.start[mine[on_lane]], calls.end[mine[on_lane]]
@@ -102,11 +109,10 @@ def _is_nothing(trace: Trace, mine: Ints) -> Bools:
     return found
 
 
-def _in_flight(trace: Trace, mine: Ints) -> int:
+def _in_flight(trace: Trace, mine: Ints, done: Bools) -> int:
     calls, found = trace.launches, 0
-    done = np.flatnonzero(worked(trace)) if len(mine) else mine
     for lane in np.unique(calls.lane[mine]).tolist():
-        last = calls.start[done[calls.lane[done] == lane]].max(initial=np.iinfo(np.int64).min)
+        last = calls.start[done & (calls.lane == lane)].max(initial=np.iinfo(np.int64).min)
         found += int((calls.start[mine[calls.lane[mine] == lane]] > last).sum())
     return found
 

@@ -3,12 +3,12 @@
 import json
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import replace
 from io import StringIO
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from trainguard.cli.output.rendering import (

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from trainguard.cli.commands.kernels.compared import LONGEST_NAME, comparison_blocks
 from trainguard.cli.commands.kernels.memory import memory_blocks, snapshot_blocks
-from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
@@ -72,9 +71,7 @@ def judged(
     """
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
-    if out is not None:
-        prepare(out)
-    drawn = None if out is None else _drawn(len(place.names))
+    drawn = None if out is None else _drawn(out, len(place.names))
     document = _profiles_of(place, _unwatched if drawn is None else drawn.add, gpu)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
@@ -99,14 +96,17 @@ def judged(
     )
 
 
-def _drawn(ranks: int) -> "DrawnRanks":
+def _drawn(out: Path, ranks: int) -> "DrawnRanks":
+    from trainguard.cli.output.files import prepare
     from trainguard.kernels.timeline.build import DrawnRanks
 
+    prepare(out)
     return DrawnRanks(ranks)
 
 
 def _written(document: KernelProfiles, drawn: "DrawnRanks", out: Path) -> list[Block]:
     # The page's templates are slow to import.
+    from trainguard.cli.output.files import write_files
     from trainguard.report.html.kernels.page import render_kernels
 
     files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}

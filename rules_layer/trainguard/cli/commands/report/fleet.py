@@ -14,14 +14,14 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import connect
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.cli.services.names import unpriced
-from trainguard.core.layout import REPORT_PAGE
+from trainguard.core.layout import REPORT_PAGE, S3
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
 from trainguard.local.fleet import JudgedJob, WriteReport, judged_jobs
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.runs import FoundRuns
 from trainguard.local.settings import GivenSettings
-from trainguard.local.sources import S3, safe_name
+from trainguard.local.sources import safe_name
 from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet

@@ -5,13 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.core.ports import ByteStream
 from trainguard.formats.protobuf import LENGTH, VARINT, CutOffError, Wire, WireError
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, LATEST_NS, LONGEST_NS, Framework, Gpu, Ints, Kind, Trace
 from trainguard.kernels.names.families import communicates
@@ -45,6 +44,9 @@ from trainguard.kernels.readers.xplane.planes import (
     each_plane,
     read_planes,
 )
+
+if TYPE_CHECKING:
+    from trainguard.core.ports import ByteStream
 
 BATCH_BYTES = 1024 * 1024
 _LARGEST_EVENT = 1024 * 1024
@@ -342,7 +344,7 @@ _MARKS = (
 """Calls on the host that only one framework makes."""
 
 
-def read_xplane(name: str, open_stream: Callable[[], ByteStream]) -> Trace:
+def read_xplane(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:
     """Read a profile twice, plain or gzip: names, then events; KernelTraceError when nothing can be read."""
     with open_stream() as stream:
         planes = read_planes(name, Wire(text_chunks(name, stream, Counter())), Counter())
