@@ -2,9 +2,12 @@
 
 import gc
 import os
+from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
+import typer.testing
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -17,7 +20,7 @@ LAST = PurePosixPath("tests/unit")
 
 # No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.
 settings.register_profile(
-    "short", max_examples=30, deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+    "short", max_examples=20, deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
 )
 settings.register_profile("long", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile("short")
@@ -29,6 +32,14 @@ gc.disable()  # collected tests and imported modules stay to the end: the collec
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """Let all tests that run a command share the parser of its options."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.testing, "_get_command", cache(vars(typer.testing)["_get_command"]))
+        yield
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -1,8 +1,9 @@
 """However messages come, or not, and wherever evaluators die or race: one state, one effect a fire."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.support.examples import one_in
 from tests.support.trials import Trial, check, delays_of_early, reference, trials
 from trainguard.core.records import Status
 
@@ -23,7 +24,7 @@ def test_early_closed_files_with_late_messages_are_all_applied(shape: str, late:
     check(Trial(shape, delays_of_early(shape, late)))
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@one_in(3)
 @given(trials())
 def test_any_delivery_gives_one_state_verdicts_and_effects(trial: Trial) -> None:
     check(trial)

@@ -23,7 +23,8 @@ Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def _values(series: Matrix) -> Values:
-    return [None if np.isnan(each) else round(each, 4) for each in series.tolist()]
+    missing, values = np.isnan(series), np.round(series, 4).tolist()
+    return [None if gone else each for gone, each in zip(missing, values, strict=True)] if missing.any() else values
 
 
 def _band(mean: Matrix, spread: float, highest: float = 100.0) -> Band:

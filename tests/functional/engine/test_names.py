@@ -6,10 +6,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network, stored_node
+from tests.support.examples import one_in
 from tests.support.late_events import arrive, claimed_name, found_by_tick, outside, settle, told_by_event
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_names import ATTACKER, PLACES, TEAM
@@ -179,7 +180,7 @@ def test_objects_elsewhere_with_a_sagemaker_job_name_are_ignored() -> None:
 ORDERS = st.permutations([(place, number) for place in PLACES for number in range(2)])
 
 
-@settings(max_examples=settings.default.max_examples // 6)
+@one_in(6)
 @given(order=ORDERS, foreign=st.integers(0, 8))
 def test_equal_folder_names_of_many_places_stay_separate_jobs(order: list[tuple[str, int]], foreign: int) -> None:
     network = outside()

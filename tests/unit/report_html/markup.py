@@ -22,7 +22,11 @@ class Element:
     tag: str
     attributes: dict[str, str]
     inside: tuple[str, ...]
-    text: str = ""
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
 
 
 @dataclass
@@ -62,7 +66,7 @@ class PageRead(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add text to what it lies in; what a drawing says is no part of the text around it."""
         for element in reversed(self._open):
-            element.text += data
+            element.parts.append(data)
             if element.tag == "svg":
                 return
 

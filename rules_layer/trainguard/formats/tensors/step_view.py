@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence, Set
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 ReductionKind = Literal["min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2"]
@@ -110,4 +109,4 @@ class StepView(Protocol):
 
 def is_numeric(tensor: Tensor) -> bool:
     """Whether a tensor holds real numbers: neither text, bools nor complex numbers."""
-    return bool(np.issubdtype(tensor.dtype, np.number)) and not np.issubdtype(tensor.dtype, np.complexfloating)
+    return tensor.dtype.kind in "iuf"
