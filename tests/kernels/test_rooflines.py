@@ -198,7 +198,7 @@ def test_nearly_all_time_of_operators_has_a_cost(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float", "another"])
 def test_a_pass_back_says_what_strides_make_of_an_image(dtype: str) -> None:
-    """Weights of 1 x 1 and 3 x 3 have results and images of one size: the mean call of both is told."""
+    """Weights of 1 x 1 and 3 x 3 have results and images of one size: both have the mean cost."""
     made, image, result = TraceWriter(), [2, 4, 8, 8], [2, 6, 8, 8]
     weights = ([6, 4, 1, 1], [6, 4, 3, 3])
     for number, weight in enumerate(weights * 2):

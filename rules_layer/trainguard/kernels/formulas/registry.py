@@ -39,7 +39,7 @@ def cost(operator: str, inputs: Inputs) -> Cost | None:
 
 
 def computed(formula: Formula, inputs: Inputs) -> Cost | None:
-    """Return what a formula says of inputs; None where they do not fit it, or no call costs so much."""
+    """Return the cost of inputs by a formula; None where they do not fit it, or no call costs so much."""
     try:
         found = formula(inputs)
     except (ArithmeticError, IndexError, ValueError, msgspec.MsgspecError):
