@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainguard.kernels.costs import Cost, Inputs, inputs_text, read_inputs
-from trainguard.kernels.formulas.registry import cost
+from trainguard.kernels.formulas.registry import FORMULAS, cost
 
 BF16, FP8, FP4 = "c10::BFloat16", "c10::Float8_e4m3fn", "c10::Float4_e2m1fn_x2"
 sizes = st.integers(1, 6)
@@ -241,10 +241,21 @@ def test_dimensions_of_tensors_alone_are_enough() -> None:
     assert found.flops == 19_730_006_016  # as TraceLens counts it
 
 
-@given(st.sampled_from(sorted({"aten::_foreach_add_", "aten::cat", "aten::_grouped_mm",
-         "aten::max_pool2d_with_indices"})),
-       st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=5),
-       st.lists(st.text(alphabet="[]-0123456789TruFals,", max_size=5), max_size=12))  # fmt: skip
-def test_any_inputs_have_a_cost_or_none(name: str, shapes: list[list[int]], values: list[str]) -> None:
+@settings(max_examples=1_000, deadline=None)
+@given(st.sampled_from([*sorted(FORMULAS), "triton_tem_fused_flex_attention_0", "triton_poi_fused_add_0"]),
+       st.lists(st.one_of(st.lists(st.integers(0, 4), max_size=4), st.just([[2, 2], [0]])), max_size=26),
+       st.lists(st.sampled_from(["", "[]", "[2, 2]", "0", "1", "-1", "True", "False", "[True, False, True]", "x"]),
+                max_size=26))  # fmt: skip
+def test_any_inputs_have_a_cost_or_none(name: str, shapes: list[object], values: list[str]) -> None:
     found = cost(name, called(list(shapes), values=dict(enumerate(values))))
     assert found is None or (found.flops >= 0 and found.bytes >= 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 40])
+@pytest.mark.parametrize("said", ["", "0", "1", "[0, 0]"])
+def test_empty_and_huge_tensors_have_a_cost_or_none(size: int, said: str) -> None:
+    for name in (*FORMULAS, "triton_tem_fused_flex_attention_0", "triton_tem_fused_mm_0"):
+        for shape in ([size], [size] * 2, [size] * 3, [size] * 4, [[size, size]]):
+            for places in (3, 26):
+                found = cost(name, called([shape] * places, BF16, values=dict.fromkeys(range(places), said)))
+                assert found is None or min(found.flops, found.bytes) >= 0

@@ -197,8 +197,9 @@ def test_nearly_all_time_of_operators_has_a_cost(name: str) -> None:
     assert costed >= 0.99 * sum(each.kernel_ns for each in operators)
 
 
-def test_a_pass_back_says_what_strides_make_of_an_image() -> None:
-    """Weights of 1 x 1 and 3 x 3 have results and images of one size: the mean call of both is told."""
+@pytest.mark.parametrize("dtype", ["float", "another"])
+def test_a_pass_back_says_what_strides_make_of_an_image(dtype: str) -> None:
+    """Weights of 1 x 1 and 3 x 3 have results and images of one size: both have the mean cost."""
     made, image, result = TraceWriter(), [2, 4, 8, 8], [2, 6, 8, 8]
     weights = ([6, 4, 1, 1], [6, 4, 3, 3])
     for number, weight in enumerate(weights * 2):
@@ -208,7 +209,7 @@ def test_a_pass_back_says_what_strides_make_of_an_image() -> None:
             "aten::cudnn_convolution_backward_weight": ([[], result, image], 1_020 + 100 * number),
         }
         for name, (shapes, at) in places.items():
-            said = {"Input Dims": [*shapes, *[[]] * 7], "Input type": ["float" if each else "" for each in shapes]}
+            said = {"Input Dims": [*shapes, *[[]] * 7], "Input type": [dtype if each else "" for each in shapes]}
             made.event("cpu_op", name, at, 20 if name.endswith("weight") else 60, args=said)
             if name != "aten::cudnn_convolution_backward":
                 made.kernel("volta_scudnn_128x64_relu_interior_nn_v1", 2_000 + at, 30, launch=at + 5)
@@ -216,8 +217,9 @@ def test_a_pass_back_says_what_strides_make_of_an_image() -> None:
     product = 2 * 2 * 6 * 64 * 4
     forward = [each.flops for (name, _), each in found.items() if name == "aten::cudnn_convolution"]
     (back,) = (each for (name, _), each in found.items() if name.endswith("backward_weight"))
-    assert sorted(map(int, filter(None, forward))) == [2 * product, 2 * 9 * product]
-    assert (back.count, back.flops) == (4, 2 * 10 * product)
+    known = dtype == "float"
+    assert sorted(map(int, filter(None, forward))) == ([2 * product, 2 * 9 * product] if known else [])
+    assert (back.count, back.flops) == (4, 2 * 10 * product if known else None)
 
 
 @pytest.mark.parametrize("name", WITH_SHAPES)

@@ -13,7 +13,7 @@ import numpy as np
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.costs import Cost, Inputs, Shape, read_inputs
 from trainguard.kernels.formulas.common import once
-from trainguard.kernels.formulas.registry import cost
+from trainguard.kernels.formulas.registry import computed, cost
 
 _TOGETHER = {"aten::cudnn_convolution_backward": (0, 2, 1), "aten::convolution_backward": (1, 2, 0)}
 """Where an operator has the image, the weight and the gradient of the result."""
@@ -57,23 +57,21 @@ class Recalled:
             said[_TRAINING] = "True"
             inputs = replace(inputs, values=said)
         found = cost(operator, inputs)
-        if found is not None or len(inputs.shapes) < 3:
-            return found
-        if operator in _CONVOLUTIONS:
-            return self._forward(inputs)
-        return self._of_weight(inputs) if operator == _OF_WEIGHT else None
+        if found is None and operator in _CONVOLUTIONS:
+            return computed(self._forward, inputs)
+        return computed(self._of_weight, inputs) if found is None and operator == _OF_WEIGHT else found
 
-    def _forward(self, inputs: Inputs) -> Cost | None:
+    def _forward(self, inputs: Inputs) -> Cost:
         image, weight = inputs.shapes[:2]
         results = self.results.get((image, weight), set())
-        return _product(inputs, image, weight, *results) if len(results) == 1 else None
+        if len(results) != 1:
+            raise ValueError("no result, or several of other strides")
+        return _product(inputs, image, weight, *results)
 
-    def _of_weight(self, inputs: Inputs) -> Cost | None:
+    def _of_weight(self, inputs: Inputs) -> Cost:
         """Return the mean of one call: convolutions of several weights may have results and images of one size."""
         result, image = inputs.shapes[1:3]
-        weights = self.weights.get((result, image))
-        if not weights:
-            return None
+        weights = self.weights.get((result, image), Counter())
         each = [(count, _product(inputs, image, weight, result)) for weight, count in weights.items()]
         calls = weights.total()
         moved = sum(count * found.bytes for count, found in each) // calls

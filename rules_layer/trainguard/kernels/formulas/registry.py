@@ -35,11 +35,14 @@ def cost(operator: str, inputs: Inputs) -> Cost | None:
     formula = FORMULAS.get(operator)
     if formula is None:
         formula = next((each for begins, each in _FUSED if operator.startswith(begins)), None)
-    if formula is None:
-        return None
+    return None if formula is None else computed(formula, inputs)
+
+
+def computed(formula: Formula, inputs: Inputs) -> Cost | None:
+    """Return the cost of inputs by a formula; None where they do not fit it, or no call costs so much."""
     try:
         found = formula(inputs)
-    except (IndexError, ValueError, msgspec.MsgspecError):  # fewer inputs or dimensions than the operator has
-        return None
+    except (ArithmeticError, IndexError, ValueError, msgspec.MsgspecError):
+        return None  # fewer inputs or dimensions than the operator has, or none that it could have
     most = found.flops if found.most_flops is None else found.most_flops
     return found if 0 <= found.flops <= most <= MOST and 0 <= found.bytes <= MOST else None
