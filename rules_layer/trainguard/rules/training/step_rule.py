@@ -105,6 +105,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     at: float
     fires: bool
+    reason: str = ""
+    """Always empty: the stored form keeps it."""
     tensor: str | None = None
     value: float | None = None
     threshold: float | None = None
