@@ -14,7 +14,8 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.rule import Number, RankRule, Saying, Share, portion, shown, without_memory
+from trainguard.kernels.rules.rule import RankRule, Saying, portion, shown, without_memory
+from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 

@@ -16,7 +16,8 @@ from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.experts import uneven_groups
 from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, Saying, Share, portion
+from trainguard.kernels.rules.rule import RankRule, Saying, portion
+from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
