@@ -94,6 +94,14 @@ def trained(*, number: int = 7, again: int = 0, name: str = "AddmmBackward0") ->
     return {each.path: (each.total_ns, each.backward_ns) for each in judged(made.text()).rollup.modules}
 
 
+def test_a_trace_without_operators_has_ranges_alone() -> None:
+    made = TraceWriter()
+    made.step(0, 0, 2_000)
+    made.event("user_annotation", "block 3", 10, 200)
+    called(made, 50, 1)
+    assert [each.path for each in judged(made.text()).rollup.modules] == ["block 3"]
+
+
 def called(made: TraceWriter, at: float, thread: int) -> None:
     made.launched += 1
     args = {"correlation": made.launched}

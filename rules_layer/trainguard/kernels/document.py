@@ -5,23 +5,20 @@ from typing import Literal
 import msgspec
 
 from trainguard.kernels.changes import Comparison
+from trainguard.kernels.device_entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
 from trainguard.kernels.entries import (
-    ActivityEntry,
     Collective,
     CollectiveEntry,
     CollectiveStepsEntry,
     CounterEntry,
     CriticalPathEntry,
-    DeviceEntry,
     Durations,
     GpuIdleEntry,
     IdleEntry,
     KernelEntry,
     KernelFinding,
-    LaunchEntry,
     MemoryEntry,
     OperatorEntry,
-    TemporalEntry,
     TypicalStep,
 )
 from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile

@@ -8,6 +8,7 @@ import numpy as np
 from trainguard.core.units import faults_counted
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
+from trainguard.kernels.device_entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
 from trainguard.kernels.document import (
     Distribution,
     Quality,
@@ -16,13 +17,7 @@ from trainguard.kernels.document import (
     StepTimes,
     StreamEntry,
 )
-from trainguard.kernels.entries import (
-    ActivityEntry,
-    DeviceEntry,
-    GpuIdleEntry,
-    LaunchEntry,
-    TemporalEntry,
-)
+from trainguard.kernels.entries import GpuIdleEntry
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
 from trainguard.kernels.memory.names import rank_of

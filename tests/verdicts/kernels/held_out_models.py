@@ -54,7 +54,8 @@ def optimizer(gpu: Gpu, elements: int) -> Op:
 def diffusion(gpu: Gpu) -> list[Op]:
     """Return a step of a diffusion model: convolutions, group norm, attention over positions."""
     count = 4 * gpu.scale
-    forward, backward = [], []
+    forward: list[Op] = []
+    backward: list[Op] = []
     for channels, side in ((320, 64), (640, 32), (1280, 16), (640, 32), (320, 64)):
         ran, back = convolved(gpu, count, channels, channels, side, 3)
         shape, size = [count, channels, side, side], count * channels * side * side

@@ -24,6 +24,8 @@ def forward_points(trace: Trace, calls: Ints) -> tuple[Numbers, Ints]:
     lanes, times = trace.launches.lane[calls], trace.launches.start[calls]
     numbered = np.flatnonzero(trace.operator_sequences >= 0)
     is_node = _nodes(trace, numbered)
+    if not is_node.any() or is_node.all():
+        return lanes, times
     nodes, made_by = numbered[is_node], _Forward(trace, numbered[~is_node])
     node = np.full(len(calls), -1, dtype=np.int64)
     for lane in np.unique(trace.operators.lane[nodes]).tolist():
@@ -62,8 +64,6 @@ class _Forward:
         """Return for each node the operator that made it; -1 where that is not known."""
         wanted = self._trace.operator_sequences[nodes]
         place = np.searchsorted(self._numbers, wanted, side="right") - 1
-        if not len(self._rows):
-            return np.full(len(nodes), -1, dtype=np.int64)
         found = self._rows[np.maximum(place, 0)]
         sure = (place >= 0) & (self._trace.operator_sequences[found] == wanted) & ~np.isin(wanted, self._shared)
         sure &= self._trace.operators.start[found] < self._trace.operators.start[nodes]

@@ -17,8 +17,9 @@ from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.experts import uneven_groups
 from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, Share, portion
+from trainguard.kernels.rules.rule import RankRule, portion
 from trainguard.kernels.rules.text import Saying
+from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
