@@ -62,7 +62,7 @@ _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF1
 def _operations(operator: str, recorded: str, precision: Precision) -> float:
     """Return the operations of a call of a product; -1 where they are not known."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
-    # Half of the scores count behind a causal mask: without a record of the mask nobody knows.
+    # Half of the scores count behind a causal mask: without a record of the mask they are unknown.
     if inputs is None or (operator in ATTENTION and not inputs.has_values):
         return UNKNOWN
     once = cost(operator, inputs)
