@@ -33,7 +33,7 @@ Recompute: TypeAlias = Callable[[KernelTrace], Truth]
 
 def gap_limit(trace: KernelTrace) -> float:
     """Return from how many nanoseconds on a gap is long."""
-    return min(float(LONG_NS), 0.1 * float(np.median(trace.step_lengths)))
+    return min(float(LONG_NS), 0.1 * float(np.median(trace.gpu_lengths)))
 
 
 def long_gaps(trace: KernelTrace) -> list[tuple[int, int]]:

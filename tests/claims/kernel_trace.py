@@ -219,11 +219,6 @@ class KernelTrace:
         return self.during([(call.start, min(call.end, self.end) + REACH_NS) for call in self.waits])
 
     @cached_property
-    def step_lengths(self) -> Floats:
-        """How long steps are on the host, nanoseconds, float64[N]."""
-        return np.array([step.lasts for step in self.steps], dtype=np.float64)
-
-    @cached_property
     def gpu_steps(self) -> list[tuple[int, int]]:
         """Steps with their work on the GPU, each behind that of the step before; nanoseconds."""
         first = self.steps[0]

@@ -225,7 +225,7 @@ class Trace:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether processes that nothing tells apart launched the work."""
+        """Whether processes without labels of their ranks launched the work."""
         return bool(self.tally.get("mixed_processes"))
 
 

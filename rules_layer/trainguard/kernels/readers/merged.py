@@ -23,7 +23,7 @@ class MergedRanks:
     """Tells the ranks of a trace apart; ``tally`` counts ``merged_ranks``, if there are several.
 
     ``mixed_processes`` are several that launch work and have no labels. Their numbers of launches are the same, so
-    which work is whose nobody knows.
+    whose work it is stays unknown.
     """
 
     def __init__(self, tally: Counter[str]) -> None:

@@ -19,7 +19,7 @@ _NODE = re.compile(rf"{ENGINE}|\w*Backward\d*$")
 def forward_points(trace: Trace, calls: Ints) -> tuple[Numbers, Ints]:
     """Return for each call its thread and time; of one that computes a gradient, those of the forward operator.
 
-    The call keeps its own where several threads use the node's number, as then nobody knows which one made it.
+    The call keeps its own where several threads use the node's number, as the one that made it is unknown then.
     """
     lanes, times = trace.launches.lane[calls], trace.launches.start[calls]
     numbered = np.flatnonzero(trace.operator_sequences >= 0)

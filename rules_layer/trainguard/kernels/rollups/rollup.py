@@ -65,7 +65,7 @@ _BYTES = {Precision.FP64: 8, Precision.FP32: 4, Precision.TF32: 4, Precision.BF1
 def _operations(recalled: Recalled, operator: str, recorded: str, precision: Precision) -> tuple[float, bool]:
     """Return the least operations of a call of a product, -1 where they are not known, and whether it has more."""
     inputs = read_inputs(recorded, _BYTES.get(precision, UNKNOWN)) if recorded and is_product(operator) else None
-    # Half of the scores count behind a causal mask: without a record of the mask nobody knows.
+    # Half of the scores count behind a causal mask: without a record of the mask they are unknown.
     if inputs is None or (operator in ATTENTION and not inputs.has_values):
         return UNKNOWN, False
     once = recalled.cost(operator, inputs)

@@ -132,10 +132,14 @@ class GpuGap(RankRule):
 
 
 def long_gap_ns(judged: Judged) -> float:
-    """Return above how many nanoseconds a gap is a long one."""
-    steps = judged.window.steps
-    of_step = GpuGap.of_step * float(np.median(steps.end - steps.start)) if len(steps) else GpuGap.long_ns
-    return min(float(GpuGap.long_ns), of_step)
+    """Return above how many nanoseconds a gap is a long one; a step is as long as its work on the GPU.
+
+    A host that is ahead of the GPU has short steps and a few long ones, in which it waits.
+    """
+    if not len(judged.window.steps):
+        return float(GpuGap.long_ns)
+    start, end = judged.steps_on_gpu()
+    return min(float(GpuGap.long_ns), GpuGap.of_step * float(np.median(end - start)))
 
 
 ROBUST_SIGMA = 1.4826
