@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from emulator.plugin.trainguard_localstack.dynamodb_updates import check_updates_once
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef
@@ -9,6 +11,8 @@ if TYPE_CHECKING:
 JOBS = "Jobs"
 NODE_STATE = "NodeState"
 RULE_STATE = "RuleState"
+
+check_updates_once()
 
 
 def create_tables(client: "DynamoDBClient") -> None:

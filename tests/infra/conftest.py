@@ -12,10 +12,10 @@ from tests.infra.template import Template
 
 
 @pytest.fixture(scope="session")
-def assemblies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder that all workers share."""
     own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "assemblies"
+    folder = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "synthesised"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -32,15 +32,27 @@ def _once(folder: Path, make: Callable[[Path], object]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def checkout(assemblies: Path) -> Path:
+def checkout(shared: Path) -> Path:
     """Return a copy of the checkout, so that all assemblies of a run are made of the same files."""
-    return _once(assemblies / "checkout", synthesis.copy_checkout)
+    return _once(shared / "checkout", synthesis.copy_with_layers)
 
 
 @pytest.fixture(scope="session")
-def production(assemblies: Path, checkout: Path) -> Path:
+def variants(shared: Path, checkout: Path) -> Path:
+    """Return the folder of all assemblies (see `variants.py`)."""
+    return _once(shared / "assemblies", lambda folder: synthesis.run_all(folder, checkout))
+
+
+@pytest.fixture(scope="session")
+def elsewhere(shared: Path, checkout: Path) -> Path:
+    """Return where the command line synthesised in another checkout (see `synthesis.run_cli`)."""
+    return _once(shared / "elsewhere", lambda folder: synthesis.run_cli(folder, checkout))
+
+
+@pytest.fixture(scope="session")
+def production(variants: Path) -> Path:
     """Return the assembly with the default context."""
-    return _once(assemblies / "production", lambda outdir: synthesis.run_app(outdir, checkout))
+    return variants / "production"
 
 
 @pytest.fixture(scope="session")
@@ -50,15 +62,9 @@ def template(production: Path) -> Template:
 
 
 @pytest.fixture(scope="session")
-def variants(assemblies: Path, checkout: Path) -> Path:
-    """Return the folder of the variants (see `variants.py`)."""
-    return _once(assemblies / "variants", lambda folder: synthesis.run_variants(folder, checkout))
-
-
-@pytest.fixture(scope="session")
-def releases(assemblies: Path, checkout: Path) -> Path:
+def releases(variants: Path) -> Path:
     """Return the folder of a release's template, and of what it is compared with (see `releases.py`)."""
-    return _once(assemblies / "releases", lambda folder: synthesis.run_releases(folder, checkout))
+    return variants / "releases"
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,10 @@
-"""Synthesises a release's template, and what CDK makes of the settings that its parameters can give.
+"""Synthesises a release's template, and what CDK makes of the settings that its parameters can give."""
 
-``python -m tests.infra.releases FOLDER`` leaves ``release.json`` and ``<name>.json`` for each of `CHOSEN`. All share an
-empty layer.
-"""
-
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from unittest import mock
 
 from infra import app, overlay
 from infra.config import DeploymentConfig
-from infra.constructs import layer
 from infra.release.template import STACK, release_template
 from infra.stack import TrainGuardStack
 
@@ -70,21 +63,14 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
 """Settings that the release was not made of, alone and together."""
 
 
-def main(folder: Path) -> None:
-    """Synthesise the release, judged by the rule packs, and each of `CHOSEN`."""
-    empty = folder / "empty-layer"
-    (empty / "python").mkdir(parents=True)
-    with mock.patch.object(layer, "layer_folder", return_value=empty):
-        text, _ = release_template(DeploymentConfig(), folder / "staging")
-        (folder / "release.json").write_text(text, encoding="utf-8")
-        for name, context in CHOSEN.items():
-            config = DeploymentConfig.from_context(context)
-            synthesised = app.new_app(str(folder / name))
-            # The construct's name is part of logical ids, the stack's is in all other names.
-            TrainGuardStack(synthesised, STACK, config=config, overlay=overlay.AWS)
-            app.write(synthesised, judged=False)
-            (folder / name / f"{STACK}.template.json").rename(folder / f"{name}.json")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def synthesise(folder: Path) -> None:
+    """Leave ``release.json``, judged by the rule packs, and ``<name>.json`` for each of `CHOSEN`."""
+    text, _ = release_template(DeploymentConfig(), folder / "staging")
+    (folder / "release.json").write_text(text, encoding="utf-8")
+    for name, context in CHOSEN.items():
+        config = DeploymentConfig.from_context(context)
+        synthesised = app.new_app(str(folder / name))
+        # The construct's name is part of logical ids, the stack's is in all other names.
+        TrainGuardStack(synthesised, STACK, config=config, overlay=overlay.AWS)
+        app.write(synthesised, judged=False)
+        (folder / name / f"{STACK}.template.json").rename(folder / f"{name}.json")

@@ -27,35 +27,23 @@ class SynthesisError(Exception):
     """The application ended with an error; the text is all that it said."""
 
 
-def run_app(outdir: Path, root: Path) -> None:
-    """Run the application of the checkout ``root`` and leave the cloud assembly in ``outdir``."""
-    home = outdir.with_name(f"{outdir.name}-home")
-    _run([sys.executable, "-m", "infra.app"], _bare_environment(home) | {"CDK_OUTDIR": str(outdir)}, root)
-    _drop_asset_copies(outdir)
-
-
-def run_variants(folder: Path, root: Path) -> None:
-    """Run the variants of the application in the checkout ``root``."""
+def run_all(folder: Path, root: Path) -> None:
+    """Synthesise the application of the checkout ``root`` as `variants` says."""
     command = [sys.executable, "-m", "tests.infra.variants", str(folder)]
     _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
 
 
-def run_releases(folder: Path, root: Path) -> None:
-    """Synthesise a release in the checkout ``root``, and what it is compared with."""
-    command = [sys.executable, "-m", "tests.infra.releases", str(folder)]
-    _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
+def run_cli(folder: Path, source: Path) -> None:
+    """Run ``cdk synth`` in a copy of the checkout ``source`` in which no layer was built before.
+
+    What it printed stands in ``folder/said.txt``, the assembly in ``folder/assembly``.
+    """
+    root = copy_checkout(folder / "checkout", source)
+    command = [str(CDK), "synth", "--quiet", "--output", str(folder / "assembly"), "--no-notices", "--no-lookups"]
+    (folder / "said.txt").write_text(_run(command, _bare_environment(folder / "home"), root), encoding="utf-8")
 
 
-def run_cli(outdir: Path, root: Path) -> str:
-    """Run ``cdk synth`` in the checkout ``root`` and return what it printed."""
-    home = outdir.with_name(f"{outdir.name}-home")
-    command = [str(CDK), "synth", "--quiet", "--output", str(outdir), "--no-notices", "--no-lookups"]
-    said = _run(command, _bare_environment(home), root)
-    _drop_asset_copies(outdir)
-    return said
-
-
-def copy_checkout(target: Path, source: Path = ROOT) -> Path:
+def copy_checkout(target: Path, source: Path) -> Path:
     """Copy what a synthesis reads to another place, in which nothing was built before."""
     for name in ("infra", "lambdas", "rules_layer", "tests/infra"):
         shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -65,6 +53,15 @@ def copy_checkout(target: Path, source: Path = ROOT) -> Path:
         if (ROOT / name).exists():
             (target / name).symlink_to(ROOT / name, target_is_directory=True)
     return target
+
+
+def copy_with_layers(target: Path) -> None:
+    """Copy what a synthesis reads, and let it use the layers that this checkout has."""
+    layers = ROOT / "build" / "layers"
+    layers.mkdir(parents=True, exist_ok=True)
+    copy_checkout(target, ROOT)
+    (target / "build").mkdir()
+    (target / "build" / "layers").symlink_to(layers, target_is_directory=True)
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -97,15 +94,9 @@ def _bare_environment(home: Path) -> dict[str, str]:
     return {name: str(Path.home() / folder) for name, folder in _TOOLS_IN_HOME.items()} | kept | own
 
 
-def _drop_asset_copies(outdir: Path) -> None:
-    """Delete the copies of the assets, of which the tests read no more than the hashes: each layer takes 50 MB."""
-    for copy in outdir.glob("asset.*"):
-        shutil.rmtree(copy)
-
-
 def _run(command: list[str], environment: Mapping[str, str], root: Path) -> str:
     done = subprocess.run(
-        command, env=dict(environment), cwd=root, capture_output=True, text=True, check=False, timeout=300
+        command, env=dict(environment), cwd=root, capture_output=True, text=True, check=False, timeout=1800
     )
     if done.returncode:
         raise SynthesisError(done.stdout + done.stderr)

@@ -16,7 +16,7 @@ ABROAD = {"verdict": ("us-gov-west-1", "Lambda has no function URLs there, and t
 """Regions in which a choice cannot be made, each with its reason."""
 
 LIKE_OTHERS = {"emulator", "person", "second", "stops", "watched", "without-canary"}
-"""Choices without a property that those which are linted lack: cfn-lint reads a template for four seconds."""
+"""Choices without a property that those which are linted lack: cfn-lint reads a template for seconds."""
 
 STANDS = {
     "W3005": "CDK says that a function depends on its role, beside naming it; CloudFormation takes both",
@@ -30,15 +30,54 @@ def found(path: Path, stands: Mapping[str, str] = STANDS, regions: Sequence[str]
     return [f"{match.rule.id} {'/'.join(map(str, match.path))}: {match.message}" for match in matches]
 
 
-def test_default_template_lints_clean(production: Path) -> None:
-    assert found(production / "TrainGuard.template.json") == []
+def changed(path: Path, linted: Path, target: Path) -> set[str]:
+    """Write a template without the properties of the resources that another has as well; return the others' names.
+
+    cfn-lint reads a whole template for five seconds, and one without most properties for one.
+    """
+    document, other = (json.loads(each.read_text("utf-8")) for each in (path, linted))
+    same = {name for name, each in document["Resources"].items() if other["Resources"].get(name) == each}
+    for name in same:
+        document["Resources"][name] = {"Type": document["Resources"][name]["Type"]}
+    target.write_text(json.dumps(document), "utf-8")
+    return set(document["Resources"]) - same
+
+
+@pytest.fixture(scope="module")
+def default(production: Path) -> Path:
+    return production / "TrainGuard.template.json"
+
+
+def test_default_template_lints_clean(default: Path) -> None:
+    assert found(default) == []
 
 
 @pytest.mark.parametrize("name", sorted(CONTEXTS.keys() - LIKE_OTHERS))
-def test_template_of_each_choice_lints_clean(variants: Path, name: str) -> None:
+def test_template_of_each_choice_lints_clean(variants: Path, default: Path, tmp_path: Path, name: str) -> None:
     (template,) = (variants / name).glob("*.template.json")
     abroad = ABROAD.get(name, ("",))[0]
-    assert found(template, regions=[region for region in REGIONS if region != abroad]) == []
+    own = changed(template, default, tmp_path / "own.json")
+    assert own
+    said = found(tmp_path / "own.json", regions=[region for region in REGIONS if region != abroad])
+    assert [line for line in said if not _is_of_another(line, own)] == []
+
+
+def _is_of_another(line: str, own: set[str]) -> bool:
+    """Whether a finding is of a resource whose properties were left out."""
+    section, _, rest = line.partition(" ")[2].partition(":")[0].partition("/")
+    return section == "Resources" and rest.partition("/")[0] not in own
+
+
+def test_changed_resource_of_a_choice_is_linted(default: Path, tmp_path: Path) -> None:
+    document = json.loads(default.read_text("utf-8"))
+    (name,) = (each for each in document["Resources"] if each.startswith("IngestDoorbells") and "Policy" not in each)
+    document["Resources"][name]["Properties"]["VisibilityTimeout"] = 50_000
+    document["Resources"][name]["Properties"]["KmsMasterKeyId"] = {"Fn::GetAtt": ["Nowhere", "Arn"]}
+    (tmp_path / "broken.json").write_text(json.dumps(document), "utf-8")
+    own = changed(tmp_path / "broken.json", default, tmp_path / "own.json")
+    assert own == {name}
+    said = found(tmp_path / "own.json")
+    assert {line.partition(" ")[0] for line in said if not _is_of_another(line, own)} >= {"E1010", "E3034"}
 
 
 def test_unlinted_choices_have_no_property_of_their_own(production: Path, variants: Path) -> None:
@@ -62,9 +101,9 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
         yield from _paths(part, f"{path}/{name}")
 
 
-def test_placeholder_within_an_arn_is_found(production: Path, tmp_path: Path) -> None:
+def test_placeholder_within_an_arn_is_found(default: Path, tmp_path: Path) -> None:
     """The linter reads definitions, and accepts a placeholder for a whole ARN alone."""
-    document = json.loads((production / "TrainGuard.template.json").read_text("utf-8"))
+    document = json.loads(default.read_text("utf-8"))
     ((name, machine),) = (
         each
         for each in document["Resources"].items()

@@ -2,44 +2,30 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.infra.synthesis import copy_checkout, docker_calls, read_json, run_cli
+from tests.infra.synthesis import docker_calls, read_json
 from tests.infra.template import Template
 
 
-@pytest.fixture(scope="module")
-def second(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return what the command line synthesises in another checkout, where no layer was built before.
-
-    Beside it stands in `said.txt` what it printed.
-    """
-    root = copy_checkout(tmp_path_factory.mktemp("elsewhere"), checkout)
-    outdir = tmp_path_factory.mktemp("second") / "assembly"
-    outdir.with_name("said.txt").write_text(run_cli(outdir, root), encoding="utf-8")
-    return outdir
+def test_synthesis_without_warnings_prints_nothing(elsewhere: Path) -> None:
+    assert (elsewhere / "said.txt").read_text(encoding="utf-8").strip() == ""
 
 
-def test_synthesis_without_warnings_prints_nothing(second: Path) -> None:
-    assert second.with_name("said.txt").read_text(encoding="utf-8").strip() == ""
-
-
-def test_other_checkout_gives_the_same_template_bytes(production: Path, second: Path) -> None:
+def test_other_checkout_gives_the_same_template_bytes(production: Path, elsewhere: Path) -> None:
     name = "TrainGuard.template.json"
-    assert (second / name).read_bytes() == (production / name).read_bytes()
+    assert (elsewhere / "assembly" / name).read_bytes() == (production / name).read_bytes()
 
 
-def test_other_checkout_gives_the_same_asset_hashes(production: Path, second: Path) -> None:
+def test_other_checkout_gives_the_same_asset_hashes(production: Path, elsewhere: Path) -> None:
     name = "TrainGuard.assets.json"
-    files = read_json(second / name)["files"]
+    files = read_json(elsewhere / "assembly" / name)["files"]
     assert isinstance(files, dict)
     assert len(files) >= 3
     assert files == read_json(production / name)["files"]
 
 
-def test_synthesis_never_calls_docker(production: Path, second: Path) -> None:
-    assert docker_calls(production.with_name("production-home")) == []
-    assert docker_calls(second.with_name("assembly-home")) == []
+def test_synthesis_never_calls_docker(production: Path, elsewhere: Path) -> None:
+    assert docker_calls(production.parent.with_name("assemblies-home")) == []
+    assert docker_calls(elsewhere / "home") == []
 
 
 def test_template_has_no_custom_resource(template: Template) -> None:

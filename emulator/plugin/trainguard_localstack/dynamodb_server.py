@@ -18,6 +18,8 @@ from moto.dynamodb.responses import DynamoHandler
 from werkzeug.serving import WSGIRequestHandler, run_simple
 from werkzeug.wrappers import Request, Response
 
+from .dynamodb_updates import check_updates_once
+
 _ONE_REQUEST_AT_A_TIME = threading.RLock()
 
 
@@ -77,6 +79,7 @@ def main() -> None:
     make_requests_atomic()
     return_binary_of_failed_conditions()
     measure_binary_by_its_bytes()
+    check_updates_once()
     end_with_parent()
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=_KeepAlive)
 
