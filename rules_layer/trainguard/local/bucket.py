@@ -16,7 +16,7 @@ from trainguard.core.errors import (
     PortUnavailableError,
     ProfileSourceError,
 )
-from trainguard.core.layout import EndKey, ProfileRoot
+from trainguard.core.layout import S3, EndKey, ProfileRoot
 from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
 from trainguard.formats.runs.run import SourceRun
@@ -32,7 +32,6 @@ from trainguard.local.recorded_run import open_run
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
     RESULTS,
-    S3,
     STREAMS,
     ProfileSource,
     RecordedRun,

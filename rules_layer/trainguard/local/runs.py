@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainguard.core.errors import NoProfileError, ProfileSourceError, SeveralRunsError
+from trainguard.core.layout import S3
 from trainguard.core.text import one_line
 from trainguard.engine.training.keys import TENSORBOARD
 from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
@@ -23,7 +24,6 @@ from trainguard.local.sources import (
     PLACES,
     PROFILER_OUTPUT,
     RESULTS,
-    S3,
     SERVICES,
     FolderFiles,
     RecordedRun,
