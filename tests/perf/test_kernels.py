@@ -1,4 +1,4 @@
-"""What reading and judging a large trace takes: `make bench`.
+"""What the command takes to start, and what reading and judging a large trace takes: `make bench`.
 
 A real trace is multiplied to 237 MB and to 1 GB. Time is CPU time, and a share of decoding the same events with nothing
 else, in the same run; memory is the peak of a process of its own.
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.kernel_traces import real_text
 from tests.support.large_traces import SIZES_MB, write
 from trainguard.kernels.readers.splitter import Event
 
@@ -58,6 +59,10 @@ print(took, int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status")
 MOST_DIGEST_S = 60.0
 MOST_DIGEST_MB = 500
 """A sixth of the memory that `digest_trace` has, and a fifteenth of its time."""
+STARTS, MOST_OF_LIBRARIES = 7, 2.6
+"""The command for a small trace takes at most so many times as long as importing what it cannot do without."""
+
+LIBRARIES = "import msgspec, numpy, rich.console, rich.table, typer.core, typer.main"
 DECODED_AT_ONCE = 64 * 1024 * 1024
 _START = re.compile(rb',\s*(?=\{\s*"ph")')
 
@@ -97,6 +102,25 @@ def decoded(file: Path) -> float:
         took += time.process_time() - start
         place = behind
     return took
+
+
+def test_command_starts_in_little_more_than_its_libraries(tmp_path: Path) -> None:
+    file = tmp_path / "small.pt.trace.json"
+    file.write_bytes(real_text("a100_triton_kernel"))
+    libraries, command = math.inf, math.inf
+    for _ in range(STARTS):
+        libraries = min(libraries, whole(["-c", LIBRARIES]))
+        command = min(command, whole(["-m", "trainguard", "kernels", str(file)]))
+    os.write(2, f"\nstarts in {command:.2f} s of CPU, {command / libraries:.2f} times its libraries\n".encode())
+    assert command <= MOST_OF_LIBRARIES * libraries
+
+
+def whole(words: list[str]) -> float:
+    """Return the CPU seconds of a process of Python from its start to its end."""
+    started = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(started.pid, 0)
+    assert status == 0
+    return used.ru_utime + used.ru_stime
 
 
 def test_trace_of_a_gigabyte_is_digested_within_function_limits(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _SHOW = "show"
 class _ShowsByDefault(PlainGroup):
     """A group in which ``show`` may be left out: what is no command's name is a rule, or an option of it."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # click's own
         asks_help = len(args) == 1 and args[0] in ctx.help_option_names
         if not asks_help and (not args or args[0] not in self.commands):
             args = [_SHOW, *args]
