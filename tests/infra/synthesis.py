@@ -43,7 +43,7 @@ def run_cli(folder: Path, source: Path) -> None:
     (folder / "said.txt").write_text(_run(command, _bare_environment(folder / "home"), root), encoding="utf-8")
 
 
-def copy_checkout(target: Path, source: Path) -> Path:
+def copy_checkout(target: Path, source: Path = ROOT) -> Path:
     """Copy what a synthesis reads to another place, in which nothing was built before."""
     for name in ("infra", "lambdas", "rules_layer", "tests/infra"):
         shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -59,7 +59,7 @@ def copy_with_layers(target: Path) -> None:
     """Copy what a synthesis reads, and let it use the layers that this checkout has."""
     layers = ROOT / "build" / "layers"
     layers.mkdir(parents=True, exist_ok=True)
-    copy_checkout(target, ROOT)
+    copy_checkout(target)
     (target / "build").mkdir()
     (target / "build" / "layers").symlink_to(layers, target_is_directory=True)
 
