@@ -13,14 +13,15 @@ from tests.unit.cli.test_command_line import LEAVES
 ROOT = Path(trainguard.cli.__file__).parent
 PACKAGE = "trainguard.cli"
 BELOW = {
+    "conversion": set[str](),
     "options": set[str](),
     "version": set[str](),
     "output": {"output"},
     "services": {"services", "output", "options"},
     "doctor": {"doctor", "services", "output", "version"},
-    "command": {"services", "output", "options"},
-    "commands": {"doctor", "services", "output", "options", "command"},
-    "main": {"commands", "options", "command", "version"},
+    "command": {"services", "output", "options", "conversion"},
+    "commands": {"doctor", "services", "output", "options", "command", "conversion"},
+    "main": {"commands", "options", "command", "version", "conversion"},
 }
 """Which rooms a room may import; a command imports its own package besides, and no other command's."""
 
