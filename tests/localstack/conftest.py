@@ -29,6 +29,12 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
 
 
 @pytest.fixture(scope="session")
-def stack(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what `stack` is deployed from."""
+    return tmp_path_factory.mktemp("assembly") / "cdk.out"
+
+
+@pytest.fixture(scope="session")
+def stack(emulator: Emulator, assembly: Path) -> Stack:
     """TrainGuard, deployed into the emulator."""
-    return deploy_stack(emulator, tmp_path_factory.mktemp("stack"))
+    return deploy_stack(emulator, assembly, assembly.with_name("home"))

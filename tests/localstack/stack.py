@@ -43,15 +43,14 @@ STOPS = {"stop-rules": "CPUBottleneck"}
 """Settings of a job that may be stopped: the recordings fire Dataloader, too, soon before or after."""
 
 
-def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
+def deploy_stack(emulator: Emulator, assembly: Path, home: Path) -> Stack:
     """Deploy the template that goes to AWS, with the emulator's overlay; its stop rate limit has room for all tests."""
-    synthesise(folder / "cdk.out", context={"max_stops_per_hour": MAX_STOPS_PER_HOUR})
-    return deploy_assembly(emulator, folder, STACK)
+    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR})
+    return subscribed(emulator, deploy(emulator, assembly=assembly, home=home), STACK)
 
 
-def deploy_assembly(emulator: Emulator, folder: Path, name: str) -> Stack:
-    """Deploy what was synthesised into ``folder``: the stack of that name."""
-    outputs = deploy(emulator, assembly=folder / "cdk.out", home=folder / "home")
+def subscribed(emulator: Emulator, outputs: Mapping[str, str], name: str) -> Stack:
+    """Return the stack of that name and these outputs, with a queue that gets its alerts."""
     queue = subscribe(emulator, outputs["AlertTopicArn"], f"alerts-of-{name}")
     return Stack(Deployment(emulator=emulator, outputs=outputs, alert_queue=queue), name)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.localstack
 
-GRACE_S = 40
+GRACE_S = 20
 WAITS_SHORT_S = 2.0
 """The emulator drops parts of a second from the time until which it waits, and from how long that is."""
 LAST_WORDS_S = 5.0

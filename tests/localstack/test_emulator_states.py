@@ -212,7 +212,7 @@ def test_both_failing_branches_of_a_fire_are_caught_separately(emulator: Emulato
 def test_repeated_execution_name_is_refused_for_other_input(
     emulator: Emulator,
 ) -> None:
-    machine = _make_machine(emulator, "waits", "Wait", {"Wait": {"Type": "Wait", "Seconds": 10, "End": True}})
+    machine = _make_machine(emulator, "waits", "Wait", {"Wait": {"Type": "Wait", "Seconds": 5, "End": True}})
     client = emulator.client("stepfunctions")
 
     def start(data: str) -> str:
