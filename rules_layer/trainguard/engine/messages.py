@@ -387,8 +387,11 @@ class BatchProcessor:
         return []
 
     def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
-        known = {PortUnavailableError: "port_failures", StateConflictError: "state_conflicts_exhausted"}
-        what = known.get(type(error), "evaluation_failures")
+        what = "evaluation_failures"
+        if isinstance(error, PortUnavailableError):
+            what = "port_failures"
+        elif isinstance(error, StateConflictError):
+            what = "state_conflicts_exhausted"
         self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
         return list(message_ids)
 
