@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-EVALUATION_EVERY_S = 180.0
-SHORTEST_EVALUATION_S, LONGEST_EVALUATION_S = 60.0, 300.0
-"""How often a node's system metrics are evaluated, seconds: by default, at the least and at the most."""
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 MOST_OTHER_STREAMS = 4_096
 """Streams beside those of the nodes that SageMaker names: anybody may invent names."""
