@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
 from trainguard.report.job_verdict import JobVerdict
@@ -45,6 +46,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "kernels": " ".join(KernelProfiles.__struct_fields__),
         "kernels --list": " ".join(KernelList.__struct_fields__),
     },
+    "hang": {"hang": " ".join(HangVerdict.__struct_fields__)},
     "cost": {
         "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
         "lines"

@@ -5,7 +5,7 @@ an element; the only card whose peaks a document of its maker confirms is the A1
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
 
@@ -25,13 +25,20 @@ TILE, FULL, SHORTEST_CHAIN = 128, 0.75, 3
 
 @dataclass(frozen=True)
 class Called:
-    """All calls of an operator with the same inputs, and the kernels that they started."""
+    """All calls of an operator with the same inputs, and the kernels that each of them started."""
 
     name: str
     dims: tuple[tuple[int, ...], ...]
     size: int
-    calls: int
-    kernels: tuple[Event, ...]
+    kernels_of_calls: tuple[tuple[Event, ...], ...]
+
+    @property
+    def calls(self) -> int:
+        return len(self.kernels_of_calls)
+
+    @property
+    def kernels(self) -> tuple[Event, ...]:
+        return tuple(each for kernels in self.kernels_of_calls for each in kernels)
 
     @property
     def lasts(self) -> int:
@@ -80,12 +87,14 @@ def calls_of(trace: KernelTrace) -> list[Called]:
         operator = operator_of(trace, kernel) if kernel.computes else None
         if operator is not None and operator.dims:
             found.setdefault((operator.name, operator.dims, operator.types), []).append((operator, kernel))
-    return [
-        Called(
-            name, dims, SIZES[types[0]], len({id(operator) for operator, _ in pairs}), tuple(each for _, each in pairs)
-        )
-        for (name, dims, types), pairs in found.items()
-    ]
+    return [Called(name, dims, SIZES[types[0]], _by_call(pairs)) for (name, dims, types), pairs in found.items()]
+
+
+def _by_call(pairs: list[tuple[Event, Event]]) -> tuple[tuple[Event, ...], ...]:
+    calls: dict[int, list[Event]] = {}
+    for operator, kernel in pairs:
+        calls.setdefault(id(operator), []).append(kernel)
+    return tuple(tuple(kernels) for kernels in calls.values())
 
 
 @lru_cache(maxsize=8)
@@ -111,23 +120,47 @@ def _slow(trace: KernelTrace, every: list[Called]) -> Found | None:
     for called in every:
         arithmetic, memory = _needs(trace, called)
         good = max(arithmetic / OF_ARITHMETIC, memory / OF_MEMORY)
-        if called.lasts >= SHORTEST_NS * called.calls and good < REACHED_OF_ALL * called.lasts:
-            by_memory = memory / OF_MEMORY > arithmetic / OF_ARITHMETIC
-            slow.append((called.lasts - good, good / called.lasts, called, by_memory))
+        if called.lasts < SHORTEST_NS * called.calls:
+            continue
+        by_memory = memory / OF_MEMORY > arithmetic / OF_ARITHMETIC
+        some = called if good < REACHED_OF_ALL * called.lasts else _single(trace, called, good / called.calls)
+        if some is not None:
+            good *= some.calls / called.calls
+            slow.append((some.lasts - good, good / some.lasts, some, by_memory, called.calls))
     if not slow:
         return None
     slow.sort(key=lambda each: -each[0])
     saved = min(sum(each[0] for each in slow) / len(trace.counted), trace.mean(lambda gpu: gpu.computing))
-    _, reached, worst, by_memory = slow[0]
+    _, reached, worst, by_memory, calls = slow[0]
+    why: dict[str, float | str] = {"slow_calls": worst.calls, "calls": calls}
+    if worst.calls == calls:
+        why = _of_product(trace, worst, reached, by_memory=by_memory) if worst.name == PRODUCT else {}
     facts: dict[str, float | str] = {
         "saved_share": saved / trace.window,
         "reached_share": reached,
         "operator": worst.name,
         "shapes": worst.shapes,
-        **(_of_product(trace, worst, reached, by_memory=by_memory) if worst.name == PRODUCT else {}),
+        **why,
     }
-    lines = [(f"{called.name} {called.shapes}", float(called.lasts)) for _, _, called, _ in slow]
-    return Found(saved, saved, facts, lines, [kernel for _, _, called, _ in slow for kernel in called.kernels])
+    lines = [(f"{each[2].name} {each[2].shapes}", float(each[2].lasts)) for each in slow]
+    return Found(saved, saved, facts, lines, [kernel for each in slow for kernel in each[2].kernels])
+
+
+def _single(trace: KernelTrace, called: Called, good: float) -> Called | None:
+    """Return the calls that are slow, of an operator that is not, and beside which no GPU communicates."""
+    slow = tuple(
+        kernels
+        for kernels in called.kernels_of_calls
+        if good < REACHED_OF_ALL * sum(each.lasts for each in kernels)
+        and not any(
+            _meets(kernel, other) for kernel in kernels for gpu in trace.gpus for other in gpu.work if other.sends
+        )
+    )
+    return replace(called, kernels_of_calls=slow) if slow else None
+
+
+def _meets(one: Event, other: Event) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory: bool) -> dict[str, float | str]:
@@ -238,5 +271,5 @@ def fact(name: str) -> Callable[[KernelTrace], float | str]:
 
 NAMES = (
     "saved_share", "reached_share", "operator", "shapes", "odd_size", "faster_shape", "narrowest", "tiles",
-    "multiprocessors", "tile_side", "math_share",
+    "multiprocessors", "tile_side", "math_share", "slow_calls", "calls",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -43,6 +44,7 @@ class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
     reason, advice: Sentences, which `trainguard.hangs.text` writes.
     """
 
+    schema_version: Literal["1"] = "1"
     culprits: list[int]
     victims: list[int]
     without_dump: list[int]

@@ -88,8 +88,9 @@ FACTS_OF = {
         for reason, numbers in {
             "misaligned": ("odd_size", "faster_shape"),
             "narrow": ("narrowest",),
-            "few_tiles": ("tiles", "multiprocessors"),
-            "waves": ("tiles", "multiprocessors"),
+            "few_tiles": ("tiles", "tile_side", "multiprocessors"),
+            "tiles": ("tile_side", "narrowest", "faster_shape"),
+            "waves": ("tiles", "multiprocessors", "faster_shape"),
             "few_rows": ("experts", "rows"),
             "uneven": ("groups", "most_rows", "mean_rows"),
             "single": ("slow_calls", "calls"),
