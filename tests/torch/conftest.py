@@ -12,7 +12,7 @@ from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 
 Record = Callable[..., Recorder]
-collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["*test_*.py"]
 
 
 @pytest.fixture
