@@ -28,6 +28,9 @@ from trainguard.rules.rule_result import Measure
 REACHED, REACHED_AMD, REACHED_BYTES = 0.75, 0.54, 0.85
 """What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory."""
 
+UNCONFIRMED = 0.9
+"""Of a peak that others quote: an operator must be slower by a tenth more."""
+
 SHORTEST_NS = 10_000
 """The start and the end of a kernel take microseconds: shorter calls are not compared."""
 
@@ -214,7 +217,7 @@ class SlowOperators(RankRule):
             measured_ns=saved,
             saved_ns=saved,
             facts=[
-                portion("reached_share", slow[0].reached, self._enough(entry)),
+                portion("reached_share", slow[0].reached, self._enough(entry, peaks_entry(judged.trace.gpus))),
                 Fact(name="operator", value=entry.name),
                 Fact(name="shapes", value=short_shapes(entry.shapes)),
                 *(Fact(name=name, value=value) for name, value in why.numbers.items()),
@@ -231,12 +234,13 @@ class SlowOperators(RankRule):
         measured = Measured(sms, slow.reached, slow.by_memory)
         return uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, measured)
 
-    def _enough(self, entry: OperatorEntry) -> float:
-        return self.enough_attention if entry.name in ATTENTION else self.enough
+    def _enough(self, entry: OperatorEntry, peaks: PeaksEntry | None) -> float:
+        enough = self.enough_attention if entry.name in ATTENTION else self.enough
+        return enough if peaks is None or peaks.confirmed else UNCONFIRMED * enough
 
     def _slow(self, judged: Judged) -> list[_Slow]:
         """Return the operators below the threshold, those that would save most first."""
-        peaks = _confirmed(judged)
+        peaks = peaks_entry(judged.trace.gpus)
         if peaks is None:
             return []
         found = [slow for called in judged.operators if (slow := self._of(judged, called, peaks)) is not None]
@@ -252,27 +256,21 @@ class SlowOperators(RankRule):
         good_ns = max(computes, moves)
         reached = good_ns / entry.kernel_ns
         by_memory = moves > computes
-        if reached < self._enough(entry):
+        if reached < self._enough(entry, peaks):
             return _Slow(called, reached, entry.kernel_ns - good_ns, entry.count, called.rows, by_memory)
-        return self._single(judged, called, good_ns / entry.count, by_memory)
+        return self._single(judged, called, good_ns / entry.count, self._enough(entry, peaks), by_memory)
 
-    def _single(self, judged: Judged, called: Called, good_ns: float, by_memory: bool) -> _Slow | None:
+    def _single(self, judged: Judged, called: Called, good_ns: float, enough: float, by_memory: bool) -> _Slow | None:
         """Return single calls that are slow, unless the GPU communicates beside them and shares its multiprocessors."""
         columns, rows = judged.trace.gpu, called.rows
         _, which = np.unique(judged.operator[rows], return_inverse=True)
         lasted = np.bincount(which, weights=columns.end[rows] - columns.start[rows])
         shared = judged.communicating.within(columns.start[rows], columns.end[rows])
-        slow = (good_ns < self._enough(called.entry) * lasted) & (np.bincount(which, weights=shared) == 0)
+        slow = (good_ns < enough * lasted) & (np.bincount(which, weights=shared) == 0)
         if not slow.any():
             return None
         total, calls = float(lasted[slow].sum()), int(slow.sum())
         return _Slow(called, good_ns * calls / total, total - good_ns * calls, calls, rows[slow[which]], by_memory)
-
-
-def _confirmed(judged: Judged) -> PeaksEntry | None:
-    """Return what the GPU can do, where the maker's own document says it: no finding rests on what others quote."""
-    peaks = peaks_entry(judged.trace.gpus)
-    return peaks if peaks is not None and peaks.confirmed else None
 
 
 def _named(entry: OperatorEntry) -> str:
@@ -319,7 +317,7 @@ def _turned(judged: Judged) -> _Saved | None:
 
 
 def _unfused(judged: Judged) -> _Saved | None:
-    peaks = _confirmed(judged)
+    peaks = peaks_entry(judged.trace.gpus)
     chains = [] if peaks is None else chains_of(judged, peaks)
     if not chains:
         return None
