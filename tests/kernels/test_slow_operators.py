@@ -170,7 +170,12 @@ def test_without_peaks_shapes_or_a_cost_nothing_is_claimed() -> None:
 @pytest.mark.parametrize(("us", "fires"), [(10_500, False), (11_500, True)])
 def test_a_peak_that_others_quote_needs_a_tenth_more(us: int, fires: bool) -> None:
     """B200's 2,250 TFLOP/s: 0.6 of what good kernels reach is 9,775 us, a tenth more 10,860 us."""
-    product = {"operator": "aten::mm", "shapes": [[8192, 8192], [8192, 73728]], "us": us, "kernel": TENSILE}
+    product: dict[str, Any] = {
+        "operator": "aten::mm",
+        "shapes": [[8192, 8192], [8192, 73728]],
+        "us": us,
+        "kernel": TENSILE,
+    }
     found = traced(**product, gpu=MI300X | {"name": "NVIDIA B200"})
     assert bool(found) == fires
 
