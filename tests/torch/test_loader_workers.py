@@ -115,7 +115,8 @@ def test_wrapped_loader_raises_what_its_dataset_or_init_raises(record: Record, s
         list(recorder.wrap(DataLoader(Numbers(), num_workers=1, worker_init_fn=fails)))
     assert numbers(recorder.wrap(DataLoader(Numbers()))) == list(range(8))
     recorder.close()
-    assert rows(send()) == [(0, 0), (0, 1), (0, 2)]
+    # The worker is ended once its fault has arrived; what it wrote of that batch may be ended with it.
+    assert rows(send()) in ([(0, 0), (0, 1)], [(0, 0), (0, 1), (0, 2)])
 
 
 def test_workers_of_automatically_timed_loaders_are_recorded(record: Record, send: Send) -> None:
