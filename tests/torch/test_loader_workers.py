@@ -110,13 +110,13 @@ def test_wrapped_loader_raises_what_its_dataset_or_init_raises(record: Record, s
 
     recorder = record()
     with pytest.raises(KeyError, match="sample"):
-        list(recorder.wrap(DataLoader(Numbers(raises_at=4), batch_size=2, num_workers=1)))
+        # The last batch: whether the worker fetches one behind a fault depends on when it is ended.
+        list(recorder.wrap(DataLoader(Numbers(raises_at=6), batch_size=2, num_workers=1)))
     with pytest.raises(LookupError, match="no shard"):
         list(recorder.wrap(DataLoader(Numbers(), num_workers=1, worker_init_fn=fails)))
     assert numbers(recorder.wrap(DataLoader(Numbers()))) == list(range(8))
     recorder.close()
-    # The worker is ended once its fault has arrived; what it wrote of that batch may be ended with it.
-    assert rows(send()) in ([(0, 0), (0, 1)], [(0, 0), (0, 1), (0, 2)])
+    assert rows(send()) == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_workers_of_automatically_timed_loaders_are_recorded(record: Record, send: Send) -> None:
