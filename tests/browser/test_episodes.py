@@ -40,7 +40,7 @@ def test_finding_links_to_its_episode_and_the_bar_links_back(
     page.page.get_by_role(
         "link", name=re.compile("algo-1: gpu3, 15 min: LowGPUUtilization, critical, from 2026-06-30 20:10")
     ).click()
-    assert page.page.url.endswith("#episode-1")
+    page.page.wait_for_url("**#episode-1")
     row = page.page.locator("#episode-1")
     assert page.page.evaluate("document.querySelector(':target').id") == "episode-1"
     assert "20:10:00" in row.inner_text()

@@ -89,9 +89,10 @@ def test_usual_page_is_short_and_begins_with_chart_and_timeline(opened: Open) ->
 
 def test_link_to_a_folded_section_opens_it(opened: Open) -> None:
     page = opened("a100").page
-    assert not page.locator("#steps table").first.is_visible()
+    table = page.locator("#steps table").first
+    assert not table.is_visible()
     page.locator(".contents a[href='#steps']").click()
-    assert page.locator("#steps table").first.is_visible()
+    table.wait_for(state="visible")
 
 
 def test_names_with_markup_are_shown_as_text(opened: Open) -> None:
