@@ -24,7 +24,7 @@ class Node:
         self.folder, self.at = folder, 0.0
         self.timeline = folder / f"1.rank3.{os.getpid()}.timeline"
         self._stacks: list[int] = []
-        monkeypatch.setattr(StackTaker, "stack", lambda _, pid: self._stack(pid))
+        monkeypatch.setattr(StackTaker, "stack", lambda _, pid, **__: self._stack(pid))
         (folder / f"{os.getpid()}{WRITER}").touch()
         self.pipe = folder / f"{os.getpid()}{ASK}"
         os.mkfifo(self.pipe)
@@ -93,6 +93,17 @@ def test_dump_within_a_standstill_shares_its_folder(node: Node) -> None:
     assert len(node.stacks) == 1
     assert {key.rpartition("/")[0] for key in node.sent()} == {"hang-dumps/node-1/2027-01-15T08-01-20Z"}
     assert len(node.sent()) == 2
+
+
+def test_dump_after_a_resumed_standstill_is_of_another_one(node: Node) -> None:
+    node.step(5)
+    node.pass_s(100)
+    (node.folder / "nccl_trace_rank_3").write_bytes(b"\x80.")
+    node.pass_s(50)
+    node.step(1)
+    (node.folder / "nccl_trace_rank_3").write_bytes(b"\x80.")
+    node.pass_s(20)
+    assert len({key.split("/")[2] for key in node.sent()}) == len(node.stacks) == 2
 
 
 def test_dump_alone_has_the_stacks_taken_without_a_question(node: Node) -> None:
