@@ -3,6 +3,7 @@
 import msgspec
 
 from trainguard.core.units import counted
+from trainguard.hangs.ras import RasKind
 from trainguard.hangs.verdict import Culprit, HangVerdict
 
 _MOST_NAMED = 8
@@ -14,6 +15,9 @@ _DOES = {
     "not_entered": ("has finished {own} and has not entered the next operation", "have"),
     "no_dump": ("has left no dump", "have"),
     "elsewhere": ("is at {line}, unlike the others", "are"),
+    "dead": ("is dead, as NCCL RAS says", "are"),
+    "unresponsive": ("does not answer NCCL RAS", "do"),
+    "behind": ("has launched {own}, fewer than the others", "have"),
 }
 
 _ADVICE = {
@@ -22,6 +26,9 @@ _ADVICE = {
     "mismatched": "Compare what the ranks call there: a branch, a shape or a type that differs by rank.",
     "other_order": "Let all ranks call the collectives in one order; look for a branch that depends on the rank.",
     "not_entered": "Take the stacks of {ranks}: look for a lock, a data loader, a checkpoint, a loop that ended early.",
+    "dead": "Look for the end of {ranks}: killed, out of memory, or a node that is gone. Its log and exit code say it.",
+    "unresponsive": "Look whether the process of {ranks} is stopped, and whether its node and its network answer.",
+    "behind": "Take the stacks of {ranks}: look for a lock, a data loader, a checkpoint, a loop that ended early.",
     "no_dump": "Look for the end of {ranks}: killed, out of memory, or stopped. The node's log and exit code say it.",
 }
 
@@ -57,7 +64,7 @@ def _advice(verdict: HangVerdict) -> str:
         return "Take the stacks of all ranks: they say which line each is in." if verdict.operation else ""
     first = verdict.details[0]
     ranks = said_ranks([each.rank for each in verdict.details if each.kind == first.kind])
-    if first.line and first.kind in {"not_entered", "elsewhere"}:
+    if first.line and first.kind in {"not_entered", "elsewhere", "behind"}:
         return _AT.get(first.doing, _AT["own_code"]).format(line=first.line)
     return _ADVICE[first.kind].format(ranks=ranks)
 
@@ -72,6 +79,8 @@ def said_ranks(ranks: list[int]) -> str:
 def _own(first: Culprit) -> str:
     if not first.operation:
         return "all that was entered"
+    if first.kind == RasKind.BEHIND:
+        return f"{first.sequence or 0:,} {first.operation}"
     return f"{first.operation} {first.sequence:,} of group {first.group}"
 
 
