@@ -79,11 +79,12 @@ def bomb() -> bytes:
     ("name", "data", "reason"),
     [
         ("nccl_trace_rank_1", bomb(), "over 67,108,864 bytes"),
-        ("nccl_trace_rank_1.gz", b"\x1f\x8b broken", "incorrect"),
+        ("nccl_trace_rank_1.gz", b"\x1f\x8b broken", "decompress"),
         ("nccl_trace_rank_1", b"\x80\x02cos\nsystem\n.", "opcode"),
         ("nccl_trace_rank_1", b"\x80\x02" + b"(" * 100_000, "open containers"),
         ("nccl_trace_rank_1.json", b'{"entries": ' + b"[" * 100_000, "recursion"),
-        ("stack.txt", SPY.encode(), "no rank"),
+        ("stack.txt", SPY.encode(), "no known rank"),
+        ("stack_process_3.txt", SPY.encode(), "no known rank, at /job/a.py:7 load"),
         ("ras.json", b'{"communicators": 1}', "communicators"),
     ],
 )

@@ -9,6 +9,7 @@ from trainguard.core.text import one_line
 from trainguard.formats.hangs.flight_recorder import Dump, Operation, is_dump, rank_of_name, read_dump
 from trainguard.formats.hangs.ras import RasAnswer, is_ras_answer, read_ras
 from trainguard.formats.hangs.stacks import StackError, ThreadStack, is_stacks, main_thread
+from trainguard.hangs.lines import place_of
 from trainguard.hangs.verdict import HangVerdict, hang_verdict
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -16,6 +17,9 @@ MOST_BYTES = 64 * 1024 * 1024
 
 KEPT_OPERATIONS = 64
 """Newest operations of a group that are kept of a dump, beside all that have not ended: others say nothing of now."""
+
+_OF_PROCESS = "stack_process_"
+"""Stacks of a process whose rank is not known: their names end with its number."""
 
 _HEAD = 4_096
 _GZIP = b"\x1f\x8b"
@@ -76,12 +80,16 @@ class Evidence:
         if is_ras_answer(head):
             self._answers.append(read_ras(data, name))
         elif is_stacks(head) or is_stacks(data[: 16 * _HEAD]):
-            rank = rank_of_name(name)
+            thread = main_thread(data, name)
+            rank = None if _OF_PROCESS in name.rpartition("/")[2] else rank_of_name(name)
             if rank is None:
-                raise StackError(name, "its name ends with no rank, expected for example stack_12.txt")
+                place = place_of(thread).line
+                raise StackError(
+                    name, f"it is of no known rank, at {place}; a name ends with the rank, for example stack_12.txt"
+                )
             known = self._stacks.get(rank)
             if known is None or known[0] <= (at, name):
-                self._stacks[rank] = (at, name), main_thread(data, name)
+                self._stacks[rank] = (at, name), thread
         elif is_dump(head, name):
             dump = read_dump(data, name)
             age = max((each.order for each in dump.operations), default=-1), len(dump.operations), at, name

@@ -1,6 +1,10 @@
 """Dumps and stacks of a job that stands still, and answers of NCCL RAS, in a folder or below a prefix of S3."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trainguard.core.errors import (
     KernelTraceError,
@@ -9,10 +13,16 @@ from trainguard.core.errors import (
     ProfileSourceError,
     RemedyError,
 )
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.hangs.evidence import MOST_BYTES, Evidence
+from trainguard.hangs.files import HANG_FOLDER, OWN_FOLDERS, HangFile, hang_files, listed_files, read_hang
 from trainguard.hangs.text import with_words
 from trainguard.hangs.verdict import HangVerdict
+from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name
+from trainguard.local.sources import files_below as files_of_job
 from trainguard.local.traces import files_below
+from trainguard.rules.standstill import KnownHang
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
@@ -50,3 +60,40 @@ def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
             f"{place!r} holds no dump of the flight recorder and no stack.{faults}".rstrip("."), _EXPECTED
         )
     return with_words(evidence.verdict())
+
+
+@dataclass(frozen=True, slots=True)
+class HangDumps:
+    """The files of a job's newest standstill, at least one, in a bucket, or in a folder that is read as one."""
+
+    objects: ReadableObjects
+    bucket: str
+    files: tuple[HangFile, ...]
+
+    def read(self, *, until: float) -> KnownHang | None:
+        """Return what they say; a copy's own time is that of the copy: none is later than ``until``, epoch seconds."""
+        known = read_hang(self.objects, self.bucket, self.files)
+        return None if known is None else msgspec.structs.replace(known, at=min(known.at, until))
+
+
+def find_dumps(job: Path) -> HangDumps | None:
+    """Find the dumps and stacks of a job's folder, or None; a folder that cannot be read holds none."""
+    root = ProfileRoot("", safe_name(job.resolve().name))
+    paths = {
+        root.folder + file.relative_to(job).as_posix(): file
+        for folder in (HANG_FOLDER, *OWN_FOLDERS)
+        for file in files_of_job(job / folder, onerror=lambda _: None)
+    }
+    try:
+        listed = [ListedObject(key, (about := path.stat()).st_mtime, about.st_size) for key, path in paths.items()]
+    except OSError:
+        return None
+    found = hang_files(root, listed)
+    return HangDumps(FilesAsBucket(FolderFiles(str(job), paths)), "", tuple(found)) if found else None
+
+
+def dumps_below(objects: ReadableObjects, bucket: str, job: str) -> HangDumps | None:
+    """Find the dumps and stacks of the job with key prefix ``job``, or None; raises PortUnavailableError."""
+    prefix, _, name = job.rpartition("/")
+    found = listed_files(objects, bucket, ProfileRoot(f"{prefix}/" if prefix else "", name))
+    return HangDumps(objects, bucket, tuple(found)) if found else None
