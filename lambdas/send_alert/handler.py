@@ -13,9 +13,6 @@ from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.stack.actions.send_alert import AlertSender
 
-LEASE_S = 45
-"""Longer than an invocation may take, and shorter than the state machine waits for one."""
-
 logger = Logger()
 metrics = Metrics()
 environment = load_environment(("rule_state_table", "alert_topic_arn", "chat_topic_arn"), function="send_alert")
@@ -27,7 +24,7 @@ sender = AlertSender(
         alerts=environment.alert_topic_arn,
         chat=environment.chat_topic_arn,
     ),
-    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table, lease_s=LEASE_S),
+    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table),
     journal=PowertoolsJournal(logger=logger, metrics=metrics),
 )
 
