@@ -7,6 +7,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.alert_channels import AlertChannels
+from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.aws.environment import load_environment
@@ -15,8 +16,11 @@ from trainguard.stack.actions.send_alert import AlertSender
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(("rule_state_table", "alert_topic_arn", "chat_topic_arn"), function="send_alert")
+environment = load_environment(
+    ("rule_state_table", "alert_topic_arn", "chat_topic_arn", "brakes_parameter"), function="send_alert"
+)
 clients = Clients()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
 sender = AlertSender(
     channels=AlertChannels(
         sns=clients.sns,
@@ -25,7 +29,8 @@ sender = AlertSender(
         chat=environment.chat_topic_arn,
     ),
     sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table),
-    journal=PowertoolsJournal(logger=logger, metrics=metrics),
+    journal=journal,
+    brakes=KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter), journal),
 )
 
 
