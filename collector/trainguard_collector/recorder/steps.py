@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.recorder.gpu_times import GpuTimes, Mark, gpu_times
+from trainguard_collector.recorder.hang_answers import HangAnswers
 from trainguard_collector.recorder.harmless import Faults, harmless
 from trainguard_collector.recorder.process import Rank, find_rank, recording_settings
-from trainguard_collector.recorder.timeline import EVALUATION, MODES, STEP, EventLog, label_of
+from trainguard_collector.recorder.timeline import CHECKPOINT, EVALUATION, MODES, STEP, EventLog, label_of
 from trainguard_collector.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ FORMAT_VERSION = 1
 GPU_POLL_NS = 50_000_000
 _STEP_LABELS = {mode: f"{STEP}.{mode}" for mode in MODES}
 _EVALUATIONS = frozenset({EVALUATION, "validation", "eval"})
+_PAUSES = _EVALUATIONS | {CHECKPOINT}
 _clock = time.monotonic_ns
 
 Moment = tuple[int, Optional[Mark]]
@@ -77,6 +79,8 @@ class PhaseContext:
             recorder.open_phases.append(self)
             self.began = _clock(), None  # where the GPU takes no mark
             self.began = recorder.moment()
+            if self.name in _PAUSES:
+                recorder.handover.pause(is_open=True)
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
@@ -93,6 +97,8 @@ class PhaseContext:
             else:
                 recorder.open_phases.remove(self)
             recorder.log.flush_if_due(ended_ns)
+            if self.name in _PAUSES:
+                recorder.handover.pause(is_open=any(each.name in _PAUSES for each in recorder.open_phases))
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
@@ -148,6 +154,8 @@ class StepRecorder:
         atexit.register(self._close_at_exit)
         owner = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _switch_off(owner))
+        if settings.with_hangs:
+            HangAnswers(self)
 
     @property
     def rank(self) -> Rank:
