@@ -37,7 +37,7 @@ class Dumps:
                 try:
                     taken += self._take(path, before.get(path.name), key_of, final=final)
                 except FileNotFoundError:
-                    continue  # torch writes it anew
+                    continue  # torch writes it again
                 except OSError as fault:
                     self._refuse(path, f"cannot be read: {fault.strerror or fault}", drop=final)
         return taken

@@ -45,7 +45,7 @@ class Standstill:
         return True
 
     def _end_pause(self, at: float, *, has_begun: bool) -> None:
-        """Begin anew; of the pauses before LEAST_STEPS the last one alone counts, as the first ones compile."""
+        """Begin the next pause; of those before LEAST_STEPS the last one alone counts, as the first ones compile."""
         if self._changed_at is not None and not self._was_excused:
             pause_s = at - self._changed_at
             self._longest_s = max(self._longest_s, pause_s) if has_begun else pause_s

@@ -27,7 +27,7 @@ TOGETHER_S = 600.0
 
 MOST_PROCESSES = 128
 _FINISH_S = 5.0
-_TAIL = 4_096
+_TAIL = 16_384
 _STEP = re.compile(rb'"name":"Step:ModeKeys\.([A-Z]+)"[^\n]*?"step_num":"(\d+)"')
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _LOCAL_RANK = "LOCAL_RANK"

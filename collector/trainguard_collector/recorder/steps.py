@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from trainguard_collector.layout import recorder_key
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.recorder.gpu_times import GpuTimes, Mark, gpu_times
-from trainguard_collector.recorder.hang_answers import HangAnswers
 from trainguard_collector.recorder.harmless import Faults, harmless
 from trainguard_collector.recorder.process import Rank, find_rank, recording_settings
 from trainguard_collector.recorder.timeline import CHECKPOINT, EVALUATION, MODES, STEP, EventLog, label_of
@@ -154,8 +153,6 @@ class StepRecorder:
         atexit.register(self._close_at_exit)
         owner = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _switch_off(owner))
-        if settings.with_hangs:
-            HangAnswers(self)
 
     @property
     def rank(self) -> Rank:

@@ -1,4 +1,4 @@
-"""Dumps become objects when they are whole; hostile ones are dropped and told."""
+"""Dumps become objects when they are whole; hostile ones are dropped, with the reason."""
 
 import gzip
 import os

@@ -83,6 +83,15 @@ def test_signal_without_a_handler_is_not_sent(start: Start, tmp_path: Path) -> N
     assert process.poll() is None
 
 
+def test_handler_that_is_not_faulthandlers_gets_no_signal(start: Start, tmp_path: Path) -> None:
+    number = int(signal.SIGRTMAX - 2)
+    process = start(f"signal.signal({number}, lambda *_: sys.exit(3))", "no")
+    (tmp_path / f"{process.pid}.{number}{STACKS}").touch()
+    assert by_faulthandler(tmp_path, process.pid) is None
+    time.sleep(0.2)
+    assert process.poll() is None
+
+
 def test_handler_of_the_script_is_never_replaced(start: Start, tmp_path: Path) -> None:
     number = signal.SIGRTMAX - 2
     process = start(f"signal.signal({int(number)}, lambda *_: print('mine', flush=True))")

@@ -1,11 +1,12 @@
 """The variables of the flight recorder: set where the user has set none, in every process that trains."""
 
+import gzip
 from ast import literal_eval
 from pathlib import Path
 
 import pytest
 
-from tests.collector.runs import Runs
+from tests.collector.runs import Runs, until
 from trainguard_collector.hangs import variables
 from trainguard_collector.hangs.variables import set_variables, take_back
 from trainguard_collector.names import identify
@@ -75,3 +76,38 @@ def test_each_rank_of_a_node_has_the_variables(way: str, rank: str, tmp_path: Pa
     assert set(literal_eval(out)) >= {"TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE", *BOTH_KNOW}
     assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in out
     assert [each.name for each in runs.spool.iterdir()] == ([] if rank == "0" else ["run-1.node-1.objects"])
+
+
+def test_script_that_ends_early_leaves_no_folder(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    script = f"from trainguard_collector.session import start, start_later; start_later(60.0); {PRINT}"
+    assert "TORCH_" in runs.python("-c", script).communicate()[0]
+    until(lambda: not list(runs.spool.iterdir()))
+    assert not runs.output.exists()
+
+
+def test_job_that_the_script_names_has_its_own_folder(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    runs.environment["TORCH_FR_BUFFER_SIZE"] = "9"
+    script = (
+        "import os; from trainguard_collector.session import start, start_later; start_later(60.0); start(job='mine')\n"
+        "files = {os.environ[name] for name in os.environ if name.endswith('TEMP_FILE')}\n"
+        "open(files.pop() + '7', 'wb').write(b'\\x80.'); print(files)\n"
+    )
+    assert runs.python("-c", script).communicate() == ("set()\n", "")
+    (dump,) = (each for each in (runs.output / "mine" / "hang-dumps" / "node-1").rglob("*") if each.is_file())
+    assert dump.name == "nccl_trace_rank_7.gz"
+
+
+def test_dumps_of_a_wrapped_command_are_sent_at_its_end(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    script = (
+        "import os\n"
+        "stem = next(os.environ[name] for name in os.environ if name.endswith('TEMP_FILE'))\n"
+        "open(stem + '5', 'wb').write(b'{}'); os.symlink('/etc/hostname', stem + '6')\n"
+    )
+    assert runs.wrap(runs.executable, "-c", script).communicate() == ("", "")
+    (dump,) = (each for each in (runs.output / "run-1" / "hang-dumps" / "node-1").rglob("*") if each.is_file())
+    assert (dump.name, gzip.decompress(dump.read_bytes())) == ("nccl_trace_rank_5.gz", b"{}")
+    assert runs.status["errors"] == {"dump": "nccl_trace_rank_6 is no regular file"}
+    assert not list(runs.spool.iterdir())

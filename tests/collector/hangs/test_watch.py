@@ -120,6 +120,15 @@ def test_no_standstill_in(kind: str, node: Node) -> None:
     assert (node.stacks, node.question(), node.sent()) == ([], b"", [])
 
 
+def test_workers_of_loaders_are_no_progress(node: Node) -> None:
+    node.step(5)
+    for _ in range(20):
+        with (node.folder / f"1.rank3w.{os.getpid()}.timeline").open("a") as file:
+            file.write(STEP.format(1))
+        node.pass_s(5)
+    assert node.stacks == [os.getpid()]
+
+
 def test_pause_of_a_process_that_is_gone_excuses_nothing(node: Node) -> None:
     (node.folder / f"{2**22}{PAUSE}").touch()
     node.step(5)
