@@ -1,4 +1,4 @@
-"""Parallel jobs whose steps are simulated operation by operation, with planted faults; shares no code with the replay."""
+"""Parallel jobs whose steps are simulated operation by operation, with planted faults; no code of the replay's."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A fault: ``times`` by what the passes of a rank, host, copy or stage, of random batches, or transfers are longer."""
+    """A fault: ``times`` as long are passes of a rank, host, copy, stage or some batches, or some transfers."""
 
     kind: Literal["rank", "host", "copy", "stage", "sequences", "transfers"]
     times: float = 1.5
@@ -36,14 +36,14 @@ class Job:
     ranks_of_host: int = 2
     overlapping: bool = False
     transfer_s: float = 0.0005
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     @property
     def ranks(self) -> int:
         return self.stages * self.copies
 
     def healthy(self) -> "Job":
-        return replace(self, planted=(), rows=[])
+        return replace(self, planted=())
 
     def step_s(self) -> float:
         """Simulate all steps; return the seconds of the mean one."""
@@ -93,6 +93,7 @@ class _Step:
         self.slow_links = random.random(shape) < 0.3
         self.pass_end = cache(self._pass_end)
         self.message_end = cache(self._message_end)
+        self.before = cache(self._before)
         self.orders = [job.order(stage) for stage in range(job.stages)]
 
     def lasts(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> float:
@@ -117,7 +118,7 @@ class _Step:
     def gather_end(self, copy: int, stage: int) -> float:
         return 0.002
 
-    def before(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> tuple[float, float]:
+    def _before(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> tuple[float, float]:
         """Return when the rank's previous pass ends, and its previous one of the same direction."""
         order = self.orders[stage]
         at = order.index((forward, batch, chunk))
@@ -164,10 +165,9 @@ class _Step:
         self._together(ends, "embedding-grads-all-reduce", 0.001, lambda copy, _: copy, {0, job.stages - 1})
         self._together(ends, "grads-reduce-scatter", 0.004, lambda _, stage: stage)
         self._together(ends, "optimizer-clip-main-grad", 0.0005, lambda *_: 0)
-        for copy, stage in ends:
-            ends[copy, stage] = self.add(copy, stage, "optimizer", ends[copy, stage], 0.003)
+        last = max(self.add(*place, "optimizer", end, 0.003) for place, end in ends.items())
         self._number()
-        return max(ends.values())
+        return last
 
     def _add_pass(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> None:
         direction = "forward" if forward else "backward"
@@ -204,7 +204,9 @@ class _Step:
             self.add(copy, stage, kind, ends[copy, stage], end - ends[copy, stage])
             ends[copy, stage] = end
 
-    def add(self, copy: int, stage: int, kind: str, start: float, lasts: float, batch: int = -1, chunk: int = -1) -> float:
+    def add(
+        self, copy: int, stage: int, kind: str, start: float, lasts: float, batch: int = -1, chunk: int = -1
+    ) -> float:
         rank = stage * self.job.copies + copy
         whole = chunk * self.job.stages + stage if chunk >= 0 else -1
         self.rows.append(

@@ -7,6 +7,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from trainguard.formats.parquet import Column, is_parquet, read_parquet
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Texts = npt.NDArray[np.object_]
 
 MOST_ROWS = 10_000_000
@@ -135,7 +137,7 @@ def _csv(text: str, name: str, faults: Counter[str]) -> dict[str, Column]:
 
 
 def _table(columns: Mapping[str, Column], name: str) -> OperationTable:
-    given = {column.strip().lower(): column for column in reversed(columns)}
+    given = {column.strip().lower(): column for column in reversed(list(columns))}
     found = {key: columns[given[each]] for key, names in NAMES.items() for each in names[::-1] if each in given}
     missing = [key for key in _NEEDED if key not in found]
     if "duration" not in found and "end" not in found:
@@ -148,13 +150,15 @@ def _table(columns: Mapping[str, Column], name: str) -> OperationTable:
     if not size:
         raise TelemetryFormatError(name, "has no row, expected an operation in each")
     times = {key: _floats(found[key]) for key in _TIMES if key in found}
-    whole = {
+    whole: dict[str, Any] = {
         key: _ints(found[key]) if key in found else np.full(size, MISSING)
         for key in ("rank", "step", "dp_rank", "stage", *_OPTIONAL)
     }
     for key in _OPTIONAL:
         whole[key] = np.maximum(whole[key], MISSING)
-    texts = {key: _texts(found[key], size) if key in found else np.full(size, "", object) for key in _TEXTS}
+    texts: dict[str, Any] = {
+        key: _texts(found[key], size) if key in found else np.full(size, "", object) for key in _TEXTS
+    }
     duration = times["duration"] if "duration" in times else times["end"] - times["start"]
     return _with_places(OperationTable(**whole, **texts, start=times["start"], duration=duration))
 
@@ -175,10 +179,9 @@ def _with_places(table: OperationTable) -> OperationTable:
 
 
 def _floats(column: Column) -> Floats:
-    if column.dtype != object:
-        return column.astype(np.float64)
     try:
-        return column.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            return column.astype(np.float64)
     except (TypeError, ValueError):
         return np.array([_each(float, value, np.nan) for value in column])
 

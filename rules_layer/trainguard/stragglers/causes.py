@@ -6,19 +6,24 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from trainguard.stragglers.operations import BACKWARD, FORWARD, Bools, Floats, Operations, combined, places_in_keys
+from trainguard.formats.operations import Bools, Floats, Ints
+from trainguard.stragglers.operations import BACKWARD, FORWARD, Operations, combined, places_in_keys
 from trainguard.stragglers.paces import Paces, paces_of, steady
 from trainguard.stragglers.whatif import WhatIf
 
 MOST_OF_LOSS = 0.5
-SLOW = 1.05
-"""A rank is slow from this multiple of its peers' time on, a stage from this multiple of the mean stage."""
+SLOW = 0.05
+"""A rank is slow that takes this part longer than its peers, a stage that takes it longer than the mean stage."""
 
 STEADY_STEPS = 0.8
-SEQUENCE_CORRELATION = 0.8
+SEQUENCE_CORRELATION = 0.7
 """A long sequence makes a micro-batch's forward and backward pass longer alike; a pause does not."""
 
 _FEWEST_PAIRS = 8
+_FEWEST_BATCHES = 3
+"""Of a rank: it is not known of fewer whether the rank or its batches are slow."""
+
+_FEWEST_STEPS = 3
 _MOST_SLOW = 0.25
 _MOST_OF_HOST = 0.75
 
@@ -41,7 +46,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
         causes overlap.
     saves: Part of a step's time that is saved without it. times: How many times as long as its peers the work takes.
     ranks, dp_rank, stage, host, operation: Whose it is; empty and None where that is not one.
-    correlation: Of forward and backward times of micro-batches. unsure: The stage has one rank, which may be slow.
+    correlation: Of forward and backward times of micro-batches. unsure: The stage is one rank or one machine, which
+        may be slow itself; or there are too few steps to tell slow ranks from long batches.
     """
 
     kind: CauseKind
@@ -62,7 +68,15 @@ def causes_of(what_if: WhatIf) -> list[Cause]:
     paces = paces_of(what_if.ops, what_if.lasting)
     if not len(paces.rows):
         return []
-    found = [*_slow_ranks(what_if, paces), *_stages(what_if, paces), *_sequences(what_if, paces), *_transfers(what_if)]
+    times = paces.times
+    slow = times >= 1 + np.maximum(SLOW, paces.chance())
+    slow &= steady(paces, what_if.ops.step[paces.rows], times) >= STEADY_STEPS
+    found = [
+        *_slow_ranks(what_if, paces, slow),
+        *_stages(what_if, paces),
+        *_sequences(what_if, paces, slow),
+        *_transfers(what_if),
+    ]
     return sorted(found, key=lambda cause: -cause.share)
 
 
@@ -80,11 +94,10 @@ def _by_factor(what_if: WhatIf, paces: Paces, factor: Floats) -> tuple[float, fl
     return _weighed(what_if, what_if.lasting / all_rows, what_if.even * all_rows)
 
 
-def _slow_ranks(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
-    times = paces.times
-    slow = (times >= SLOW) & (steady(paces, what_if.ops.step[paces.rows], times) >= STEADY_STEPS)
+def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
     if not slow.any():
         return
+    times = paces.times
     kind, dp_rank, host = _whose(what_if.ops, paces, slow)
     if kind is CauseKind.RANKS and slow.sum() > max(1, int(_MOST_SLOW * len(slow))):
         return
@@ -100,6 +113,7 @@ def _slow_ranks(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
         dp_rank=dp_rank,
         stage=int(stages[0]) if len(stages) == 1 else None,
         host=host,
+        unsure=len(what_if.ops.steps) < _FEWEST_STEPS,
     )
 
 
@@ -117,7 +131,7 @@ def _whose(ops: Operations, paces: Paces, slow: Bools) -> tuple[CauseKind, int |
 
 
 def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
-    """Yield the stage that takes longest, if stages are uneven: their work could be shared out anew."""
+    """Yield the stage that takes longest, if stages are uneven: their work could be shared out differently."""
     stages, place = np.unique(paces.stage, return_inverse=True)
     if len(stages) < 2:
         return
@@ -126,30 +140,36 @@ def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
     spent = np.array([np.sort(own[place == at])[(int((place == at).sum()) - 1) // 2] for at in range(len(stages))])
     times = spent / spent.mean()
     longest = int(times.argmax())
-    if times[longest] < SLOW:
+    if times[longest] < 1 + SLOW:
         return
     share, saves = _by_factor(what_if, paces, times[place][paces.rank])
+    hosts = np.unique(paces.host[place == longest])
+    alone = len(hosts) == 1 and len(np.unique(paces.host)) > 1
+    host = what_if.ops.hosts[hosts[0]] if alone else ""
     yield Cause(
         kind=CauseKind.STAGE,
         share=share,
         saves=saves,
         times=float(times[longest]),
         stage=int(stages[longest]),
-        unsure=int((place == longest).sum()) == 1,
+        host=host,
+        unsure=bool(host) or len(own[place == longest]) == 1,
     )
 
 
-def _sequences(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
-    correlation = _correlation(what_if.ops, paces)
+def _sequences(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
+    if np.bincount(paces.rank).min() < 2 * _FEWEST_BATCHES:
+        return
+    longer = paces.of_batch(slow)
+    correlation = _correlation(what_if.ops, paces.rows, longer)
     if correlation is None or correlation < SEQUENCE_CORRELATION:
         return
-    share, saves = _by_factor(what_if, paces, paces.of_mean())
+    share, saves = _by_factor(what_if, paces, longer)
     yield Cause(kind=CauseKind.SEQUENCES, share=share, saves=saves, correlation=correlation)
 
 
-def _correlation(ops: Operations, paces: Paces) -> float | None:
+def _correlation(ops: Operations, rows: Ints, times: Floats) -> float | None:
     """Return the correlation of forward and backward times of the same micro-batches; None of too few."""
-    rows, times = paces.rows, paces.of_median()
     within = combined(ops.lane, np.maximum(ops.chunk, 0))
     is_forward, is_backward = ops.of_kind(FORWARD)[rows], ops.of_kind(BACKWARD)[rows]
     batch = ops.batch

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.formats.operations import Bools, Ints
 from trainguard.stragglers.messages import Messages, messages_of
 from trainguard.stragglers.operations import (
     BACKWARD,
@@ -17,11 +18,10 @@ from trainguard.stragglers.operations import (
     SCATTER,
     SENDS,
     SEPARATE,
-    Bools,
-    Ints,
     Operations,
     combined,
     places_in_keys,
+    usual_of,
 )
 
 Pairs = tuple[Ints, Ints]
@@ -64,7 +64,7 @@ def chained(ops: Operations, rows: Bools) -> Pairs:
 
 
 def _scatters_aside(ops: Operations) -> Bools:
-    """Return the reductions of gradients that run beside the passes, if one of them starts before the last pass ends."""
+    """Return the reductions of gradients, if they run beside the passes: one starts before the last pass ends."""
     scatters = ops.of_kind(SCATTER)
     lanes, last = last_of(ops.lane, np.flatnonzero(ops.is_work))
     ends = np.full(int(ops.lane.max(initial=0)) + 1, -np.inf)
@@ -74,7 +74,7 @@ def _scatters_aside(ops: Operations) -> Bools:
 
 
 def _beside(ops: Operations, gathers: Bools, scatters: Bools, line: Bools) -> Iterator[Pairs]:
-    """Yield what links collectives beside the passes to those: the first that needs parameters, the last of gradients."""
+    """Yield what links collectives to passes: the first that needs parameters, the last that makes gradients."""
     keys = combined(ops.lane, np.maximum(ops.chunk, 0))
     rows, passes = matched(keys, np.flatnonzero(gathers), *first_of(keys, np.flatnonzero(ops.of_kind(FORWARD))))
     yield rows, passes
@@ -110,18 +110,18 @@ def matched(keys: Ints, rows: Ints, known: Ints, others: Ints) -> Pairs:
 
 
 def _groups(ops: Operations, messages: Messages) -> Pairs:
-    """Return a number for each operation, which those that end together share, and the rows whose others are missing."""
+    """Return a number for each operation, the same for those that end together, and rows whose others are missing."""
     group = np.arange(len(ops))
     place = places_in_keys(combined(ops.lane, ops.kind))
     named = ops.group >= 0
     alone = []
     ends = ops.of_kind(EMBEDDING)
-    for rows, scope, within, least in (
-        (named, (ops.group,), places_in_keys(combined(ops.lane, np.maximum(ops.group, 0))), 1),
-        (ops.of_kind(GATHER, SCATTER, SEPARATE) & ~named, (ops.kind, ops.stage, ops.part), place, 1),
-        (ops.of_kind(CLIP) & ~named, (ops.kind,), place, 1),
-        (ops.of_kind(LAYER_NORM) & ~named, (ops.kind, ops.dp_rank, ops.stage), place, 1),
-        (ends & ~named, (ops.kind, ops.dp_rank, ops.part), place, 1),
+    for rows, scope, within, size in (
+        (named, (ops.group,), places_in_keys(combined(ops.lane, np.maximum(ops.group, 0))), None),
+        (ops.of_kind(GATHER, SCATTER, SEPARATE) & ~named, (ops.kind, ops.stage, ops.part), place, None),
+        (ops.of_kind(CLIP) & ~named, (ops.kind,), place, None),
+        (ops.of_kind(LAYER_NORM) & ~named, (ops.kind, ops.dp_rank, ops.stage), place, None),
+        (ends & ~named, (ops.kind, ops.dp_rank, ops.part), place, None),
         (messages.real & ~named, (messages.channel,), messages.place, 2),
     ):
         found = np.flatnonzero(rows)
@@ -130,15 +130,13 @@ def _groups(ops: Operations, messages: Messages) -> Pairs:
         scoped = combined(*(each[found] for each in scope))
         number = np.unique(combined(scoped, ops.step[found], within[found]), return_inverse=True)[1]
         group[found] = found[np.unique(number, return_index=True)[1]][number]
-        alone.append(found[_is_short(scoped, number, least)])
+        alone.append(found[_is_unlike(scoped, number, size)])
     return group, np.concatenate([*alone, np.empty(0, np.int64)]).astype(np.int64)
 
 
-def _is_short(scoped: Ints, number: Ints, least: int) -> Bools:
-    """Return the rows of groups with fewer members than others of the same scope have."""
-    sizes = np.bincount(number)[number]
-    scopes = np.unique(scoped, return_inverse=True)[1]
-    most = np.full(int(scopes.max(initial=0)) + 1, least)
-    np.maximum.at(most, scopes, sizes)
-    found: Bools = sizes < most[scopes]
+def _is_unlike(scoped: Ints, number: Ints, size: int | None) -> Bools:
+    """Return the rows of groups that have not the size, or where that is None not that of most of the same scope."""
+    sizes = np.bincount(number)
+    first = np.unique(number, return_index=True)[1]
+    found: Bools = (sizes != (usual_of(scoped[first], sizes) if size is None else size))[number]
     return found

@@ -4,16 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.stragglers.operations import (
-    BACKWARD,
-    FORWARD,
-    RECEIVES,
-    SENDS,
-    Bools,
-    Ints,
-    Operations,
-    places_in_runs,
-)
+from trainguard.formats.operations import Bools, Ints
+from trainguard.stragglers.operations import BACKWARD, FORWARD, RECEIVES, SENDS, Operations, places_in_runs
 
 _CLOCK_S = 5e-5
 
@@ -100,7 +92,8 @@ def _match(ops: Operations, name: str, rows: Ints, passes: Ints, found: Messages
     else:
         found.pairs.append((of, matched))
     _put_on_channels(ops, name, matched[needs[of]], found)
-    return rows[sent & ~fits]
+    lost: Ints = rows[sent & ~fits]
+    return lost
 
 
 def _is_sent(ops: Operations, name: str, rows: Ints, passes: _Passes) -> Bools:
@@ -110,12 +103,12 @@ def _is_sent(ops: Operations, name: str, rows: Ints, passes: _Passes) -> Bools:
         return np.ones(len(rows), bool)
     first = np.minimum(passes.first[lane], len(passes.rows) - 1)
     last = np.maximum(passes.first[lane] + passes.count[lane] - 1, 0)
-    found: Bools = (
-        ops.start[rows] <= ops.start[passes.rows[last]] + _CLOCK_S
-        if name in RECEIVES
-        else ops.end[rows] >= ops.end[passes.rows[first]] - _CLOCK_S
-    )
-    return found | (passes.count[lane] == 0)
+    if name in RECEIVES:
+        sent = ops.start[rows] <= ops.start[passes.rows[last]] + _CLOCK_S
+    else:
+        sent = ops.end[rows] >= ops.end[passes.rows[first]] - _CLOCK_S
+    found: Bools = sent | (passes.count[lane] == 0)
+    return found
 
 
 def _needs_message(ops: Operations, name: str) -> Bools:

@@ -1,17 +1,14 @@
 """Operations of a parallel job as columns, in the order of each rank, and the faults of their table."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from trainguard.formats.operations import Floats, Ints, OperationTable
-
-Bools = npt.NDArray[np.bool_]
+from trainguard.formats.operations import Bools, Floats, Ints, OperationTable, Texts
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
 SENDS = {"forward-send": FORWARD, "backward-send": BACKWARD}
@@ -65,7 +62,7 @@ class Operations:
 
     @cached_property
     def is_work(self) -> Bools:
-        """Whether each is a forward or backward pass, or, in a table without those, whatever no other rank takes part in."""
+        """Whether each is a forward or backward pass; in a table without those, whatever one rank does alone."""
         passes = self.of_kind(FORWARD, BACKWARD)
         return passes if passes.any() else ~self.is_transfer
 
@@ -78,13 +75,13 @@ class Operations:
         if not len(steps):
             return self
         kept = ~np.isin(self.step, steps)
-        columns = {
-            each.name: getattr(self, each.name)[kept] if each.name not in {"steps", "kinds", "hosts"} else None
-            for each in fields(self)
+        named = {"steps", "kinds", "hosts"}
+        columns: dict[str, Any] = {
+            each.name: getattr(self, each.name)[kept] for each in fields(self) if each.name not in named
         }
         left, columns["step"] = np.unique(columns["step"], return_inverse=True)
         columns["lane"] = np.unique(columns["lane"], return_inverse=True)[1]
-        return Operations(**{**columns, "steps": self.steps[left], "kinds": self.kinds, "hosts": self.hosts})
+        return Operations(**columns, steps=self.steps[left], kinds=self.kinds, hosts=self.hosts)
 
 
 def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
@@ -93,34 +90,46 @@ def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
     broken = ~(np.isfinite(table.start) & np.isfinite(table.duration) & (table.duration >= 0))
     broken |= (table.rank < 0) | (table.step < 0) | (table.stage < 0) | (table.dp_rank < 0)
     faults["rows without a number"] = int(broken.sum())
-    steps, step = np.unique(table.step, return_inverse=True)
-    kinds, kind = _named([name.lower().replace("_", "-") for name in table.kind])
-    groups, group = _named(table.group)
-    hosts, host = _named(table.host)
-    ranks, own = np.unique(table.rank, return_inverse=True)
-    order = np.lexsort((kind, table.place, table.start, own, step))
+    good = np.flatnonzero(~broken)
+    steps, step = np.unique(table.step[good], return_inverse=True)
+    kinds, kind = _named(table.kind[good], lambda name: name.lower().replace("_", "-"))
+    groups, group = _named(table.group[good])
+    hosts, host = _named(table.host[good])
+    ranks, own = np.unique(table.rank[good], return_inverse=True)
+    order = np.lexsort((kind, table.place[good], table.start[good], own, step))
     columns: dict[str, Any] = {
-        name: getattr(table, name)[order]
+        name: getattr(table, name)[good][order]
         for name in ("rank", "dp_rank", "stage", "start", "duration", "chunk", "whole_chunk", "batch")
     }
-    lane = combined(step, own)[order]
+    at = combined(columns["dp_rank"], columns["stage"])
+    usual = usual_of(own[order], at)
     found = Operations(
         **columns,
         steps=steps,
         kinds=kinds,
         hosts=hosts,
-        part=_parts(table, ranks)[own][order],
+        part=_parts(usual, own[order], len(ranks)),
         step=step[order],
-        lane=np.unique(lane, return_inverse=True)[1],
+        lane=np.unique(combined(step, own)[order], return_inverse=True)[1],
         kind=kind[order],
         group=np.where(group == (0 if "" in groups else -1), -1, group)[order],
         host=host[order],
     )
-    bad = [found.step[broken[order]]]
-    for name, rows in _unlike(found, table.place[order]).items():
+    bad = [np.flatnonzero(np.isin(steps, table.step[broken]))]
+    unlike = {"rows of another stage or copy than their rank's": np.flatnonzero(at != usual)}
+    for name, rows in {**unlike, **_unlike(found, table.place[good][order])}.items():
         faults[name] = len(rows)
         bad.append(found.step[rows])
     return found.without_steps(np.unique(np.concatenate(bad))), +faults
+
+
+def usual_of(keys: Ints, values: Ints) -> Ints:
+    """Return for each the most frequent value of its key, of equally frequent ones the largest."""
+    pairs, times = np.unique(np.stack([keys, values]), axis=1, return_counts=True)
+    last = np.lexsort((pairs[1], times, pairs[0]))
+    ends = np.flatnonzero(np.diff(pairs[0][last], append=-1))
+    found: Ints = pairs[1][last][ends][np.searchsorted(pairs[0][last][ends], keys)]
+    return found
 
 
 def combined(*columns: Ints) -> Ints:
@@ -148,22 +157,20 @@ def places_in_keys(keys: Ints) -> Ints:
     return places
 
 
-def _named(values: Iterable[str]) -> tuple[list[str], Ints]:
+def _named(values: Texts, spelled: Callable[[str], str] = str) -> tuple[list[str], Ints]:
     """Return the different names, sorted, and the place of each value among them."""
-    listed = list(values)
-    names = sorted(set(listed))
-    place = {name: at for at, name in enumerate(names)}
-    return names, np.array([place[value] for value in listed], np.int64)
+    names_of = {value: spelled(value) for value in set(values)}
+    names = sorted(set(names_of.values()))
+    at = {name: place for place, name in enumerate(names)}
+    place = {value: at[name] for value, name in names_of.items()}
+    return names, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
 
 
-def _parts(table: OperationTable, ranks: Ints) -> Ints:
-    """Return for each rank its place among those of the same stage and copy, as of tensor parallel ones."""
-    first = np.unique(table.rank, return_index=True)[1]
-    of_rank = combined(np.maximum(table.stage[first], 0), np.maximum(table.dp_rank[first], 0))
-    order = np.lexsort((ranks, of_rank))
-    parts = np.empty(len(ranks), np.int64)
-    parts[order] = places_in_runs(of_rank[order])
-    return parts
+def _parts(at: Ints, rank: Ints, ranks: int) -> Ints:
+    """Return for each row the place of its rank among those of the same stage and copy, as of tensor parallel ones."""
+    of_rank = np.zeros(ranks, np.int64)
+    of_rank[rank] = at
+    return places_in_keys(of_rank)[rank]
 
 
 def _unlike(ops: Operations, place: Ints) -> Mapping[str, Ints]:
@@ -177,4 +184,11 @@ def _unlike(ops: Operations, place: Ints) -> Mapping[str, Ints]:
     over = ended[:-1] - begun[1:]
     shorter = np.minimum(ops.duration[line][:-1], ops.duration[line][1:])
     overlaps = (ops.lane[line][:-1] == ops.lane[line][1:]) & (over > _OVERLAP * shorter) & (over > _OVERLAP_S)
-    return {"operations that are missing or twice there": gaps, "operations that overlap": line[1:][overlaps]}
+    first = np.unique(ops.lane, return_index=True)[1]
+    ranks = np.bincount(ops.step[first], minlength=len(ops.steps))
+    fewer = ranks != usual_of(np.zeros(len(ranks), np.int64), ranks)
+    return {
+        "operations that are missing or twice there": gaps,
+        "operations that overlap": line[1:][overlaps],
+        "operations of steps without all ranks": np.flatnonzero(fewer[ops.step]),
+    }

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.stragglers.operations import Bools, Floats, Ints, Operations, combined
+from trainguard.formats.operations import Bools, Floats, Ints
+from trainguard.stragglers.operations import Operations, combined
+
+_FEWEST_ALIKE = 3
+_TO_DEVIATION = 1.4826
+"""A normal distribution's standard deviation, by the median distance from its median."""
+
+_SURE = 5.6
+"""Standard deviations of the difference of two medians: four of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +40,33 @@ class Paces:
         found: Floats = self.own.sum(axis=1) / np.maximum(self.peers.sum(axis=1), 1e-12)
         return found
 
-    def slow(self, most: Floats) -> Floats:
+    def chance(self) -> Floats:
+        """Return by how much more than once each rank may differ from its peers by the jitter of its operations."""
+        cells = self.rank * self.own.shape[1] + self.like
+        alike = np.bincount(cells)[cells]
+        known = alike >= _FEWEST_ALIKE
+        if not known.any():
+            return np.full(len(self.ranks), _SURE * _TO_DEVIATION * float(np.median(np.abs(self.times - 1))))
+        # A median of few lies close to them: Croux and Rousseeuw, Time-efficient algorithms (1992).
+        away = np.abs(self._by(self.own[self.rank, self.like]) - 1) * alike / (alike - 0.8)
+        spread = _TO_DEVIATION * float(np.median(away[known]))
+        # Forward and backward pass of a micro-batch may be long for one reason: they count as one.
+        found: Floats = _SURE * spread / np.sqrt(np.bincount(self.rank) / 2)
+        return found
+
+    def slow(self, most: Bools) -> Floats:
         """Return for each row by what it is longer than peers' where its rank is one of ``most``, else 1."""
         factor = np.where(self.peers > 0, self.own / np.maximum(self.peers, 1e-12), 1.0)
         found: Floats = np.where(most[self.rank], factor[self.rank, self.like], 1.0)
         return found
 
-    def of_mean(self) -> Floats:
-        """Return for each row by what it is longer than the mean of its rank and like."""
-        cells = self.rank * self.own.shape[1] + self.like
+    def of_batch(self, slow: Bools) -> Floats:
+        """Return for each row by what it is longer than the mean of its stage and like, once slow ranks are not."""
+        factor = self.slow(slow)
+        cells = self.stage[self.rank] * self.own.shape[1] + self.like
         counts = np.bincount(cells)
-        means = np.bincount(cells, weights=self.lasting) / np.maximum(counts, 1)
-        return self._by(means[cells])
-
-    def of_median(self) -> Floats:
-        """Return for each row by what it is longer than the median of its rank and like."""
-        return self._by(self.own[self.rank, self.like])
+        means = np.bincount(cells, weights=self.lasting / factor) / np.maximum(counts, 1)
+        return self._by(means[cells] * factor)
 
     def _by(self, usual: Floats) -> Floats:
         found: Floats = np.where(usual > 0, self.lasting / np.where(usual > 0, usual, 1.0), 1.0)
@@ -76,10 +95,10 @@ def paces_of(ops: Operations, lasting: Floats) -> Paces:
 
 
 def steady(paces: Paces, step: Ints, times: Floats) -> Floats:
-    """Return in which part of the steps each rank takes at least half as much longer than its peers as ``times`` say."""
+    """Return in which part of the steps a rank takes at least half as much longer than its peers as ``times`` say."""
     steps = int(step.max()) + 1
     spent = np.bincount(paces.rank * steps + step, weights=paces.lasting, minlength=len(paces.ranks) * steps)
-    by_rank = spent.reshape(len(paces.ranks), steps)
+    by_rank = spent.reshape(len(paces.ranks), steps).astype(np.float64)
     found: Floats = (by_rank >= _peers(by_rank, paces.stage) * (1 + (times[:, None] - 1) / 2)).mean(axis=1)
     return found
 
@@ -119,8 +138,3 @@ def _medians(cells: Ints, values: Floats, count: int) -> Floats:
     high = np.where(sizes > 0, np.minimum(high, begins[1:] - 1), low)
     found: Floats = np.where(sizes > 0, (ordered[low] + ordered[high]) / 2, 0.0)
     return found
-
-
-def is_few(chosen: Bools, most: float) -> bool:
-    """Whether at most this part of all is chosen, or one."""
-    return 0 < int(chosen.sum()) <= max(1, int(most * len(chosen)))

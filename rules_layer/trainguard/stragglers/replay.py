@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.formats.operations import Floats, Ints
 from trainguard.stragglers.links import Links
-from trainguard.stragglers.operations import Floats, Ints, Operations
+from trainguard.stragglers.operations import Operations
 
 
 @dataclass(frozen=True, slots=True)

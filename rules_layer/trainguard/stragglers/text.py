@@ -35,11 +35,15 @@ def said_cause(cause: Cause, price: Price | None = None) -> str:
 def _slow_ranks(cause: Cause) -> str:
     ranks = _ranks(cause.ranks).capitalize()
     verb, whose = ("takes", "its") if len(cause.ranks) == 1 else ("take up to", "their")
-    return f"{ranks} {verb} {_times(cause)} as long as {whose} peers"
+    return f"{ranks} {verb} {_times(cause)} as long as {whose} peers{_in_few_steps(cause)}"
+
+
+def _in_few_steps(cause: Cause) -> str:
+    return ", in so few steps that their batches may be long," if cause.unsure else ""
 
 
 def _slow_host(cause: Cause) -> str:
-    return f"The ranks of machine {cause.host} take up to {_times(cause)} as long as their peers"
+    return f"The ranks of machine {cause.host} take up to {_times(cause)} as long as their peers{_in_few_steps(cause)}"
 
 
 def _slow_copy(cause: Cause) -> str:
@@ -47,7 +51,8 @@ def _slow_copy(cause: Cause) -> str:
 
 
 def _slow_stage(cause: Cause) -> str:
-    alone = ", which is one rank and may be slow itself," if cause.unsure else ""
+    what = f"all on machine {cause.host}" if cause.host else "one rank"
+    alone = f", {what} that may be slow itself," if cause.unsure else ""
     return f"Stage {cause.stage}{alone} takes {_times(cause)} as long as the mean stage"
 
 
@@ -85,6 +90,8 @@ def _doubt(verdict: StragglerVerdict) -> str:
     if verdict.steps_left_out:
         of = counted(verdict.steps + verdict.steps_left_out, "step")
         return f"Low confidence: {verdict.steps_left_out:,} of {of} could not be replayed."
+    if verdict.causes and verdict.causes[0].unsure:
+        return "Low confidence: the times alone do not tell these apart."
     return f"Low confidence: the operations explain {show_share(1 - abs(verdict.left_out))} of the recorded step."
 
 

@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trainguard.formats.operations import OperationTable
-from trainguard.stragglers.causes import MOST_OF_LOSS, Cause, causes_of
-from trainguard.stragglers.operations import KNOWN, Bools, Ints, combined, sorted_operations
+from trainguard.formats.operations import Bools, Ints, OperationTable
+from trainguard.stragglers.causes import MOST_OF_LOSS, Cause, CauseKind, causes_of
+from trainguard.stragglers.operations import KNOWN, combined, sorted_operations
 from trainguard.stragglers.whatif import WhatIf, what_if
 
 SLOW_FROM = 1.05
@@ -18,6 +18,7 @@ SLOW_FROM = 1.05
 MOST_LISTED = 64
 """Ranks and data-parallel ranks, those with the longest operations, that are replayed one by one."""
 
+_MOST_SAVED = 4
 _MOST_LEFT_OUT = 0.1
 _MOST_OFF = 0.05
 _MOST_NAMED = 8
@@ -27,11 +28,12 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank, stage or kind of operation costs.
 
     slowdown: How many times as long a step takes if these operations alone last as recorded and all others are even.
-    saves: Part of a step's time that is saved if they run at the median pace of their peers; of a kind, evenly.
+    saves: Part of a step's time that is saved if they run at the median pace of their peers; of a kind, evenly. None
+        beyond the worst few.
     """
 
     slowdown: float
-    saves: float
+    saves: float | None
 
 
 class RankShare(Share, frozen=True, kw_only=True):
@@ -115,9 +117,11 @@ def _verdict(replayed: WhatIf, steps: int, faults: Counter[str]) -> StragglerVer
     recorded = float(replayed.recorded_steps.mean())
     left_out = 1 - replayed.replayed_s / recorded if recorded > 0 else 0.0
     shares = _shares(replayed)
-    causes = causes_of(replayed) if slowdown >= SLOW_FROM else []
+    causes = causes_of(replayed)
+    told = [each for each in causes if each.share > MOST_OF_LOSS and _is_notable(each, slowdown)]
     lost_steps = steps - len(ops.steps)
     sure = lost_steps <= _MOST_LEFT_OUT * steps and abs(left_out) <= _MOST_OFF
+    sure &= not any(each.unsure for each in told[:1])
     unknown = [name for name in ops.kinds if name not in KNOWN and not ops.is_transfer[ops.of_kind(name)].any()]
     return StragglerVerdict(
         slowdown=slowdown,
@@ -139,12 +143,18 @@ def _verdict(replayed: WhatIf, steps: int, faults: Counter[str]) -> StragglerVer
         dp_ranks=shares.dp_ranks,
         stages=shares.stages,
         operations=shares.operations,
-        causes=[cause for cause in causes if cause.share > MOST_OF_LOSS],
-        parts=[cause for cause in causes if cause.share <= MOST_OF_LOSS],
+        causes=told,
+        parts=[each for each in causes if each not in told],
         confidence="high" if sure else "low",
         faults=dict(+faults),
         unknown_kinds=unknown[:_MOST_NAMED],
     )
+
+
+def _is_notable(cause: Cause, slowdown: float) -> bool:
+    """Whether enough is lost. Slow ranks raise the mean as well, which a slowdown is counted from."""
+    of_ranks = cause.kind in {CauseKind.RANKS, CauseKind.HOST, CauseKind.COPY}
+    return slowdown >= SLOW_FROM or (of_ranks and cause.saves >= SLOW_FROM - 1)
 
 
 class _Shares(msgspec.Struct, frozen=True):
@@ -170,6 +180,7 @@ def _shares(replayed: WhatIf) -> _Shares:
             at: min(by_stage.get(int(ops.stage[first[at]]), 1.0), by_copy.get(int(ops.dp_rank[first[at]]), 1.0))
             for at in listed
         }
+    within, anywhere = combined(ops.stage), np.zeros_like(ops.rank)
     return _Shares(
         [
             RankShare(
@@ -177,17 +188,17 @@ def _shares(replayed: WhatIf) -> _Shares:
                 dp_rank=int(ops.dp_rank[first[at]]),
                 stage=int(ops.stage[first[at]]),
                 slowdown=by_rank[at],
-                saves=_saved(replayed, ops.rank == at, combined(ops.stage)),
+                saves=_saved(replayed, place, ops.rank == at, within),
             )
-            for at in _worst(by_rank)
+            for place, at in enumerate(_worst(by_rank))
         ],
         [
-            RankShare(dp_rank=at, slowdown=by_copy[at], saves=_saved(replayed, ops.dp_rank == at, combined(ops.stage)))
-            for at in _worst(by_copy)
+            RankShare(dp_rank=at, slowdown=by_copy[at], saves=_saved(replayed, place, ops.dp_rank == at, within))
+            for place, at in enumerate(_worst(by_copy))
         ],
         [
-            RankShare(stage=at, slowdown=by_stage[at], saves=_saved(replayed, ops.stage == at, np.zeros_like(ops.rank)))
-            for at in _worst(by_stage)
+            RankShare(stage=at, slowdown=by_stage[at], saves=_saved(replayed, place, ops.stage == at, anywhere))
+            for place, at in enumerate(_worst(by_stage))
         ],
         [
             KindShare(
@@ -200,8 +211,8 @@ def _shares(replayed: WhatIf) -> _Shares:
     )
 
 
-def _saved(replayed: WhatIf, rows: Bools, peers: Ints) -> float:
-    return replayed.saved_by(replayed.at_pace_of(rows, peers))
+def _saved(replayed: WhatIf, place: int, rows: Bools, peers: Ints) -> float | None:
+    return replayed.saved_by(replayed.at_pace_of(rows, peers)) if place < _MOST_SAVED else None
 
 
 def _worst(shares: Mapping[int, float]) -> list[int]:

@@ -6,8 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from trainguard.formats.operations import Bools, Floats, Ints
 from trainguard.stragglers.links import Links, links_of
-from trainguard.stragglers.operations import RECEIVES, SENDS, Bools, Floats, Ints, Operations, combined
+from trainguard.stragglers.operations import RECEIVES, SENDS, Operations, combined
 from trainguard.stragglers.replay import Replay
 
 MERGED = {name: f"{name.split('-')[0]}-pp-comm" for name in (*SENDS, *RECEIVES)}
@@ -24,7 +25,7 @@ class WhatIf:
 
     @cached_property
     def even(self) -> Floats:
-        """Seconds of each at the pace of its kind: the mean of work, as it can be shared out, or the median transfer."""
+        """Seconds of each at its kind's pace: the mean of work, as it can be shared out, or the median transfer."""
         found = self.lasting.copy()
         for kind in range(len(self.ops.kinds)):
             rows = self.ops.kind == kind
@@ -68,14 +69,16 @@ class WhatIf:
 
     def at_pace_of(self, rows: Bools, peers: Ints) -> Floats:
         """Return durations with those of ``rows`` at the median of others of their kind and of the same ``peers``."""
-        keys = np.unique(combined(self.ops.kind, peers), return_inverse=True)[1]
+        keys = combined(self.ops.kind, peers)
+        wanted = np.zeros(int(keys.max(initial=0)) + 1, bool)
+        wanted[keys[rows]] = True
+        others, mine = np.flatnonzero(wanted[keys] & ~rows), np.flatnonzero(rows)
+        others = others[np.argsort(keys[others], kind="stable")]
         found = self.lasting.copy()
-        others, mine = np.flatnonzero(~rows), np.flatnonzero(rows)
-        order = others[np.argsort(keys[others], kind="stable")]
-        for key in np.unique(keys[mine]):
-            low, high = np.searchsorted(keys[order], [key, key + 1])
+        for key in np.flatnonzero(wanted):
+            low, high = np.searchsorted(keys[others], [key, key + 1])
             if high > low:
-                found[mine[keys[mine] == key]] = np.median(self.lasting[order[low:high]])
+                found[mine[keys[mine] == key]] = np.median(self.lasting[others[low:high]])
         return found
 
 

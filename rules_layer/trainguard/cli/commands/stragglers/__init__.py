@@ -20,9 +20,9 @@ def stragglers(
     ],
     instance_type: InstanceType = None,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the job.")] = 1,
-    hours: Annotated[
+    job_hours: Annotated[
         float | None,
-        typer.Option("--hours", metavar="H", min=0.01, max=8_760, help="Its length; else costs are an hour's."),
+        typer.Option("--job-hours", metavar="H", min=0.01, max=8_760, help="Its length; else costs are an hour's."),
     ] = None,
     prices: Prices = None,
 ) -> Result:
@@ -34,7 +34,7 @@ def stragglers(
     Exit code 0: it was judged. 1: a cause is named, and --fail-on-fire was given. 2: nothing could be replayed.
 
     Examples: `trainguard stragglers trace.parquet`, `trainguard stragglers ./tables --json`,
-    `trainguard stragglers trace.csv --instance-type ml.p4d.24xlarge --nodes 8 --hours 200`
+    `trainguard stragglers trace.csv --instance-type ml.p4d.24xlarge --nodes 8 --job-hours 200`
     """
     from trainguard.cli.commands.stragglers.shown import straggler_result
     from trainguard.local.settings import prices_from
@@ -44,5 +44,5 @@ def stragglers(
     machines = None
     if instance_type is not None:
         table = prices_from(prices) or packaged_prices()
-        machines = Machines(instance_type=instance_type, nodes=nodes, hours=hours, prices=table)
+        machines = Machines(instance_type=instance_type, nodes=nodes, hours=job_hours, prices=table)
     return straggler_result(folder, judge_stragglers(folder, machines), instance_type)

@@ -1,14 +1,17 @@
 """What stragglers cost, on the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from trainguard.cli.output.rendering import Block, Column, Facts, Heading, Line, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted, listed, show_share, show_step
 from trainguard.stragglers.text import said_cause
-from trainguard.stragglers.verdict import KindShare, RankShare, StragglerVerdict
+from trainguard.stragglers.verdict import Share, StragglerVerdict
 
 _MOST_SHOWN = 8
+
+T = TypeVar("T", bound=Share)
 
 
 def straggler_result(place: str, verdict: StragglerVerdict, instance_type: str | None) -> CommandResult:
@@ -47,19 +50,23 @@ def _blocks(place: str, verdict: StragglerVerdict) -> Iterator[Block]:
             ("not explained", f"{show_share(max(verdict.left_out, 0.0))} of a step, as time between operations"),
         ]
     )
-    shares: list[tuple[str, list[RankShare] | list[KindShare]]] = [
-        ("rank", verdict.ranks),
-        ("stage", verdict.stages),
-        ("operation", verdict.operations),
-    ]
-    for name, each in shares:
-        if len(each) > 1:
-            columns = {
-                Column(name, right=name != "operation"): lambda share, name=name: str(getattr(share, name)),
-                Column("slowdown alone", right=True): lambda share: f"{share.slowdown:.3f}",
-                Column("saved at peers' pace", right=True): lambda share: show_share(max(share.saves, 0.0)),
-            }
-            yield table(each[:_MOST_SHOWN], columns)
+    yield from _table("rank", verdict.ranks, lambda each: str(each.rank))
+    yield from _table("stage", verdict.stages, lambda each: str(each.stage))
+    yield from _table("operation", verdict.operations, lambda each: each.operation)
+
+
+def _table(name: str, shares: Sequence[T], named: Callable[[T], str]) -> Iterator[Block]:
+    if len(shares) > 1:
+        columns: dict[Column, Callable[[T], str]] = {
+            Column(name, right=name != "operation"): named,
+            Column("slowdown alone", right=True): lambda share: f"{share.slowdown:.3f}",
+            Column("saved at peers' pace", right=True): _saves,
+        }
+        yield table(shares[:_MOST_SHOWN], columns)
+
+
+def _saves(share: Share) -> str:
+    return "" if share.saves is None else show_share(max(share.saves, 0.0))
 
 
 def _seconds(seconds: float) -> str:
