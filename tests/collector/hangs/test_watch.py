@@ -23,7 +23,7 @@ class Node:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.at = folder, 0.0
         self.timeline = folder / f"1.rank3.{os.getpid()}.timeline"
-        self._stacks: list[int] = []
+        self.stacks: list[int] = []
         monkeypatch.setattr(StackTaker, "stack", lambda _, pid, **__: self._stack(pid))
         (folder / f"{os.getpid()}{WRITER}").touch()
         self.pipe = folder / f"{os.getpid()}{ASK}"
@@ -33,12 +33,14 @@ class Node:
         self.watch = HangWatch(Handover(folder, 10**9), "node-1", lambda: self.wakes.append(self.at))
 
     def _stack(self, pid: int) -> Stack:
-        self._stacks.append(pid)
+        self.stacks.append(pid)
         return Stack(".json", b"[]")
 
     def pass_s(self, seconds: int) -> None:
         for _ in range(0, seconds, 5):
             self.watch.look(self.at, NOW + self.at)
+            if self.watch._thread is not None:
+                self.watch._thread.join()
             self.at += 5.0
 
     def step(self, count: int) -> None:
@@ -53,15 +55,7 @@ class Node:
         except BlockingIOError:
             return b""
 
-    @property
-    def stacks(self) -> list[int]:
-        """The processes whose stacks were taken."""
-        if self.watch._thread is not None:
-            self.watch._thread.join()
-        return self._stacks
-
     def sent(self) -> list[str]:
-        assert self.stacks is not None
         outgoing = Outgoing(self.folder, "run-1", "node-1")
         outgoing.prepare(final=False)
         return [key.removeprefix("run-1/") for key, _ in outgoing.ready()]
