@@ -33,7 +33,7 @@ class Tensor:
 
 
 class Recorded:
-    """A recorder: what it was told, and what a moment is."""
+    """A recorder: the phases added to it, and what a moment is."""
 
     def __init__(self) -> None:
         self.is_on, self.faults, self.gpu = True, Faults(), None

@@ -183,7 +183,7 @@ def test_what_goes_on_is_lost_at_the_measured_rate() -> None:
 
 
 @pytest.mark.parametrize(("on_gpu", "idle", "compute"), [(False, 1_000.0, 1_800.0), (True, 1_800.0, 1_000.0)])
-def test_waits_for_peers_take_compute_only_where_a_gpu_waits(on_gpu: bool, idle: float, compute: float) -> None:
+def test_waits_for_peers_take_compute_where_a_gpu_waits(on_gpu: bool, idle: float, compute: float) -> None:
     first, columns = int(START) // 30, [[0] * 120, [0] * 120, [0] * 120, [30_000] * 120, [0] * 20 + [8_000] * 100]
     process = ProcessTime(1_000 * int(START), 1_000 * int(START) + 3_600_000, 240, 0, 239, waits_on_gpu=on_gpu)
     steps, use = StepTime(TimeGrid(first, 2, columns), {"a": process}), GpuTime()

@@ -1,4 +1,4 @@
-"""What Straggler says of a few recorded steps of several ranks, as if these went on for a quarter of an hour."""
+"""What Straggler reports about a few recorded steps of several ranks, as if these went on for a quarter of an hour."""
 
 import re
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ def said_of(name: str) -> RuleResult:
     return straggler_of({(key.split("/")[0], key.split("/")[1]): text.encode() for key, text in files.items()})
 
 
-def test_rank_late_in_the_backward_pass_of_ddp_is_named_with_its_cost() -> None:
+def test_rank_late_in_backward_of_ddp_is_named_with_its_cost() -> None:
     said = said_of("backward-ddp-rank2")
     facts = {each.name: each.value for each in said.facts}
     assert (said.status, facts["rank"], facts["late_in"]) == (Status.FIRED, "node-0-rank2", "backward")
