@@ -26,7 +26,7 @@ def timed_steps(
     for step in steps:
         periods.append((reached, max(step.end_us, reached)))
         reached = periods[-1][1]
-    found = [_own(period, steps, events) for period in periods]
+    found = [_own(period, events) for period in periods]
     training = [place for place, step in enumerate(steps) if "TRAIN" in step.name]
     if not training:
         return {}
@@ -51,13 +51,12 @@ def _summed(kept: list[Counter[str]]) -> Counter[str]:
     return total
 
 
-def _own(period: Span, steps: Sequence[Event], events: Sequence[Event]) -> Counter[str]:
+def _own(period: Span, events: Sequence[Event]) -> Counter[str]:
     near = [each for each in events if each.start_us < period[1] and each.end_us > period[0]]
     on_gpu = {True: [each for each in near if is_on_gpu(each.phase)], False: []}
     on_gpu[False] = [each for each in near if not is_on_gpu(each.phase)]
     waits = {gpu: [each for each in held if each.name == "peer_wait"] for gpu, held in on_gpu.items()}
     aside = [each for each in near if each.phase in {"Checkpoint", "Evaluation"}]
-    aside += [step for step in steps if "TRAIN" not in step.name]
     own = Counter[str]()
     own["peers"] = max(_covered(waits[gpu], period) for gpu in (True, False))
     set_aside = _covered([*waits[False], *aside], period) - _covered(waits[False], period)
