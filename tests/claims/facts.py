@@ -26,7 +26,15 @@ from tests.claims.times import time_claims
 WITHIN = {"%": 0.1, "share": 1e-3, "points": 0.1, "points/h": 0.1, "W": 0.1, "min": 0.1, "bytes": 1.0, "bytes/h": 1.0}
 """How far a value may be from the truth, by unit: 0.1 percentage points; counts not at all, times an interval."""
 
-EXACT_TIMES = {"median_step", "outlier_above", "fetch_time", "mean_step", "own_work", "own_work_of_peers"}
+EXACT_TIMES = {
+    "median_step",
+    "outlier_above",
+    "fetch_time",
+    "mean_step",
+    "own_work",
+    "own_work_of_peers",
+    "lost_gpu_time",
+}
 """Durations that are given for events: those do not depend on the sampling."""
 
 
