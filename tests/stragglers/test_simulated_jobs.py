@@ -13,6 +13,7 @@ SHAPES = {
     "1F1B": Job(),
     "GPipe": Job(schedule="GPipe", stages=3, copies=6),
     "two parts a stage": Job(schedule="GPipe", chunks=2),
+    "gradients beside passes": Job(schedule="GPipe", chunks=2, stages=2, overlapping=True),
     "one stage": Job(stages=1, copies=8),
     "one copy": Job(copies=1),
 }
