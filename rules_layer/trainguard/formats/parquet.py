@@ -40,7 +40,7 @@ def read_parquet(data: bytes, name: str, wanted: Collection[str]) -> dict[str, C
     """
     try:
         return _Reader(data, name).columns(wanted)
-    except (IndexError, KeyError, ValueError, TypeError, OverflowError, zlib.error) as fault:
+    except (AttributeError, IndexError, KeyError, ValueError, TypeError, OverflowError, zlib.error) as fault:
         raise TelemetryFormatError(name, f"is no whole Parquet file: {fault}") from fault
 
 

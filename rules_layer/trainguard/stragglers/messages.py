@@ -134,7 +134,7 @@ def _is_sent(ops: Operations, name: str, rows: Ints, passes: _Passes) -> Bools:
     else:
         sent = ops.end[rows] >= ops.end[passes.rows[first]] - _CLOCK_S
     sent |= passes.count[lane] == 0
-    # Clocks differ: what most ranks of a stage say of the message at a place counts.
+    # Clocks differ: what holds for most ranks of a stage counts for the message at a place.
     alike = combined(ops.stage[rows], np.bincount(lane)[lane], places_in_runs(lane))
     found: Bools = usual_of(alike, sent.astype(np.int64)) > 0
     return found

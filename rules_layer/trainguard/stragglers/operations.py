@@ -19,6 +19,7 @@ COLLECTIVES = (CLIP, EMBEDDING, LAYER_NORM, GATHER, SCATTER, SEPARATE)
 LOCAL = (FORWARD, BACKWARD, "optimizer", "gc")
 KNOWN = (*LOCAL, *SENDS, *RECEIVES, *COLLECTIVES)
 
+_LATEST_S = 1e20
 _OVERLAP = 0.05
 _OVERLAP_S = 1e-3
 """Recorded times of one GPU are rounded, and of two streams: a larger overlap than both is a fault."""
@@ -87,7 +88,7 @@ class Operations:
 def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
     """Return a table's operations, without the steps that are not whole, and how many faults of each kind it has."""
     faults: Counter[str] = Counter()
-    broken = ~(np.isfinite(table.start) & np.isfinite(table.duration) & (table.duration >= 0))
+    broken = ~((np.abs(table.start) < _LATEST_S) & (table.duration >= 0) & (table.duration < _LATEST_S))
     broken |= (table.rank < 0) | (table.step < 0) | (table.stage < 0) | (table.dp_rank < 0)
     faults["rows without a number"] = int(broken.sum())
     good = np.flatnonzero(~broken)
