@@ -20,6 +20,8 @@ class Planted:
     kind: Literal["rank", "host", "copy", "stage", "sequences", "transfers"]
     times: float = 1.5
     at: int = 0
+    every: int = 1
+    """In which steps: all, every second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class _Step:
 
     def lasts(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> float:
         found = (0.01 if forward else 0.02) * self.noise[copy, stage, chunk, int(forward), batch]
-        for each in self.job.planted:
+        for each in (each for each in self.job.planted if self.step % each.every == 0):
             rank = stage * self.job.copies + copy
             if each.kind == "sequences":
                 found *= 1 + (each.times - 1) * self.lengths[copy, batch]

@@ -94,12 +94,13 @@ def paces_of(ops: Operations, lasting: Floats) -> Paces:
     )
 
 
-def steady(paces: Paces, step: Ints, times: Floats) -> Floats:
-    """Return in which part of the steps a rank takes at least half as much longer than its peers as ``times`` say."""
+def by_step(paces: Paces, step: Ints) -> Floats:
+    """Return how many times as long as its peers each rank takes in each step."""
     steps = int(step.max()) + 1
     spent = np.bincount(paces.rank * steps + step, weights=paces.lasting, minlength=len(paces.ranks) * steps)
     by_rank = spent.reshape(len(paces.ranks), steps).astype(np.float64)
-    found: Floats = (by_rank >= _peers(by_rank, paces.stage) * (1 + (times[:, None] - 1) / 2)).mean(axis=1)
+    peers = _peers(by_rank, paces.stage)
+    found: Floats = np.where(peers > 0, by_rank / np.where(peers > 0, peers, 1.0), 1.0)
     return found
 
 
