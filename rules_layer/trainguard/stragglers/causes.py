@@ -23,7 +23,8 @@ _FEWEST_PAIRS = 8
 _FEWEST_BATCHES = 3
 """Of a rank: it is not known of fewer whether the rank or its batches are slow."""
 
-_FEWEST_STEPS = 3
+_FEWEST_STEPS = 5
+_FEWEST_LONG_STEPS = 3
 _SLOW_AT_TIMES = 0.2
 _MOST_OF_EXCESS = 0.8
 _MOST_SLOW = 0.25
@@ -131,7 +132,7 @@ def _slow_at_times(what_if: WhatIf, paces: Paces, in_steps: Floats) -> Iterator[
     over = np.where(in_steps >= longer, in_steps - 1, 0.0)
     rank = int(over.sum(axis=1).argmax())
     is_long = over[rank] > 0
-    if is_long.sum() < _FEWEST_STEPS or over[rank].sum() < _MOST_OF_EXCESS * over.sum():
+    if is_long.sum() < _FEWEST_LONG_STEPS or over[rank].sum() < _MOST_OF_EXCESS * over.sum():
         return
     step = what_if.ops.step[paces.rows]
     factor = np.where((paces.rank == rank) & is_long[step], in_steps[paces.rank, step], 1.0)
