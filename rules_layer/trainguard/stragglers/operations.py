@@ -126,17 +126,21 @@ def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
 
 def usual_of(keys: Ints, values: Ints) -> Ints:
     """Return for each the most frequent value of its key, of equally frequent ones the largest."""
-    pairs, times = np.unique(np.stack([keys, values]), axis=1, return_counts=True)
-    last = np.lexsort((pairs[1], times, pairs[0]))
-    ends = np.flatnonzero(np.diff(pairs[0][last], append=-1))
-    found: Ints = pairs[1][last][ends][np.searchsorted(pairs[0][last][ends], keys)]
+    known, key = np.unique(keys, return_inverse=True)
+    names, value = np.unique(values, return_inverse=True)
+    pairs, times = np.unique(key * len(names) + value, return_counts=True)
+    last = np.lexsort((pairs, times, pairs // len(names)))
+    most = np.empty(len(known), np.int64)
+    most[pairs[last] // len(names)] = pairs[last] % len(names)  # of one key the last one stays
+    found: Ints = names[most[key]]
     return found
 
 
 def combined(*columns: Ints) -> Ints:
     """Return one number for each different row of columns, none of which has numbers below 0."""
     found = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
+    for each in columns:
+        column = each if int(each.max(initial=0)) < 1 << 31 else np.unique(each, return_inverse=True)[1]
         most = int(column.max(initial=0)) + 1
         if int(found.max(initial=0)) >= (1 << 62) // most:
             found = np.unique(found, return_inverse=True)[1].astype(np.int64)
