@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
+from trainguard_collector.recorder.hang_answers import HangAnswers
 from trainguard_collector.recorder.harmless import harmless, imported_torch, module
 from trainguard_collector.recorder.loaders import WatchedLoader
 from trainguard_collector.recorder.steps import StepRecorder
@@ -49,6 +50,7 @@ class Recorder(StepRecorder):
         self._times_loaders = False
         self._undo: list[Callable[[], None]] = []
         if self.is_on:
+            self._prepare_hangs()
             self._open_windows(profile, kernels)
 
     def __enter__(self) -> "Recorder":
@@ -56,6 +58,11 @@ class Recorder(StepRecorder):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @harmless("hangs")
+    def _prepare_hangs(self) -> None:
+        if self.settings.with_hangs:
+            HangAnswers(self)
 
     @harmless("profile")
     def _open_windows(self, profile: "Optional[FrameworkProfile]", kernels: "Optional[KernelProfile]") -> None:

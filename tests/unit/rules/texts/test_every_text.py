@@ -56,7 +56,7 @@ UNSEEN = frozenset(
             "CaptureKind.UNREAD",
             "CaptureKind.WORK_LOST",
         ),
-        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD", "StragglerKind.UNEVEN"),
         "training/GradientNormDrift: drifts with a moving target",
         *(
             f"training/NotLearning: {kind}"
