@@ -14,6 +14,7 @@ from trainguard.core.ports import Services, Timing
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.braking import brake_on
 from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_registry import JobFolderIndex, JobRegistry, KnownJobs, job_of_place
 from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
@@ -43,7 +44,7 @@ class BatchProcessor:
         self._families = families
         self._bucket = bucket
         self._journal = services.journal
-        self._has_time = timing.has_time
+        self._has_time, self._now = timing.has_time, timing.now
         self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
         self._summariser = Summariser(services=services, timing=timing, families=families)
         self._registry = JobRegistry(services, families, timing.now)
@@ -76,13 +77,9 @@ class BatchProcessor:
             return []
         except TrainGuardError as error:
             return self._give_back(everything, job_messages.job, None, error)
-        if job is None or not job.policy.evaluated:
-            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else ("not_evaluated", job.policy.why)
+        if job is None or (left := _left(job, job_messages)) is not None:
+            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else left
             self._journal.count(what, len(everything), job=job_messages.job, reason=why)
-            return []
-        if job_messages.source is None and job_messages.generation != job.generation:
-            reason = "the task was made before SageMaker knew the job"
-            self._journal.count("outdated_tasks", len(everything), job=job_messages.job, reason=reason)
             return []
         failed: list[str] = []
         if job_messages.ended or job_messages.job_files:
@@ -91,6 +88,10 @@ class BatchProcessor:
             except TrainGuardError as error:
                 announced = [*job_messages.ended, *job_messages.job_files]
                 failed = self._give_back(announced, job_messages.job, None, error)
+        brake = brake_on(job, self._services, self._now())
+        if brake is not None:
+            self._journal.count("not_evaluated", len(everything), job=job.job, reason=brake.words)
+            return failed
         for work in job_messages.nodes.values():
             failed.extend(self._process_node(job, work))
         if not failed and (job.closing or any(work.close for work in job_messages.nodes.values())):
@@ -162,6 +163,15 @@ class BatchProcessor:
             what = "state_conflicts_exhausted"
         self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
         return list(message_ids)
+
+
+def _left(job: JobRecord, job_messages: JobMessages) -> tuple[str, str] | None:
+    """Return as what and why the messages of a known job are counted and left; None where they are processed."""
+    if not job.policy.evaluated:
+        return "not_evaluated", job.policy.why
+    if job_messages.source is None and job_messages.generation != job.generation:
+        return "outdated_tasks", "the task was made before SageMaker knew the job"
+    return None
 
 
 def _elsewhere(job_messages: JobMessages) -> str:
