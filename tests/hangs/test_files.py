@@ -42,6 +42,7 @@ def listed(*names: str, at: float = AT + 30.0) -> list[ListedObject]:
         (f"hang-dumps/algo-2/{TIME}/nccl_trace_rank_12.json.gz", "algo-2", TIME_S, 12),
         (f"hang-dumps/algo-2/{TIME}/stack_rank_3.txt", "algo-2", TIME_S, 3),
         (f"hang-dumps/algo-2/{TIME}/stack_process_77.txt.gz", "algo-2", TIME_S, None),
+        (f"hang-dumps/algo-2/{TIME}/stack_process_77.json", "algo-2", TIME_S, None),
         (f"hang-dumps/algo-2/{TIME}/ncclras.json", "algo-2", TIME_S, None),
         ("hang-dumps/algo-2/nccl_trace_rank_1", "algo-2", AT + 30.0, 1),
         ("hang-dumps/nccl_trace_rank_1", "", AT + 30.0, 1),

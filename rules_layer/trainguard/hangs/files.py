@@ -48,7 +48,7 @@ _MOST_KEPT_BYTES = 256 * 1024
 _AT_ONCE = 10
 _AHEAD = 40
 _NAME = re.compile(
-    r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.txt|"
+    r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.(?:json|txt)|"
     r"(?:nccl)?ras[^/]{0,80}\.json)(?:\.gz)?"
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
