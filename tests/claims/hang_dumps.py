@@ -1,4 +1,4 @@
-"""Recomputes what HungJob says of dumps and stacks, from the files themselves."""
+"""Recomputes what HungJob says about dumps and stacks, from the files themselves."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What HungJob says of dumps is true of the files, and a wrong fact of them is found."""
+"""What HungJob says about dumps is true of the files, and a wrong fact of them is found."""
 
 import copy
 from typing import Any
