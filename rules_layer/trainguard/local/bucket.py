@@ -131,8 +131,8 @@ def open_job(place: str, clients: Clients | None = None) -> Profile:
     if not isinstance(files, BucketFiles) or not job:
         return profile
     saved = _training_below(files.objects, files.bucket, job)
-    objects, bucket = files.objects, files.bucket
-    kernels, hang = traces_below(objects, bucket, job), dumps_below(objects, bucket, job)
+    kernels = traces_below(files.objects, files.bucket, job)
+    hang = dumps_below(files.objects, files.bucket, job)
     return replace(profile, training=saved, kernels=kernels, hang=hang)
 
 
