@@ -147,6 +147,7 @@ def test_new_files_are_asked_for_once_and_then_known(dumps: list[tuple[str, byte
     uploaded(world, dumps)
     for now in (AT + 10.0, AT + 60.0, AT + 120.0):
         assert known_hang_of(JOB, standing(), state, world.services, now=now) is None
+        assert len(world.reports.started) == (now > AT + 20.0)
     version = version_of(listed_files(world.objects, BUCKET, ROOT))
     assert world.reports.started == {f"hang-{version}-job": {"kind": "hang", "job": "job"}}
     found = hang_of(world.objects, BUCKET, ROOT)

@@ -95,7 +95,7 @@ ALL = range(16)
             [(9, "dead"), (3, "unresponsive"), (1, "behind")],
         ),
         # Half of the ranks are as far as the others: nobody can say who waits.
-        (answer(communicator(ALL, behind=dict.fromkeys(range(8), 1))), []),
+        (answer(communicator(ALL, behind=dict.fromkeys(range(8, 16), 1))), []),
     ],
 )
 def test_ranks_stand_as_an_answer_says(data: bytes, named: list[tuple[int, str]]) -> None:
