@@ -61,6 +61,8 @@ TRACES = (
     "kernel-traces/*.sqlite",
     "kernel-traces/*.sqlite.gz",
     *(f"{place}*{ending}*" for place in ("kernel-traces/", "*memory", "*snapshot") for ending in (".pickle", ".pkl")),
+    *(f"*memory_{name}.json*" for name in ("snapshot", "timeline")),
+    "*memory_timeline.raw.json*",
 )
 """What is read of kernel profiles: traces by how their names end, and nothing else of any folder."""
 
