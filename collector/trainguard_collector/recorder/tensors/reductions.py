@@ -8,9 +8,9 @@ reduced in float32.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-PIECE_ON_PROCESSOR = 512 * 1024
+PIECE_ON_PROCESSOR = 256 * 1024
 PIECE_ON_DEVICE = 8 * 1024 * 1024
-"""Entries that are reduced at once: 2 MiB of float32, which stay in a cache; on a device 32 MiB, for fewer calls.
+"""Entries that are reduced at once: 1 MiB of float32, which stays in a cache; on a device 32 MiB, for fewer calls.
 
 A piece needs as much again for differences, and where tensors are put together or of half precision."""
 
@@ -132,26 +132,30 @@ def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int) -> "Iterator[
     """Yield all entries of tensors, in order and the smallest first: small ones together, parts of large ones."""
     together: list[Any] = []
     length = 0
+    room: Any = None
     for size, tensor in whole:
         is_large = 2 * size > most
         if together and (is_large or length + size > most):
-            yield _together(torch, together)
+            yield _together(torch, together, room)
             together, length = [], 0
         if is_large:
             yield from tensor.reshape(-1).split(most)
         else:
+            if room is None and tensor.is_cpu:
+                room = tensor.new_empty(most)
             together.append(tensor)
             length += size
     if together:
-        yield _together(torch, together)
+        yield _together(torch, together, room)
 
 
-def _together(torch: Any, tensors: "list[Any]") -> Any:
-    """Return the entries of contiguous tensors in one dimension."""
+def _together(torch: Any, tensors: "list[Any]", room: Any = None) -> Any:
+    """Return the entries of contiguous tensors in one dimension, in ``room`` where there is some."""
     flatten = getattr(torch._utils, "_flatten_dense_tensors", None)
-    if flatten is None:
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
-    return flatten(tensors)
+    if room is None and flatten is not None:
+        return flatten(tensors)  # one call, not one for each tensor
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    return torch.cat(flat) if room is None else torch.cat(flat, out=room[: sum(each.shape[0] for each in flat)])
 
 
 def _as_float(torch: Any, values: Any) -> Any:

@@ -174,7 +174,8 @@ def _flag(name: str, value: Any) -> bool:
 
 
 MOST_COPIED = 1024 * 1024
-"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32."""
+MOST_COPIED_ON_DEVICE = 8 * 1024 * 1024
+"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32, on a device 32 MiB."""
 
 
 class Saver:
@@ -210,12 +211,13 @@ class Saver:
         """Save tensors that the model goes on with: small ones are copied, and reduced together with others."""
         for name, tensor, kinds in self._chosen_of(batch, tensors, among):
             size = tensor.numel()
-            if size > MOST_COPIED:
+            most = MOST_COPIED if tensor.is_cpu else MOST_COPIED_ON_DEVICE
+            if size > most:
                 batch.reduce([(name, tensor)], kinds)
                 continue
             self._copies.setdefault(kinds, []).append((name, tensor.clone()))
             self._copied += size
-            if self._copied > MOST_COPIED:
+            if self._copied > most:
                 self.reduce_copies(batch)
 
     def reduce_copies(self, batch: StepBatch) -> None:
