@@ -21,6 +21,9 @@ EXECUTION_TIMEOUT_S = 9 * 86_400
 _FIRE = "$states.context.Execution.Input"
 """The execution's input: a redriven state has it too, and has no variables."""
 
+_EXECUTION = "{% $states.context.Execution.Name %}"
+"""A brake may silence the alert; it is sent later by the execution's name."""
+
 _IS_RESEND = f"$type({_FIRE}.resend) = 'object'"
 _IS_NEW_FIRE = f"{_FIRE}.kind = 'fire' and $not({_IS_RESEND})"
 _ANSWER = "$states.result.Payload"
@@ -175,7 +178,7 @@ def _alerting_states() -> State:
         "SendAlert": {
             **call(
                 "SendAlert",
-                {"fire": _expression(_FIRE), **outcome, "due": "{% $due %}"},
+                {"fire": _expression(_FIRE), **outcome, "due": "{% $due %}", "execution": _EXECUTION},
                 following="RecordAlert",
             ),
             "Assign": {
@@ -267,7 +270,7 @@ def _ending_states() -> State:
         "SendUnsent": {
             **call(
                 "SendAlert",
-                {"fire": _expression(_FIRE), **outcome, "due": True, "last": True},
+                {"fire": _expression(_FIRE), **outcome, "due": True, "last": True, "execution": _EXECUTION},
                 following="RecordSent",
             ),
             "Output": {

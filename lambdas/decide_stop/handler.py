@@ -1,12 +1,14 @@
 """Decides whether a fire may stop its training job, and takes one of the hour's stops for it."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
@@ -24,6 +26,7 @@ environment = load_environment(
     (
         "stop_switch_parameter",
         "stop_switch_override_parameter",
+        "brakes_parameter",
         "jobs_table",
         "rule_state_table",
         "stop_budget_table",
@@ -39,6 +42,7 @@ switch = SsmStopSwitch(
     parameter=environment.stop_switch_parameter,
     override=environment.stop_switch_override_parameter,
 )
+brakes = SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 budget_region = region_of(environment.stop_budget_table)
@@ -51,7 +55,7 @@ services = StopServices(
         "batch-job": lambda identities: batch_jobs(clients.batch, identities),
         "instance": lambda identities: instances(clients.ec2, identities),
     },
-    switches=switch.read,
+    switches=lambda: replace(switch.read(), brakes=brakes.read()),
     kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},
 )
 

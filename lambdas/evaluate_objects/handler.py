@@ -12,8 +12,8 @@ from trainguard.aws.function_limits import lambda_timing
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.sqs import batch_response, messages_of
 from trainguard.aws.wiring import evaluation_services
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchProcessor
 
 logger = Logger()
 metrics = Metrics()

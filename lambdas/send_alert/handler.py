@@ -7,19 +7,20 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.alert_channels import AlertChannels
+from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.stack.actions.send_alert import AlertSender
 
-LEASE_S = 45
-"""Longer than an invocation may take, and shorter than the state machine waits for one."""
-
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(("rule_state_table", "alert_topic_arn", "chat_topic_arn"), function="send_alert")
+environment = load_environment(
+    ("rule_state_table", "alert_topic_arn", "chat_topic_arn", "brakes_parameter"), function="send_alert"
+)
 clients = Clients()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
 sender = AlertSender(
     channels=AlertChannels(
         sns=clients.sns,
@@ -27,8 +28,9 @@ sender = AlertSender(
         alerts=environment.alert_topic_arn,
         chat=environment.chat_topic_arn,
     ),
-    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table, lease_s=LEASE_S),
-    journal=PowertoolsJournal(logger=logger, metrics=metrics),
+    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table),
+    journal=journal,
+    brakes=KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter), journal),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support import memory as stop_budget
-from trainguard.engine import evaluate, messages, outbox, summary
+from trainguard.engine import batch, evaluate, outbox, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "closed by a mark while the job runs",
-        messages.BatchProcessor,
+        batch.BatchProcessor,
         "_follow",
         "status.is_final and described.active",
         "described.active",

@@ -20,9 +20,10 @@ from trainguard.core.errors import TrainGuardError
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, StreamKey
 from trainguard.core.timestamps import iso_time
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import follow
-from trainguard.engine.messages import BatchProcessor, Message, encode_task
+from trainguard.engine.messages import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.state import codec
 from trainguard.state import codec as migrations

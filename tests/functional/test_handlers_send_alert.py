@@ -63,7 +63,7 @@ def test_topics_that_are_gone_are_unsent_and_claimed_anew(deployment: Deployment
 
 
 def test_claims_are_taken_once_and_again_when_they_lapse(deployment: Deployment) -> None:
-    sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE, lease_s=45)
+    sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE)
     mail = Channel.MAIL
     assert sent.claim("a", mail, now=100.0) == "taken"
     assert sent.claim("a", mail, now=140.0) == "busy"

@@ -223,9 +223,9 @@ def test_a_thousand_ranks_are_joined_in_seconds_and_megabytes() -> None:
     one, late = job([6_000.0, 6_000.0], delay_us={1: 2_000.0}, steps=50)
     ranks = [replace(late if number == 777 else one, rank=number, world_size=1_000) for number in range(1_000)]
     tracemalloc.start()
-    begun = time.perf_counter()
+    begun = time.process_time()
     across = joined(ranks)
-    assert time.perf_counter() - begun < 20.0
+    assert time.process_time() - begun < 20.0
     assert tracemalloc.get_traced_memory()[1] < 64e6
     tracemalloc.stop()
     assert across.findings[0].summary.startswith("Rank 777 comes last")

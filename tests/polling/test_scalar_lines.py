@@ -213,9 +213,9 @@ def test_endless_definition_is_left_out_and_others_are_read(
 ) -> None:
     definitions, faults = definitions_of([("slow", expression), ("fine", r"fine=(\d+)")])
     reader = ScalarLines(definitions, search=GuardedSearch(longest_s=0.05))
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = rows("x" * 900 + " fine=1", "x" * 900 + " fine=2", reader=reader)
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0
     assert (faults, [row[1] for row in found]) == ((), [{"fine": 1.0}, {"fine": 2.0}])
     ((why, count),) = reader.bad.items()
     assert why.startswith("metric 'slow'")

@@ -23,10 +23,11 @@ from trainguard.core.errors import ForeignKeyError, JobFileError, StateCodecErro
 from trainguard.core.layout import parse_job_file_key
 from trainguard.core.ports import NodeTask, Timing
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.messages import BatchProcessor, Message, encode_task, sort_messages
+from trainguard.engine.messages import Message, encode_task, sort_messages
 from trainguard.engine.profiler.family import ProfilerFamily
 from trainguard.engine.profiler.framework_session import FrameworkState
 from trainguard.engine.profiler.system_stream import SystemState

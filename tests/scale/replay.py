@@ -21,8 +21,9 @@ from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing, TrainingJobDescription
 from trainguard.core.records import JobStatus
 from trainguard.core.timestamps import iso_time
+from trainguard.engine.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchOutcome, BatchProcessor, Message, encode_task
+from trainguard.engine.messages import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 

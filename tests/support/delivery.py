@@ -9,9 +9,10 @@ from tests.support.small_job import BUCKET, JOB, Upload, describe
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.core.timestamps import iso_time
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchProcessor, Message, encode_task
+from trainguard.engine.messages import Message, encode_task
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.rules.profiler_report import PROFILER_REPORT

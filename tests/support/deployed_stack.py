@@ -125,7 +125,7 @@ def deployed_stack(
 
 def _in_memory(world: MemoryWorld, clients: Clients) -> Stores:
     objects = S3ProfileObjects(client=clients.s3)
-    return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=objects)
+    return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=objects, alerts=world.alerts)
 
 
 def _outputs(clients: Clients, *, tables: bool, machine: bool) -> dict[str, str]:

@@ -18,6 +18,7 @@ from trainguard.core import ports, stores
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, ReconcileRequest, check_range
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
+from trainguard.stack.actions.send_alert import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 from trainguard.testing import memory
 
@@ -100,6 +101,43 @@ class MemoryRuleStates(Faulty, memory.MemoryRuleStates, port=stores.RuleStates):
 
 class MemoryJobs(Faulty, memory.MemoryJobs, port=stores.Jobs):
     """Twin of DynamoJobs."""
+
+
+class MemorySentAlerts(Faulty):
+    """Twin of DynamoSentAlerts, without the lapse of claims."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        super().__init__(faults=faults)
+        self.marks: dict[str, AlertMark] = {}
+        self._claimed: set[tuple[str, Channel]] = set()
+
+    def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
+        del now
+        with self._call("SentAlerts.claim"):
+            if channel in self.mark(alert_id).sent:
+                return "sent"
+            if (alert_id, channel) in self._claimed:
+                return "busy"
+            self._claimed.add((alert_id, channel))
+            return "taken"
+
+    def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
+        with self._call("SentAlerts.settle"):
+            self._claimed.discard((alert_id, channel))
+            if sent_at is not None:
+                mark = self.mark(alert_id)
+                self.marks[alert_id] = replace(mark, sent=mark.sent | {channel})
+
+    def silence(self, alert_id: str, *, why: str, execution: str, now: float) -> None:
+        with self._call("SentAlerts.silence"):
+            mark = replace(self.mark(alert_id), silenced=why, silenced_at=now, execution=execution)
+            self.marks[alert_id] = mark
+
+    def mark(self, alert_id: str) -> AlertMark:
+        return self.marks.get(alert_id, AlertMark(alert_id))
+
+    def silenced(self) -> Iterator[AlertMark]:
+        return iter([mark for mark in self.marks.values() if mark.silenced is not None])
 
 
 class MemoryTrainingJobs(Faulty, memory.MemoryTrainingJobs, port=ports.TrainingJobs):
@@ -341,3 +379,4 @@ class MemoryWorld(memory.MemoryWorld):
         self.reconcile_requests = MemoryReconcileRequests(faults=faults)
         self.journal = MemoryJournal()
         self.settings = MemorySettingDocuments(faults=faults)
+        self.alerts = MemorySentAlerts(faults=faults)

@@ -90,3 +90,10 @@ def test_buffer_that_is_too_small_is_left_for_others(copies: Copies) -> None:
         buffers.give_back(each)
     assert buffers.take(copies, 500_000) is large
     assert buffers.take(copies, 100) is small
+
+
+def test_buffer_that_is_taken_is_given_to_nobody_else(copies: Copies) -> None:
+    buffers = HostBuffers()
+    buffers.give_back(first := buffers.take(copies, 1))
+    assert buffers.take(copies, 1) is first
+    assert buffers.take(copies, 1) is not first

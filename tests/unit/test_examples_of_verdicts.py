@@ -73,7 +73,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 
 def slow() -> tuple[int, Any]:
-    time.sleep(1.0)
+    time.sleep(2.0)
     return 200, served(document("a"))
 
 
@@ -92,16 +92,20 @@ def slow() -> tuple[int, Any]:
         (b"[" * 100_000, "active"),
         ([], "active"),
         (lambda: (503, {"message": "a table did not answer"}), "active"),
-        (slow, "active"),
     ],
 )
 def test_skypilot_treats_only_a_sure_and_fresh_answer_as_idle(
     answer: Any, status: str, verdicts: dict[str, Any]
 ) -> None:
     verdicts["a"] = answer
+    assert skypilot_idleness.idleness(["a"], 10.0)["status"] == status
+
+
+def test_skypilot_waits_no_longer_than_its_time(verdicts: dict[str, Any]) -> None:
+    verdicts["a"] = slow
     began = time.monotonic()
-    assert skypilot_idleness.idleness(["a"], 0.5)["status"] == status
-    assert time.monotonic() - began < 0.9
+    assert skypilot_idleness.idleness(["a"], 0.3)["status"] == "active"
+    assert time.monotonic() - began < 1.8
 
 
 def test_skypilot_requires_every_job_to_be_idle(
@@ -144,10 +148,10 @@ def test_document_of_the_command_counts_unless_it_is_late(tmp_path: Path, monkey
     assert subprocess.run(call, env=environment, check=False).returncode == 0
     written = ["update", "JobId=17", "AdminComment=TrainGuard: wasted, USD 3.50 of 10.00 lost. a b"]
     assert (tmp_path / "called").read_text().splitlines() == written
-    commands(tmp_path, monkeypatch, trainguard="sleep 5")
+    commands(tmp_path, monkeypatch, trainguard="sleep 20")
     began = time.monotonic()
     assert asking.ask("bert-17", timeout_s=0.3) is None
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 15.0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ class Environment:
     reconcile_job_function: Annotated[str, "the name of the function that reconciles one job"]
     stop_switch_parameter: Annotated[str, "the name of the SSM parameter that allows stops"]
     stop_switch_override_parameter: Annotated[str, "the name of the operators' SSM parameter that may forbid them"]
+    brakes_parameter: Annotated[str, "the name of the operators' SSM parameter with their brakes"]
     stop_budget_table: Annotated[str, "the name or the ARN of the RuleState table that counts stops"]
     max_stops_per_hour: Annotated[str, "how many training jobs may be stopped within an hour"]
     stoppable_resources: Annotated[str, "kinds of resources that may be stopped, separated by commas, or none"]
@@ -49,6 +50,7 @@ EVALUATION = (
     "kernels_state_machine_arn",
     "default_settings_parameter",
     "settings_path",
+    "brakes_parameter",
 )
 """Variables of ``evaluate_objects`` and ``reconcile_job``, which work with the same stores."""
 

@@ -13,7 +13,7 @@ from trainguard.engine.messages import Message, encode_task
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-    from trainguard.engine.messages import BatchOutcome
+    from trainguard.engine.batch import BatchOutcome
 
 
 BATCH_SIZE = 10

@@ -2,6 +2,7 @@
 
 import time
 
+from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
@@ -23,6 +24,7 @@ def evaluation_services(
 ) -> Services:
     """Return the ports of an evaluator and of a job's evaluation; ``poll_function`` polls the sources of jobs."""
     client = clients.stepfunctions
+    brakes = SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter)
     return Services(
         **vars(_job_services(environment, clients, journal)),
         rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
@@ -30,6 +32,7 @@ def evaluation_services(
         reports=StepFunctionsExecutions(client=client, state_machine_arn=environment.report_state_machine_arn),
         captures=StepFunctionsExecutions(client=client, state_machine_arn=environment.kernels_state_machine_arn),
         polls=LambdaInvocations(client=clients.functions, function=poll_function) if poll_function else None,
+        brakes=KnownBrakes(brakes, journal),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from trainguard.core.brakes import NO_BRAKES, BrakeList
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
 from trainguard.core.stores import Jobs, NodeStates, RuleStates
 
@@ -281,13 +282,17 @@ class JobServices:
 
 @dataclass(frozen=True, kw_only=True)
 class Services(JobServices):
-    """The ports of one function; ``polls`` is None where the deployment reads no sources of jobs."""
+    """The ports of one function; ``polls`` is None where the deployment reads no sources of jobs.
+
+    ``brakes`` returns the operators' brakes, as far as they are known.
+    """
 
     rows: RuleStates
     objects: ReadableObjects
     reports: Executions
     captures: Executions
     polls: SourcePolls | None = None
+    brakes: Callable[[], BrakeList] = lambda: NO_BRAKES
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,8 @@ class JobRecord:
     registrations: state of an earlier one is not the job's. ``asked_at`` is when objects last made SageMaker be asked
     about an unknown job. ``training_rules`` are those that the owner named, also ``all``; None leaves the choice to
     parameters and defaults. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``other_streams`` counts streams
-    of units that SageMaker does not name.
+    of units that SageMaker does not name. ``braked`` says since when and why an operator's brake holds the evaluation
+    back; None where none does.
     """
 
     job: str
@@ -264,6 +265,7 @@ class JobRecord:
     other_streams: int = 0
     streams_left_out: bool = False
     polled_fast: bool = True
+    braked: str | None = None
 
     @property
     def root(self) -> ProfileRoot:

@@ -91,6 +91,9 @@ class Jobs(Protocol):
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
         """Poll an active job fast or slowly; one that is closing is always polled fast."""
 
+    def set_braked(self, job: str, why: str | None) -> None:
+        """Write why a brake holds a job's evaluation back; None where none does."""
+
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job but tuning jobs, in no order; changes during the iteration may show or not."""
 

@@ -1,34 +1,23 @@
-"""Queue messages: read, sorted by job and stream, and processed as a batch.
+"""Queue messages: read, and sorted by job and stream.
 
-Messages are of EventBridge, or of S3 itself with URL-encoded keys. A node that fails returns its own messages alone.
+Messages are of EventBridge, or of S3 itself with URL-encoded keys.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, NamedTuple
 from urllib.parse import unquote_plus
 
 import msgspec
 
-from trainguard.core.errors import (
-    ForeignKeyError,
-    MessageError,
-    PortUnavailableError,
-    StateConflictError,
-    TooManyNamesError,
-    TrainGuardError,
-)
+from trainguard.core.errors import ForeignKeyError, MessageError, PortUnavailableError
 from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
-from trainguard.core.ports import NodeTask, Services, Timing
-from trainguard.core.records import JobRecord, JobStatus, StreamKey
-from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.core.ports import NodeTask
+from trainguard.core.records import StreamKey
+from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.job_description import with_description
-from trainguard.engine.jobs.job_registry import JobFolderIndex, JobRegistry, KnownJobs, job_of_place
-from trainguard.engine.jobs.lifecycle import begin_close, open_streams, reopen
 from trainguard.engine.streams.session import Announced
-from trainguard.engine.summary import Summariser
 from trainguard.formats.profile.system import DECODE_ERRORS
 
 _TEST, _CREATED = "s3:TestEvent", "ObjectCreated:"
@@ -251,153 +240,3 @@ def _join(job_messages: JobMessages, work: NodeWork) -> None:
         repeated=known.repeated or work.repeated,
         message_ids=[*known.message_ids, *work.message_ids],
     )
-
-
-class BatchOutcome(NamedTuple):
-    """The batch's result: ``failed`` message ids are delivered again, ``refused`` can never be used."""
-
-    failed: tuple[str, ...]
-    refused: tuple[str, ...]
-    nodes: int
-
-
-class BatchProcessor:
-    def __init__(
-        self,
-        *,
-        services: Services,
-        timing: Timing,
-        bucket: str,
-        families: Families,
-        shared: Mapping[str, object] | None = None,
-    ) -> None:
-        self._services = services
-        self._families = families
-        self._bucket = bucket
-        self._journal = services.journal
-        self._has_time = timing.has_time
-        self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
-        self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registry = JobRegistry(services, families, timing.now)
-
-    def process(self, messages: Iterable[Message]) -> BatchOutcome:
-        """Process a batch; never raises for a message's or a node's sake."""
-        places = JobFolderIndex(self._services.jobs, self._bucket)
-        jobs, refusals = sort_messages(messages, self._families, places.root_above)
-        for refusal in refusals:
-            self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
-        failed = [refusal.message_id for refusal in refusals if refusal.is_delivered_again]
-        for job_messages in jobs:
-            try:
-                failed.extend(self._process_job(job_messages))
-            except Exception as error:
-                # A defect of TrainGuard in one job must not bring back the others' messages.
-                failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
-        return BatchOutcome(
-            failed=tuple(dict.fromkeys(failed)),
-            refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_delivered_again),
-            nodes=sum(len(job_messages.nodes) for job_messages in jobs),
-        )
-
-    def _process_job(self, job_messages: JobMessages) -> list[str]:
-        everything = job_messages.message_ids
-        try:
-            job = self._job_of(job_messages)
-        except TooManyNamesError as error:
-            self._journal.count("jobs_refused", len(everything), job=job_messages.job, reason=str(error))
-            return []
-        except TrainGuardError as error:
-            return self._give_back(everything, job_messages.job, None, error)
-        if job is None or not job.policy.evaluated:
-            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else ("not_evaluated", job.policy.why)
-            self._journal.count(what, len(everything), job=job_messages.job, reason=why)
-            return []
-        if job_messages.source is None and job_messages.generation != job.generation:
-            reason = "the task was made before SageMaker knew the job"
-            self._journal.count("outdated_tasks", len(everything), job=job_messages.job, reason=reason)
-            return []
-        failed: list[str] = []
-        if job_messages.ended or job_messages.job_files:
-            try:
-                job = self._follow(job, job_messages)
-            except TrainGuardError as error:
-                announced = [*job_messages.ended, *job_messages.job_files]
-                failed = self._give_back(announced, job_messages.job, None, error)
-        for work in job_messages.nodes.values():
-            failed.extend(self._process_node(job, work))
-        if not failed and (job.closing or any(work.close for work in job_messages.nodes.values())):
-            try:
-                self._summariser.summarise(replace(job, closing=True))
-            except TrainGuardError as error:
-                return self._give_back(everything, job_messages.job, None, error)
-        return failed
-
-    def _job_of(self, job_messages: JobMessages) -> JobRecord | None:
-        """Return the job's item, open again if it goes on; None for objects elsewhere and for unknown tasks."""
-        jobs = self._services.jobs
-        if job_messages.source is None:
-            return jobs.load(job_messages.job)
-        bucket, root = job_messages.source
-        if bucket != self._bucket:
-            return None
-        known = KnownJobs(self._services, bucket=bucket, root=root)
-        if not (job_messages.nodes or job_messages.ended) and job_of_place(jobs, bucket, root) is None:
-            file = known.job_file_description(job_messages.job)
-            if file is None or file.file_fault is not None:
-                return None
-        announced = bool(job_messages.ended or job_messages.job_files)
-        job = self._registry.ensure(bucket=bucket, root=root, known_jobs=known, announced=announced)
-        if job is None or (job.bucket, job.prefix) != (bucket, root.prefix):
-            return None
-        return reopen(job, jobs=jobs, nodes=self._services.nodes) if job.goes_on(job_messages.written_at) else job
-
-    def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
-        """Update a job whose end mark or own file was announced; close it once its status is final."""
-        services = self._services
-        known = KnownJobs(services, bucket=job.bucket, root=job.root)
-        description = known.describe(job.root.job)
-        if job.is_outside and description is not None and not description.is_outside:
-            # SageMaker lists it by now: the scheduler recognises it.
-            return job
-        described = with_description(job, description)
-        if described.active and not job.active:
-            open_streams(job, services.nodes)
-        status = JobStatus.UNKNOWN if description is None else description.status
-        if (status.is_final and described.active) or (status is JobStatus.UNKNOWN and job_messages.ended):
-            return begin_close(described, self._registry)
-        if described != job:
-            services.jobs.update_status(described)
-        return described
-
-    def _process_node(self, job: JobRecord, work: NodeWork) -> list[str]:
-        node = work.key.node_kind
-        try:
-            # The message names the folder, the job's item the job.
-            named = replace(work, key=replace(work.key, job=job.job))
-            done = self._has_time() and self._evaluator.evaluate(job, named)
-        except TooManyNamesError as error:
-            self._journal.count("streams_refused", job=job.job, node=node, reason=str(error))
-            return []
-        except Exception as error:
-            # After a defect of TrainGuard these messages end in the dead-letter queue, the others go on.
-            return self._give_back(work.message_ids, job.job, node, error)
-        if not done:
-            self._journal.count("evaluations_unfinished", job=job.job, node=node)
-            return list(work.message_ids)
-        return []
-
-    def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
-        what = "evaluation_failures"
-        if isinstance(error, PortUnavailableError):
-            what = "port_failures"
-        elif isinstance(error, StateConflictError):
-            what = "state_conflicts_exhausted"
-        self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
-        return list(message_ids)
-
-
-def _elsewhere(job_messages: JobMessages) -> str:
-    if job_messages.source is None:
-        return f"a task names job {job_messages.job!r}, which is not known"
-    bucket, root = job_messages.source
-    return f"objects under s3://{bucket}/{root.prefix} name job {job_messages.job!r}, whose profile lies elsewhere"

@@ -17,6 +17,7 @@ from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamK
 from trainguard.core.stores import Jobs
 from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.braking import brake_on, hold, let_go
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry, KnownJobs, recount
 from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
@@ -159,6 +160,19 @@ class _Reconciliation:
         if not job.policy.evaluated:
             return 0
         self._poll(job)
+        brake = brake_on(job, self._services, self._now)
+        if brake is not None:
+            hold(job, brake, self._services)
+            return 0
+        return self._evaluated(job)
+
+    def _evaluated(self, job: JobRecord) -> int:
+        if job.braked is not None:
+            resumed = let_go(job, self._services, self._now)
+            self._services.tasks.send(resumed)
+            if resumed:
+                # Nodes that are judged at different times would look as if some had fallen silent.
+                return len(resumed)
         try:
             assessment, finished = self._summariser.summarise(job, lambda: self._described(job))
         except StateDamagedError as fault:

@@ -116,6 +116,8 @@ class Summariser:
         return applied
 
     def _finish(self, job: JobRecord, report: str | None, expires_at: int | None) -> None:
+        if job.braked is not None:
+            self._services.jobs.set_braked(job.job, None)
         if report is not None:
             name = name_of_execution(f"report-{report}-{job.job}")
             self._services.reports.start(name, {"kind": "end", "job": job.job})

@@ -214,8 +214,8 @@ class _Findings(JobFacts):
         return [row for row in self.fired if row.status is Status.FIRED or not self.job.active]
 
     def why_unknown(self, now: float) -> str | None:
-        if not self.job.policy.evaluated:
-            return f"TrainGuard does not evaluate the job: {self.job.policy.why}."
+        if not self.job.policy.evaluated or self.job.braked is not None:
+            return self.job.braked or f"TrainGuard does not evaluate the job: {self.job.policy.why}."
         if not self.judged:
             return self.report.finding.reason if self.report is not None else "No rule has judged the job yet."
         through = self.watermark_s

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from trainguard.aws.dynamodb.stored_form import frozen_mapping, frozen_record, stored_job, stored_node, stored_row
+from trainguard.core.brakes import NO_BRAKES
 from trainguard.core.errors import ObjectMissingError, PortUnavailableError, StateConflictError
 from trainguard.core.ports import ByteStream, ListedObject, NodeTask, Services, TrainingJobDescription, check_range
 from trainguard.core.records import (
@@ -203,6 +204,11 @@ class MemoryJobs:
         if stored is not None and stored.active and not stored.closing:
             self._records[job] = frozen_record(stored, polled_fast=polled_fast)
 
+    def set_braked(self, job: str, why: str | None) -> None:
+        stored = self._records.get(job)
+        if stored is not None:
+            self._records[job] = frozen_record(stored, braked=why)
+
     def all(self) -> Iterator[JobRecord]:
         return iter(tuple(self._records.values()))
 
@@ -377,6 +383,7 @@ class MemoryWorld:
         self.tasks = MemoryTaskQueue()
         self.journal = MemoryJournal()
         self.settings = MemorySettingDocuments()
+        self.brakes = NO_BRAKES
 
     @property
     def services(self) -> Services:
@@ -392,4 +399,5 @@ class MemoryWorld:
             tasks=self.tasks,
             journal=self.journal,
             settings=self.settings,
+            brakes=lambda: self.brakes,
         )

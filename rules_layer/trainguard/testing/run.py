@@ -14,9 +14,10 @@ from trainguard.core.errors import SyntheticRunError
 from trainguard.core.ports import Timing, TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, entry_in
 from trainguard.core.timestamps import iso_time
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchProcessor, Message, encode_task
+from trainguard.engine.messages import Message, encode_task
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.reconcile import scheduler_at_once
 from trainguard.pricing.table import PriceTable

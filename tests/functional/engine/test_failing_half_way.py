@@ -12,8 +12,9 @@ from tests.support.faults import Fault
 from tests.support.small_job import BUCKET, JOB, START, Upload, uploads
 from trainguard.core.ports import Timing
 from trainguard.core.records import Status, StreamKey
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchProcessor, Message
+from trainguard.engine.messages import Message
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state, encode_state
 

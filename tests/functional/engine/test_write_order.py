@@ -12,8 +12,9 @@ from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
 from tests.support.small_job import BUCKET, JOB, describe
 from trainguard.core.ports import NodeTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, Status, StreamKey
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.messages import BatchProcessor, encode_task
+from trainguard.engine.messages import encode_task
 from trainguard.engine.profiler.framework_session import FrameworkState, FrameworkStream
 from trainguard.engine.profiler.system_stream import SystemState, SystemStream
 from trainguard.formats.profile.system import read_system_object

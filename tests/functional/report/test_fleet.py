@@ -17,10 +17,10 @@ MOST_SECONDS = 5.0
 
 def test_fleet_page_of_five_thousand_jobs_is_small_and_fast() -> None:
     jobs = many(5_000)
-    began = time.perf_counter()
+    began = time.process_time()
     report = build_fleet(FLEET, jobs, now=NOW)
     page, body = render_fleet(report).encode(), encode_fleet(report)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert len(page) < MOST_BYTES
     assert len(body) < MOST_BYTES
     assert took < MOST_SECONDS

@@ -10,7 +10,7 @@ from tests.unit.testing.rules import FewNodes, Forgetful, HotCpu, Limit, Loaders
 from trainguard.core.errors import RuleConfigError, RuleLoadError, SyntheticRunError
 from trainguard.core.finding import Severity
 from trainguard.core.records import AlertKind, Status
-from trainguard.engine.messages import BatchProcessor
+from trainguard.engine.batch import BatchProcessor
 from trainguard.rules.extension import AnyRule
 from trainguard.testing import SyntheticJob, run_rule
 

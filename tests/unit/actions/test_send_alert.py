@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.memory import MemoryJournal
 from trainguard.aws.alert_channels import AlertChannels
+from trainguard.core.brakes import Brake, Braked, BrakeList, new_brake
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.text import chat_escaped
 from trainguard.core.timestamps import epoch_of
@@ -32,6 +34,8 @@ class Network:
     sent: list[Channel] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     settled: set[tuple[str, Channel]] = field(default_factory=set)
+    brakes: tuple[Brake, ...] = ()
+    silenced: list[tuple[str, str]] = field(default_factory=list)
 
     def send(self, channel: Channel, alert: Alert) -> None:
         if channel in self.down:
@@ -53,9 +57,18 @@ class Network:
         if sent_at is not None:
             self.settled.add((alert_id, channel))
 
+    def silence(self, alert_id: str, *, why: str, execution: str, now: float) -> None:
+        assert now == NOW
+        if self.claims_fail:
+            raise PortUnavailableError("DynamoDB", "UpdateItem", "it is down")
+        self.silenced.append((alert_id, execution))
+        assert why == self.brakes[0].words
+
 
 def send(network: Network, journal: MemoryJournal | None = None, /, **call: Any) -> dict[str, Any]:
-    return AlertSender(network, network, journal or MemoryJournal()).send(CALL | call, now=NOW)
+    brakes = BrakeList(network.brakes)
+    sender = AlertSender(network, network, journal or MemoryJournal(), lambda: brakes)
+    return sender.send(CALL | {"execution": "first"} | call, now=NOW)
 
 
 def about(**fire: Any) -> dict[str, Any]:
@@ -88,6 +101,66 @@ def test_channel_that_is_down_holds_up_no_other(channel: Channel) -> None:
     network.down.clear()
     assert send(network, due=True, last=True)["unsent"] == []
     assert sorted(network.sent) == sorted(ALL)
+
+
+def test_alert_that_the_chat_lacks_says_so_in_the_row() -> None:
+    outcome = send(Network(down={Channel.CHAT}))["outcome"]
+    assert outcome["action"].startswith("Training job stopped: ")
+    assert outcome["action"].endswith(" No alert in the chat (chat: SNS.Publish failed: it is down).")
+
+
+REFUSED = {"decision": {"decision": "refused", "why": "no tag"}, "stop": {"made": False}}
+
+
+def brake(what: Braked = Braked.ALERTS, **more: Any) -> Brake:
+    return new_brake("b-1", what, by="arn:aws:sts::1:assumed-role/Ops/ada", why="a storm", now=NOW - 60.0, **more)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("scope", [{}, {"job": FIRE["job"]}, {"rule": FIRE["rule"]}, {"until": NOW + 1.0}])
+def test_brake_silences_an_alert_and_loses_nothing(scope: dict[str, Any], bare: bool) -> None:
+    network = Network(brakes=(brake(**scope),))
+    answer = send(network, **REFUSED, fire=about(firedAt="never") if bare else FIRE)
+    assert (network.sent, answer["sent"], answer["unsent"]) == ([Channel.BUS], False, [])
+    assert network.silenced == [(FIRE["alertId"], "first")]
+    assert answer["outcome"]["alertId"] is None
+    until = "2026-07-14T10:00:01.000Z" if "until" in scope else "it is released"
+    assert answer["outcome"]["action"].startswith(f"silenced by brake b-1 of ada until {until}: a storm")
+    assert bare or network.alerts[0].document["withheld"].startswith("silenced by brake b-1")
+    network.brakes = ()
+    assert send(network, **REFUSED)["sent"]
+    assert network.sent == ALL
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        brake(job="other"),
+        brake(rule="Other"),
+        brake(Braked.STOPS),
+        brake(Braked.EVALUATION),
+        msgspec.structs.replace(brake(), until="2026-07-14T10:00:00.000Z"),
+    ],
+)
+def test_brake_of_another_kind_job_or_time_silences_nothing(other: Brake) -> None:
+    assert send(Network(brakes=(other,)), **REFUSED)["sent"]
+
+
+def test_alert_of_a_stop_is_sent_in_spite_of_a_brake() -> None:
+    network = Network(brakes=(brake(),))
+    assert send(network)["sent"]
+    assert network.silenced == []
+
+
+def test_alert_whose_silence_cannot_be_noted_is_tried_again() -> None:
+    network = Network(brakes=(brake(),), claims_fail=True)
+    with pytest.raises(PortUnavailableError):
+        send(network, **REFUSED)
+    assert network.sent == []
+
+
+def test_alert_that_nothing_could_send_later_is_not_silenced() -> None:
+    assert send(Network(brakes=(brake(),)), **REFUSED, execution=None)["sent"]
 
 
 def test_failed_mail_and_its_stop_stand_in_the_row() -> None:

@@ -14,6 +14,7 @@ from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, 
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.stack.actions.alert import compose_alert, count_stop
 from trainguard.stack.actions.request import AlertRequest
+from trainguard.stack.actions.send_alert import PEOPLE, Channel
 from trainguard.stack.actions.unsent_alerts import NAME_LIMIT, STEP_FAILED, UnsentAlert, resend_name, unsent_alerts
 
 NOW = 1_795_248_000.0
@@ -62,7 +63,7 @@ class Machine:
 
     def unsent(self, since: float = FAILED_AT, **asked: Any) -> list[UnsentAlert]:
         executions = self.world.executions
-        return list(unsent_alerts(executions, self.world.rows, since=since, now=NOW, **asked))
+        return list(unsent_alerts(executions, self.world.rows, self.world.alerts, since=since, now=NOW, **asked))
 
     def send(self, alert: UnsentAlert) -> str:
         """Start the execution that sends an alert, and return its name."""
@@ -123,11 +124,43 @@ def test_sent_alert_with_another_failed_step_is_not_unsent(machine: Machine) -> 
     assert machine.unsent() == []
 
 
-def test_alert_marked_sent_in_its_row_is_not_unsent(
-    machine: Machine,
-) -> None:
-    machine.failed(status="ABORTED", error=None)
+@pytest.mark.parametrize("sent", [set(), {Channel.MAIL}, {Channel.CHAT}, {Channel.BUS}, {Channel.BUS, Channel.MAIL}])
+def test_alert_that_a_channel_lacks_is_unsent(machine: Machine, sent: set[Channel]) -> None:
+    machine.failed(error="AlertUnsentError", cause="chat: SNS.Publish failed: NotFound")
     machine.row(alert_id=FIRE.fire_id)
+    for channel in sent:
+        machine.world.alerts.settle(FIRE.fire_id, channel, sent_at=NOW)
+    (alert,) = machine.unsent()
+    assert alert.mark.sent == sent
+
+
+def test_alert_that_each_channel_took_is_not_unsent(machine: Machine) -> None:
+    machine.failed(status="ABORTED", error=None)
+    machine.row(alert_id=None)
+    for channel in PEOPLE:
+        machine.world.alerts.settle(FIRE.fire_id, channel, sent_at=NOW)
+    assert machine.unsent() == []
+
+
+def test_silenced_alert_is_unsent_until_each_channel_has_it(machine: Machine) -> None:
+    machine.failed(status="SUCCEEDED", error=None, cause=None)
+    machine.row(alert_id=None)
+    assert machine.unsent() == []
+    machine.world.alerts.silence(FIRE.fire_id, why="brake b-1", execution=NAME, now=FAILED_AT)
+    (alert,) = machine.unsent()
+    assert (alert.mark.silenced, alert.under_way, alert.origin) == ("brake b-1", False, NAME)
+    name = machine.send(alert)
+    assert machine.unsent()[0].under_way
+    machine.world.executions.end(name, "SUCCEEDED", at=NOW)
+    assert [each.attempt for each in machine.unsent()] == [2]
+    for channel in PEOPLE:
+        machine.world.alerts.settle(FIRE.fire_id, channel, sent_at=NOW)
+    assert machine.unsent() == []
+
+
+def test_alert_silenced_before_the_span_is_left_out(machine: Machine) -> None:
+    machine.failed(status="SUCCEEDED", error=None, cause=None)
+    machine.world.alerts.silence(FIRE.fire_id, why="brake b-1", execution=NAME, now=FAILED_AT - 1.0)
     assert machine.unsent() == []
 
 

@@ -67,7 +67,8 @@ class Deployed:
     @property
     def stores(self) -> Stores:
         """What the commands work with."""
-        return Stores(jobs=self.world.jobs, nodes=self.world.nodes, rows=self.world.rows, objects=self.world.objects)
+        world = self.world
+        return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects, alerts=world.alerts)
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Result:
         """Run a command."""

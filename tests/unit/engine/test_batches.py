@@ -16,19 +16,11 @@ from trainguard.core.errors import MessageError, PortUnavailableError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import NodeTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, StreamKey
+from trainguard.engine.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
-from trainguard.engine.messages import (
-    BatchOutcome,
-    BatchProcessor,
-    CreatedObject,
-    JobMessages,
-    Message,
-    created_objects,
-    encode_task,
-    sort_messages,
-)
+from trainguard.engine.messages import CreatedObject, JobMessages, Message, created_objects, encode_task, sort_messages
 
 UPLOADS = uploads()
 SYSTEM_1 = [each for each in UPLOADS if "system/incremental" in each.key and "algo-1" in each.key]

@@ -61,10 +61,6 @@ class StepBatch:
         else:  # an array of JAX is computed later: it is read when it is ready
             self._plain.append((name, value if hasattr(value, "is_ready") else float(value)))
 
-    def add_double(self, name: str, value: Any) -> None:
-        """Add one number that needs all bits of a float64."""
-        self._numbers.append((Entry(name, FLOAT64, [1], 8), self._send([value.reshape(1)])))
-
     def reduce(self, named: "Sequence[tuple[str, Any]]", kinds: Sequence[str], *, is_saved: bool = True) -> Reduced:
         """Have tensors reduced; their reductions are saved with the step, or only part of a total."""
         groups = reduce_rows(self._torch, [tensor for _, tensor in named], kinds)

@@ -8,6 +8,8 @@ reduced in float32.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from trainguard_collector.recorder.tensors.bits import dense
+
 PIECE_ON_PROCESSOR = 256 * 1024
 PIECE_ON_DEVICE = 8 * 1024 * 1024
 """Entries that are reduced at once: 1 MiB of float32, which stays in a cache; on a device 32 MiB, for fewer calls.
@@ -92,7 +94,7 @@ def _group(
 ) -> Group:
     whole, ends = [], []
     for size, place in sized:
-        tensor, tail = _dense(tensors[place]), size % width
+        tensor, tail = dense(tensors[place]), size % width
         if not tail:
             whole.append((size, tensor))
         elif size < width:
@@ -119,13 +121,6 @@ def _group(
         # One alone is no copy, and the training goes on with it.
         parts.append(_as_float(torch, together.clone() if len(ends) == 1 else together))
     return Group([place for _, place in sized], width, rows, [size % width for size, _ in sized], needs, parts)
-
-
-def _dense(tensor: Any) -> Any:
-    """Return all entries in the order in which they lie: contiguous, and a view unless they lie apart."""
-    if tensor.is_contiguous():
-        return tensor
-    return tensor.permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True)).contiguous()
 
 
 def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int) -> "Iterator[Any]":
@@ -183,18 +178,3 @@ def _reduce_into(
         found[f"{prefix}l2"] = norm(rows, 2, dim=1)
     if f"{prefix}deviation" in needs:
         found[f"{prefix}deviation"] = norm(torch.sub(rows, found[f"{prefix}mean"].unsqueeze(1), out=room), 2, dim=1)
-
-
-def checksum(torch: Any, tensors: Sequence[Any]) -> Any:
-    """Return one float64 number, exact, that is the same where all bits of all tensors are; below 2^52.
-
-    Bits are summed as whole numbers, so that order does not matter, weighted by the tensor's place.
-    """
-    sums = []
-    for tensor in tensors:
-        flat = tensor.detach().contiguous().reshape(-1)
-        whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-        sums.append(flat.view(whole).sum(dtype=torch.int64))
-    stacked = torch.stack(sums)
-    weights = (torch.arange(1, len(sums) + 1, device=stacked.device, dtype=torch.int64) * 2_654_435_761) % (2**31) | 1
-    return ((stacked * weights).sum() & (2**52 - 1)).double()

@@ -1,5 +1,6 @@
 """The fire path in RuleState: columns of rows, which alerts were sent on which channels, and the last hour's stops."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
@@ -9,13 +10,13 @@ from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopDecision
-from trainguard.stack.actions.send_alert import Channel, Claim
+from trainguard.stack.actions.send_alert import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from trainguard.aws.dynamodb.attributes import AttributeValue
+    from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
@@ -105,19 +106,21 @@ ALERTS = "*alerts"
 KEPT_S = 90 * 86_400
 """As long as Step Functions knows the names of executions that have ended."""
 
+LEASE_S = 45
+"""Longer than an invocation of `send_alert` may take, and shorter than the state machine waits for one."""
+
 
 class DynamoSentAlerts:
-    """Claims on the channels of alerts; ``lease_s`` is longer than an invocation may take, seconds."""
+    """Claims on the channels of alerts, and marks of what became of them."""
 
-    def __init__(self, *, client: "DynamoDBClient", table: str, lease_s: int) -> None:
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
-        self._lease_s = lease_s
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         claimed, sent = _columns(channel)
         free = f"attribute_not_exists(#{sent}) AND (attribute_not_exists(#{claimed}) OR #{claimed} < :now)"
         columns = {
-            claimed: integer(int(now) + self._lease_s),
+            claimed: integer(int(now) + LEASE_S),
             "ExpiresAt": integer(int(now) + KEPT_S),
         }
         if self._table.update(row_key(ALERTS, alert_id), columns, free, {":now": integer(int(now))}):
@@ -130,6 +133,36 @@ class DynamoSentAlerts:
         if sent_at is not None:
             columns = {claimed: None, sent: moment(sent_at)}
         self._table.update(row_key(ALERTS, alert_id), columns, f"attribute_not_exists(#{sent})")
+
+    def silence(self, alert_id: str, *, why: str, execution: str, now: float) -> None:
+        columns = {
+            "SilencedBy": text(why),
+            "SilencedAt": moment(now),
+            "Execution": text(execution),
+            "ExpiresAt": integer(int(now) + KEPT_S),
+        }
+        self._table.update(row_key(ALERTS, alert_id), columns, "attribute_not_exists(#MailSentAt)")
+
+    def mark(self, alert_id: str) -> AlertMark:
+        return _mark(alert_id, self._table.get(row_key(ALERTS, alert_id)) or {})
+
+    def silenced(self) -> Iterator[AlertMark]:
+        for item in self._table.partition("TrainingJobName", ALERTS):
+            if "SilencedBy" in item:
+                yield _mark(item["RuleTarget"]["S"], item)
+
+
+def _mark(alert_id: str, item: "Item") -> AlertMark:
+    """Return the mark in an item; StateCodecError for a column of another type."""
+    columns = Columns(item)
+    with decoding(f"RuleState/{ALERTS}/{alert_id}"):
+        return AlertMark(
+            alert_id,
+            frozenset(channel for channel in Channel if _columns(channel)[1] in item),
+            silenced=columns.get("SilencedBy", attributes.TEXT_OR_NONE),
+            silenced_at=columns.get("SilencedAt", attributes.TIME_OR_NONE),
+            execution=columns.get("Execution", attributes.TEXT_OR_NONE),
+        )
 
 
 def _columns(channel: Channel) -> tuple[str, str]:

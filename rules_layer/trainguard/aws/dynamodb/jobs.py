@@ -171,6 +171,10 @@ class DynamoJobs:
             {":value": text(_FAST if polled_fast else _SLOW), ":no": flag(False)},
         )
 
+    def set_braked(self, job: str, why: str | None) -> None:
+        columns = {"Braked": None if why is None else text(why)}
+        self._table.update(_key(job), columns, "attribute_exists(#TrainingJobName)")
+
     def _indexed(self, value: str) -> list[str]:
         items = self._table.partition("Active", value, index=ACTIVE_JOBS_INDEX)
         return [item["TrainingJobName"]["S"] for item in items]
@@ -303,6 +307,7 @@ _JOB: Layout = {
     "last_object_at": ("LastObjectAt", attributes.TIME_OR_NONE),
     "tuning_job": ("TuningJob", attributes.TEXT_OR_NONE),
     "file_fault": ("JobFileFault", attributes.TEXT_OR_NONE),
+    "braked": ("Braked", attributes.TEXT_OR_NONE),
     "generation": ("Generation", attributes.COUNT),
     "asked_at": ("AskedAt", attributes.TIME_OR_NONE),
     "other_streams": ("OtherStreams", attributes.COUNT),

@@ -14,6 +14,7 @@ from botocore.session import Session
 
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
@@ -37,6 +38,7 @@ from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.places import is_recording
 from trainguard.local.sources import PROFILER_OUTPUT, missing
+from trainguard.stack.actions.send_alert import AlertMarks
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -91,6 +93,7 @@ class Stores:
     nodes: NodeStates
     rows: RuleStates
     objects: ProfileObjects
+    alerts: AlertMarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,7 @@ def open_stores(deployment: Deployment, clients: Clients) -> Stores:
         nodes=DynamoNodeStates(client=dynamodb, table=deployment.output("NodeStateTable")),
         rows=DynamoRuleStates(client=dynamodb, table=deployment.output("RuleStateTable")),
         objects=S3ProfileObjects(client=clients.s3),
+        alerts=DynamoSentAlerts(client=dynamodb, table=deployment.output("RuleStateTable")),
     )
 
 

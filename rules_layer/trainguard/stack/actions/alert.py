@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainguard.core.brakes import Brake
 from trainguard.core.canary_name import CANARY_KIND, is_canary
 from trainguard.core.finding import flat
 from trainguard.core.layout import open_command, plain_links
@@ -13,7 +14,7 @@ from trainguard.core.text import LONGEST_SENTENCE, chat_line, mail_line, mail_pl
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions import wording
 from trainguard.stack.actions.request import AlertInput, AlertRequest, outcome_of_call
-from trainguard.stack.actions.routing import MUTED, STAGED, Routing, route
+from trainguard.stack.actions.routing import MUTED, STAGED, Routing, route, silenced
 from trainguard.stack.actions.wording import PARAGRAPH_LIMIT, SUBJECT_LIMIT, TITLE_LIMIT, chat_message
 
 SCHEMA_VERSION = "1"
@@ -40,9 +41,12 @@ class Alert:
     routing: Routing
 
 
-def compose_alert(request: AlertRequest, *, now: float) -> Alert:
-    """Compose the alert of a fire or follow-up with its stop; ``now``, epoch seconds, is for quiet hours."""
-    fire, routing, done = request.fire, route(request, now=now), wording.action(request)
+def compose_alert(request: AlertRequest, *, now: float, brake: Brake | None = None) -> Alert:
+    """Compose the alert of a fire or follow-up with its stop; ``now``, epoch seconds, is for quiet hours.
+
+    ``brake`` is in force on its job and rule.
+    """
+    fire, routing, done = request.fire, route(request, now=now, brake=brake), wording.action(request)
     waiting = "" if routing.wait_until is None else f"alert waits until {iso_time(routing.wait_until)} (quiet hours)"
     return Alert(
         alert_id=fire.own_id,
@@ -122,7 +126,7 @@ def _report(fire: AlertInput) -> dict[str, Any]:
 _STOPPED_BARE = {True: ("yes", "true"), False: ("no", "false")}
 
 
-def bare_alert(call: Mapping[str, Any]) -> Alert:
+def bare_alert(call: Mapping[str, Any], brake: Brake | None = None) -> Alert:
     """Return the alert of a call of `send_alert`, of which nothing but texts is expected."""
     fire = call["fire"]
     decision, stop = (outcome if isinstance(outcome, Mapping) else {} for outcome in outcome_of_call(call))
@@ -151,7 +155,7 @@ def bare_alert(call: Mapping[str, Any]) -> Alert:
         "Stopped": as_value,
     }
     done = "alert sent without its details" + ("; training job stopped" if made else "")
-    withheld = _withheld(fire, is_about_a_stop=failed or made is not False)
+    routing = _routing(fire, brake, is_about_a_stop=failed or made is not False)
     return Alert(
         alert_id=alert_id,
         subject="".join(each if " " <= each <= "~" else "?" for each in title)[:SUBJECT_LIMIT],
@@ -161,9 +165,9 @@ def bare_alert(call: Mapping[str, Any]) -> Alert:
         document=plain_document({**fire, "stopMade": made, "stopError": stop.get("error")}, LONGEST_TEXT),
         chat=_chat(title, lines),
         attributes=plain_document(attributes, LONGEST_TEXT),
-        action=one_line(withheld or done, LONGEST_SENTENCE),
+        action=one_line(routing.withheld or done, LONGEST_SENTENCE),
         waiting="",
-        routing=Routing(withheld=withheld),
+        routing=routing,
     )
 
 
@@ -179,16 +183,20 @@ def _chat(title: str, lines: list[str]) -> dict[str, Any]:
     }
 
 
-def _withheld(fire: Mapping[str, Any], *, is_about_a_stop: bool) -> str | None:
-    """Return why nobody is notified: the rule is staged, or muted and there is no stop to report."""
-    if fire.get("kind") == AlertKind.NOTICE.value:
-        return None
-    policy = fire.get("policy")
-    alerts = policy.get("alerts") if isinstance(policy, Mapping) else None
-    named = {name for name in ("staged", "muted") if {str(fire.get("rule")), "all"} & _names(alerts, name)}
+def _routing(fire: Mapping[str, Any], brake: Brake | None, *, is_about_a_stop: bool) -> Routing:
+    """Withhold the alert of a staged rule; where no stop is to be reported, that of a braked or muted one."""
+    named: set[str] = set()
+    if fire.get("kind") != AlertKind.NOTICE.value:
+        policy = fire.get("policy")
+        alerts = policy.get("alerts") if isinstance(policy, Mapping) else None
+        named = {name for name in ("staged", "muted") if {str(fire.get("rule")), "all"} & _names(alerts, name)}
     if "staged" in named:
-        return STAGED
-    return MUTED if "muted" in named and not is_about_a_stop else None
+        return Routing(withheld=STAGED)
+    if is_about_a_stop:
+        return Routing()
+    if brake is not None:
+        return silenced(brake)
+    return Routing(withheld=MUTED if "muted" in named else None)
 
 
 def _names(alerts: object, kind: str) -> set[Any]:

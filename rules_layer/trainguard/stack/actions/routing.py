@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from trainguard.core.brakes import Brake
 from trainguard.core.finding import Severity
 from trainguard.core.job_policy import DAYS, QuietHours
 from trainguard.core.records import AlertKind
@@ -51,14 +52,22 @@ WARNED_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """``withheld`` says why no alert is sent, ``wait_until`` (epoch seconds) when; with neither at once."""
+    """``withheld`` says why no alert is sent, ``wait_until`` (epoch seconds) when; with neither at once.
+
+    ``brake`` is the one that silences it.
+    """
 
     withheld: str | None = None
     wait_until: float | None = None
+    brake: Brake | None = None
 
 
-def route(request: AlertRequest, *, now: float) -> Routing:
-    """Decide on an alert at ``now``, epoch seconds."""
+def silenced(brake: Brake) -> Routing:
+    return Routing(withheld=f"silenced by {brake.words}: no alert sent", brake=brake)
+
+
+def route(request: AlertRequest, *, now: float, brake: Brake | None = None) -> Routing:
+    """Decide on an alert at ``now``, epoch seconds; ``brake`` is in force on its job and rule."""
     entry, alerts = request.fire.entry, request.fire.policy.alerts
     is_finding = entry.kind is not AlertKind.NOTICE
     if is_finding and alerts.is_staged(entry.finding.rule):
@@ -70,8 +79,9 @@ def route(request: AlertRequest, *, now: float) -> Routing:
         return Routing(withheld=LATE)
     if request.is_about_a_stop:
         return Routing()
+    if brake is not None:
+        return silenced(brake)
     if is_finding and alerts.is_muted(entry.finding.rule):
         return Routing(withheld=MUTED)
-    if entry.finding.severity == Severity.CRITICAL and entry.kind is not AlertKind.CLEARED:
-        return Routing()
-    return Routing(wait_until=quiet_until(alerts.quiet_hours, now))
+    is_urgent = entry.finding.severity == Severity.CRITICAL and entry.kind is not AlertKind.CLEARED
+    return Routing(wait_until=None if is_urgent else quiet_until(alerts.quiet_hours, now))

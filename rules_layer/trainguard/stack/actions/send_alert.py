@@ -1,13 +1,14 @@
 """Sends one alert once on each channel: bus, mail, chats; the bus also gets withheld findings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from trainguard.core.canary_name import CANARY_KIND
+from trainguard.core.brakes import Brake, Braked, BrakeList
+from trainguard.core.canary_name import CANARY_KIND, is_canary
 from trainguard.core.errors import PortUnavailableError, TrainGuardError
 from trainguard.core.ports import Journal
 from trainguard.core.records import AlertKind
@@ -24,6 +25,9 @@ class Channel(StrEnum):
     CHAT = "chat"
 
 
+PEOPLE = (Channel.MAIL, Channel.CHAT)
+"""The channels of an alert that is not a canary's, beside the bus."""
+
 Claim = Literal["taken", "sent", "busy"]
 """Whether a channel may be used: claimed here, used before, or in use by another invocation."""
 
@@ -35,14 +39,46 @@ class Channels(Protocol):
         """Send an alert; raises PortUnavailableError where it is not accepted."""
 
 
+@dataclass(frozen=True, slots=True)
+class AlertMark:
+    """What became of one alert: the channels that took it, and the brake that silenced it at ``silenced_at``.
+
+    ``execution`` names the execution that a brake silenced; times are in epoch seconds.
+    """
+
+    alert_id: str
+    sent: frozenset[Channel] = frozenset()
+    silenced: str | None = None
+    silenced_at: float | None = None
+    execution: str | None = None
+
+    @property
+    def reached_people(self) -> bool:
+        """Whether each channel of people took the alert."""
+        return self.sent >= {*PEOPLE}
+
+
 class SentAlerts(Protocol):
-    """Which alerts were sent where; both methods raise PortUnavailableError."""
+    """Which alerts were sent where; every method raises PortUnavailableError."""
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         """Claim a channel for an alert."""
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         """Release it, with the time at which the alert was sent, if it was."""
+
+    def silence(self, alert_id: str, *, why: str, execution: str, now: float) -> None:
+        """Note the brake that silenced an alert, and the execution that would have sent it."""
+
+
+class AlertMarks(Protocol):
+    """What became of alerts, to read; both methods raise PortUnavailableError."""
+
+    def mark(self, alert_id: str) -> AlertMark:
+        """Return the mark of an alert; an empty one where there is none."""
+
+    def silenced(self) -> Iterator[AlertMark]:
+        """Iterate over the marks of alerts that a brake silenced."""
 
 
 class AlertUnsentError(TrainGuardError):
@@ -54,22 +90,28 @@ class AlertUnsentError(TrainGuardError):
 
 @dataclass(frozen=True, slots=True)
 class AlertSender:
-    """Sends alerts."""
+    """Sends alerts, but for those that ``brakes`` silence."""
 
     channels: Channels
     sent: SentAlerts
     journal: Journal
+    brakes: Callable[[], BrakeList]
 
     def send(self, call: Mapping[str, Any], *, now: float) -> dict[str, Any]:
         """Send the alert of ``call``, unless it waits or is withheld; ``last``: there is no other try.
 
         Returns ``sent``, ``waitUntil``, the ``unsent`` channels with errors, other ``faults``, and ``outcome`` for the
-        row. With ``due`` quiet hours are over. Raises AlertUnsentError with ``last``, and msgspec.ValidationError where
-        the call is of no fire.
+        row. With ``due`` quiet hours are over. Raises AlertUnsentError with ``last``, msgspec.ValidationError where
+        the call is of no fire, and PortUnavailableError where it cannot be noted that a brake silences the alert.
         """
         if not isinstance(call, Mapping) or not isinstance(call.get("fire"), Mapping):
             raise msgspec.ValidationError("fire: expected the input of an execution")
-        alert, faults = self._composed(call, now)
+        brake = self._brake_on(call, now)
+        alert, faults = self._composed(call, brake, now)
+        if alert.routing.brake is not None:
+            why, execution = alert.routing.brake.words, str(call["execution"])
+            self.sent.silence(alert.alert_id, why=why, execution=execution, now=now)
+            self.journal.count("alerts_silenced", job=str(call["fire"].get("job")), reason=why)
         wait_until = None if call.get("due") else alert.routing.wait_until
         channels = []
         if alert.routing.withheld is None and wait_until is None:
@@ -84,21 +126,28 @@ class AlertSender:
             "waitUntil": None if wait_until is None else iso_time(wait_until),
             "unsent": list(errors.values()),
             "faults": faults,
-            "outcome": _outcome(alert, call, errors.get(Channel.MAIL), waits=wait_until is not None),
+            "outcome": _outcome(alert, call, errors, waits=wait_until is not None),
         }
 
-    def _composed(self, call: Mapping[str, Any], now: float) -> tuple[Alert, list[str]]:
+    def _brake_on(self, call: Mapping[str, Any], now: float) -> Brake | None:
+        """Return the brake on the alert; none on a canary's, nor where the call names no execution to send it later."""
+        job, rule = str(call["fire"].get("job")), str(call["fire"].get("rule"))
+        if not call.get("execution") or is_canary(job, str(call["fire"].get("jobArn"))):
+            return None
+        return self.brakes().on(Braked.ALERTS, job=job, rule=rule, now=now)
+
+    def _composed(self, call: Mapping[str, Any], brake: Brake | None, now: float) -> tuple[Alert, list[str]]:
         """Compose the alert, and count its stop at the first try; a warning without its details would be none."""
         try:
             request = AlertRequest.read(call)
-            alert = compose_alert(request, now=now)
+            alert = compose_alert(request, now=now, brake=brake)
             if not call.get("due"):
                 count_stop(request, self.journal, sent=alert.routing.withheld is None)
         # Whatever fails in an alert's words, people are alerted to the fire.
         except Exception as fault:
             if call["fire"].get("kind") == AlertKind.WARNING.value:
                 raise
-            return bare_alert(call), [f"ComposeAlert: {type(fault).__name__}: {fault}"]
+            return bare_alert(call, brake), [f"ComposeAlert: {type(fault).__name__}: {fault}"]
         return alert, []
 
     def _errors(
@@ -129,12 +178,17 @@ class AlertSender:
                 yield channel, error
 
 
-def _outcome(alert: Alert, call: Mapping[str, Any], mail_error: str | None, *, waits: bool) -> dict[str, Any]:
+def _outcome(alert: Alert, call: Mapping[str, Any], errors: Mapping[Channel, str], *, waits: bool) -> dict[str, Any]:
     if waits:
         return {"action": alert.waiting, "alertId": None}
-    if mail_error is not None:
+    if (mail_error := errors.get(Channel.MAIL)) is not None:
         stopped = {"true": "yes", "false": "no"}.get(alert.attributes["Stopped"], "not known")
         is_fire = call["fire"].get("kind") == AlertKind.FIRE.value
         ended = f"; training job stopped: {stopped}" if is_fire else ""
         return {"action": f"alert failed ({mail_error}){ended}", "alertId": None}
-    return {"action": alert.action, "alertId": alert.alert_id if alert.routing.withheld is None else None}
+    # A sentence can follow another one; how a bare alert's words end says whether the job was stopped.
+    is_told = Channel.CHAT in errors and alert.action.endswith(".")
+    return {
+        "action": f"{alert.action} No alert in the chat ({errors[Channel.CHAT]})." if is_told else alert.action,
+        "alertId": alert.alert_id if alert.routing.withheld is None else None,
+    }

@@ -39,8 +39,8 @@ def permitted(
     case: StopCase, switch: StopSwitches, *, why: str, grace_s: float, now: float, hint: str = ""
 ) -> StopDecision:
     """Return the decision on a job that permits a stop; ``hint`` is what to do within ``grace_s`` seconds."""
-    if switch.in_force is StopSwitch.DISABLED:
-        return _refused(switch.why)
+    if (objection := switch.objection(job=case.job, rule=case.rule, now=now)) is not None:
+        return _refused(objection)
     if switch.in_force is StopSwitch.DRY_RUN or case.policy.stops.dry_run:
         after = f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
         who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"

@@ -1,8 +1,13 @@
-"""The stop switch: the stack's value, which a deployment may write any time, and the operators' stricter override."""
+"""What may forbid a stop: the stack's value, which a deployment may write any time, and what operators set beside it.
+
+These are a stricter override for the whole stack, and brakes, also on one job or rule.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+
+from trainguard.core.brakes import NO_BRAKES, Braked, BrakeList
 
 _VALUE_LIMIT = 40
 
@@ -20,10 +25,26 @@ _STRICTNESS = {switch: place for place, switch in enumerate(StopSwitch)}
 
 @dataclass(frozen=True, slots=True)
 class StopSwitches:
-    """Both values as they are stored; ``override`` is None where there is none."""
+    """Both values and the brakes as they are stored; ``override`` is None where there is none."""
 
     deployed: str
     override: str | None = None
+    brakes: BrakeList = NO_BRAKES
+
+    def objection(self, *, job: str, rule: str, now: float) -> str | None:
+        """Return why no stop may be made, by the switch or a brake; None where one may, or a dry run.
+
+        A brake that cannot be read forbids stops. So does one on evaluation: nobody knows whether a finding goes on.
+        """
+        if self.in_force is StopSwitch.DISABLED:
+            return self.why
+        if self.brakes.faults:
+            return f"an operators' brake cannot be read: {self.brakes.faults[0]}"
+        for what, of_rule in ((Braked.STOPS, rule), (Braked.EVALUATION, None)):
+            brake = self.brakes.on(what, job=job, rule=of_rule, now=now)
+            if brake is not None:
+                return f"an operator has braked {brake.scope}: {brake.words}"
+        return None
 
     @property
     def in_force(self) -> StopSwitch:

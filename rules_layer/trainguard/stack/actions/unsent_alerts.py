@@ -1,4 +1,7 @@
-"""Which alerts were not sent, by the executions that should have sent them."""
+"""Which alerts did not reach each channel of people: by executions that failed, and by brakes that silenced them.
+
+The mark of a channel decides, where there is one: an alert that mail took and chat did not is unsent.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from trainguard.core.records import AlertKind, RuleRow, StopRecord
 from trainguard.core.stores import RuleStates
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.stack.actions.routing import Routing, route
+from trainguard.stack.actions.send_alert import AlertMark, AlertMarks
 
 STEP_FAILED = "TrainGuard.StepFailed"
 """Error of an execution in which steps failed, and that has sent its alert or had none to send."""
@@ -55,7 +59,10 @@ _UNSUCCESSFUL = frozenset({"FAILED", "TIMED_OUT", "ABORTED"})
 
 @dataclass(frozen=True, slots=True)
 class UnsentAlert:
-    """An alert that no execution has sent; ``last`` tried, ``under_way`` it may send it yet, else ``attempt``."""
+    """An alert that no execution has sent; ``last`` tried, ``under_way`` it may send it yet, else ``attempt``.
+
+    ``mark`` has the channels that took it, and the brake that silenced it.
+    """
 
     origin: str
     request: AlertRequest
@@ -64,6 +71,7 @@ class UnsentAlert:
     attempt: int
     under_way: bool
     routing: Routing
+    mark: AlertMark
 
     @property
     def resend(self) -> tuple[str, dict[str, object]]:
@@ -76,39 +84,53 @@ class UnsentAlert:
 
 
 def unsent_alerts(
-    records: ExecutionRecords, rows: RuleStates, *, since: float, now: float, job: str | None = None
+    records: ExecutionRecords, rows: RuleStates, marks: AlertMarks, *, since: float, now: float, job: str | None = None
 ) -> Iterator[UnsentAlert]:
-    """Yield alerts that executions ended since ``since``, epoch seconds, could not send, of one ``job`` or of all."""
+    """Yield alerts of ``since``, epoch seconds, or later that did not reach people, of one ``job`` or of all."""
     seen: set[str] = set()
-    for record in records.unsuccessful(since):
+    for record in _candidates(records, marks, since):
         origin = _origin(record)
         if origin in seen:
             continue
         seen.add(origin)
         first = record if origin == record.name else records.find(origin)
-        found = None if first is None else _unsent(first, records, rows, now=now, job=job)
+        found = None if first is None else _unsent(first, records, rows, marks, now=now, job=job)
+        if found is not None:
+            yield found
+
+
+def _candidates(records: ExecutionRecords, marks: AlertMarks, since: float) -> Iterator[ExecutionRecord]:
+    yield from records.unsuccessful(since)
+    for mark in marks.silenced():
+        is_due = mark.silenced_at is not None and mark.silenced_at >= since and not mark.reached_people
+        found = records.find(mark.execution) if is_due and mark.execution is not None else None
         if found is not None:
             yield found
 
 
 def _unsent(
-    first: ExecutionRecord, records: ExecutionRecords, rows: RuleStates, *, now: float, job: str | None
+    first: ExecutionRecord,
+    records: ExecutionRecords,
+    rows: RuleStates,
+    marks: AlertMarks,
+    *,
+    now: float,
+    job: str | None,
 ) -> UnsentAlert | None:
     fire = _fire(first)
-    if fire is None or is_canary(fire.job, fire.job_arn) or job not in {None, fire.job} or has_sent(first):
+    if fire is None or is_canary(fire.job, fire.job_arn) or job not in {None, fire.job}:
         return None
-    row = _row(fire, rows)
-    is_own = row is not None and row.fire_id == fire.entry.fire_id and row.alert_id is not None
-    if is_own and fire.entry.kind is AlertKind.FIRE:
+    mark = marks.mark(fire.own_id)
+    if is_sent(first, mark):
         return None
-    decision, stop = recorded_outcome(fire, row)
+    decision, stop = recorded_outcome(fire, _row(fire, rows))
     request = AlertRequest(fire=fire, decision=decision, stop=stop)
     routing = route(request, now=now)
     last, attempt = _newest(first, records)
-    if routing.withheld is not None or has_sent(last):
+    if routing.withheld is not None or is_sent(last, mark):
         return None
-    running = last.status not in _UNSUCCESSFUL
-    return UnsentAlert(first.name, request, first.payload, last, attempt, running, routing)
+    running = last.status not in _UNSUCCESSFUL and not has_sent(last)
+    return UnsentAlert(first.name, request, first.payload, last, attempt, running, routing, mark)
 
 
 def _row(fire: AlertInput, rows: RuleStates) -> RuleRow | None:
@@ -133,6 +155,11 @@ def _fire(record: ExecutionRecord) -> AlertInput | None:
         return AlertInput.read(record.payload)
     except msgspec.ValidationError:
         return None
+
+
+def is_sent(record: ExecutionRecord, mark: AlertMark) -> bool:
+    """Whether an alert reached people, or was not meant to: one that a brake silenced has marks alone to show it."""
+    return mark.reached_people or (mark.silenced is None and has_sent(record))
 
 
 def has_sent(record: ExecutionRecord) -> bool:

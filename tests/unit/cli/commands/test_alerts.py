@@ -13,6 +13,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 from trainguard.engine.outbox import execution_name, fire_payload
+from trainguard.stack.actions.send_alert import Channel
 
 __all__ = ["deployed"]
 
@@ -89,6 +90,7 @@ def test_unsent_alerts_are_listed_with_reasons_and_start_nothing(
         "ended_at": "2026-11-21T08:02:00.000Z",
         "attempts": 0,
         "waits_until": None,
+        "channels": {"mail": False, "chat": False},
     }
     assert resends(machine) == []
 
@@ -125,6 +127,26 @@ def test_unsent_alert_is_sent_by_one_execution_even_if_repeated(
     assert (payload["fireId"], payload["resend"]["of"], payload["resend"]["stop"]["made"]) == ("f" * 20, name, None)
     assert machine.run("send", JOB)[1]["alerts"] == []
     assert len(resends(machine)) == 1
+
+
+def test_alert_that_chat_lacks_is_listed_and_sent(machine: Machine) -> None:
+    name = machine.failed()
+    machine.deployed.world.alerts.settle("f" * 20, Channel.MAIL, sent_at=1.0)
+    (row,) = [each for each in judged()[1] if each.target == RULE]
+    machine.deployed.world.rows.record(replace(row, fire_id="f" * 20, alert_id="f" * 20))
+    assert machine.run("list")[1]["alerts"][0]["channels"] == {"mail": True, "chat": False}
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    (sent,) = machine.run("send", JOB)[1]["alerts"]
+    assert (sent["state"], sent["channels"]) == ("sent", {"mail": True, "chat": True})
+
+
+def test_alert_that_is_still_silenced_is_not_called_sent(machine: Machine) -> None:
+    name = machine.failed()
+    machine.end(name, "SUCCEEDED", ago_s=600.0)
+    machine.deployed.world.alerts.silence("f" * 20, why="brake b-1", execution=name, now=machine.deployed.now - 600.0)
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    code, said = machine.run("send", JOB)
+    assert (code, said["alerts"][0]["state"], said["alerts"][0]["why"]) == (1, "unsent", "silenced by brake b-1")
 
 
 def test_sent_alert_carries_the_stop_of_its_row(machine: Machine) -> None:

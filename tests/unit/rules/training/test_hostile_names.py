@@ -43,11 +43,11 @@ def test_pattern_without_its_ends_matches_the_same_names(pattern: str) -> None:
 
 @pytest.mark.parametrize("run", [hostile(1, 200_000), hostile(3_000, 1_500)], ids=["one name", "many names"])
 def test_names_that_take_too_long_are_noted_and_no_all_clear(run: Run) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(NamePatternError, match="too long"):
         observed("ExplodingTensor", run, collection_names=None, tensor_regex=".*rel.*x")
     assert activations_of(run.steps[0]) == frozenset()
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0
 
 
 def test_all_names_of_a_large_model_are_searched() -> None:

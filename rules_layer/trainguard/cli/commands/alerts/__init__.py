@@ -28,9 +28,9 @@ def list_unsent(
     since: _Since = None,
     where: Where,
 ) -> Result:
-    """Show the alerts that an execution of the fire machine should have sent and could not. It only reads.
+    """Show the alerts that mail or chat did not get, be it by a fault or by an operator's brake. It only reads.
 
-    What is withheld, as of a staged or muted rule, is not among them.
+    What a job's own settings withhold, as of a staged or muted rule, is not among them.
 
     Examples: `trainguard alerts list`, `trainguard alerts list my-job --since 30d`
     """
@@ -67,5 +67,5 @@ def send(
     now, connection = time.time(), connect(where)
     begin = now - (since or _LOOKED_BACK_S)
     found = unsent.find(connection, job, begin, now)
-    entries = unsent.send_all(found, unsent.machine_of(connection))
+    entries = unsent.send_all(found, unsent.machine_of(connection), connection.stores.alerts)
     return unsent.alerts_result(entries, job, begin, now, sent=True)

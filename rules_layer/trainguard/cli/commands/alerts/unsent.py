@@ -13,7 +13,8 @@ from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import unknown_job
 from trainguard.core.ports import ExecutionRecord
 from trainguard.core.units import counted
-from trainguard.stack.actions.unsent_alerts import UnsentAlert, has_sent, unsent_alerts
+from trainguard.stack.actions.send_alert import PEOPLE, AlertMark, AlertMarks
+from trainguard.stack.actions.unsent_alerts import UnsentAlert, is_sent, unsent_alerts
 
 MACHINE_OUTPUT = "FireStateMachineArn"
 
@@ -48,13 +49,13 @@ def machine_of(connection: Connection) -> StepFunctionsExecutions:
 def find(connection: Connection, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
     """Return the alerts, the oldest finding first; raises for an unknown job."""
     stores = connection.stores
-    found = list(unsent_alerts(machine_of(connection), stores.rows, since=since, now=now, job=job))
+    found = list(unsent_alerts(machine_of(connection), stores.rows, stores.alerts, since=since, now=now, job=job))
     if not found and job is not None and stores.jobs.load(job) is None:
         raise unknown_job(job, stores.jobs)
     return sorted(found, key=lambda alert: alert.request.fire.fired_at)
 
 
-def send_all(found: Sequence[UnsentAlert], machine: StepFunctionsExecutions) -> Sequence[AlertEntry]:
+def send_all(found: Sequence[UnsentAlert], machine: StepFunctionsExecutions, marks: AlertMarks) -> Sequence[AlertEntry]:
     """Start an execution for each alert, then wait for those that send at once."""
     names = {}
     for alert in found:
@@ -72,17 +73,20 @@ def send_all(found: Sequence[UnsentAlert], machine: StepFunctionsExecutions) -> 
             record = machine.find(names[alert.origin])
             if record is not None and record.ended_at is not None:
                 ended[alert.origin] = record
-    return [_entry(alert, names[alert.origin], ended.get(alert.origin)) for alert in found]
+    return [
+        _entry(alert, names[alert.origin], ended.get(alert.origin), marks.mark(alert.request.fire.own_id))
+        for alert in found
+    ]
 
 
 def listed(alert: UnsentAlert) -> AlertEntry:
-    return _entry(alert, alert.last.name, None if alert.under_way else alert.last)
+    return _entry(alert, alert.last.name, None if alert.under_way else alert.last, alert.mark)
 
 
-def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> AlertEntry:
+def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None, mark: AlertMark) -> AlertEntry:
     """Return an alert as it stands; ``last`` is the end of the ``execution`` that sends it, None until then."""
     fire = alert.request.fire
-    state = State.UNDER_WAY if last is None else State.SENT if has_sent(last) else State.UNSENT
+    state = State.UNDER_WAY if last is None else State.SENT if is_sent(last, mark) else State.UNSENT
     return {
         "alert_id": fire.own_id,
         "kind": fire.entry.kind.value,
@@ -90,7 +94,8 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> 
         "rule": fire.entry.finding.rule,
         "fired_at": fire.fired_at,
         "state": state,
-        "why": None if last is None or state is State.SENT else _why(last),
+        "why": None if last is None or state is State.SENT else _why(last, mark),
+        "channels": {channel.value: state is State.SENT or channel in mark.sent for channel in PEOPLE},
         "execution": execution,
         "ended_at": None if last is None else iso(last.ended_at),
         "attempts": alert.attempt - 1,
@@ -98,7 +103,9 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> 
     }
 
 
-def _why(record: ExecutionRecord) -> str:
+def _why(record: ExecutionRecord, mark: AlertMark) -> str:
+    if mark.silenced is not None:
+        return f"silenced by {mark.silenced}"[:_WHY_LIMIT]
     text = f"{record.error}: {record.cause}" if record.error else f"the execution is {record.status}"
     return text[:_WHY_LIMIT]
 
