@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.tensors.folding import fold
@@ -37,8 +37,17 @@ class Reduced:
 class StepBatch:
     """What is saved of a step: numbers, which a device sends at once, and full tensors."""
 
-    def __init__(self, torch: Any, buffers: HostBuffers, *, step: int, mode: str, mode_step: int, at: float) -> None:
-        self._torch, self._buffers = torch, buffers
+    def __init__(
+        self,
+        torch: Any,
+        *,
+        step: int,
+        mode: str,
+        mode_step: int,
+        at: float,
+        buffers: Optional[HostBuffers] = None,
+    ) -> None:
+        self._torch, self._buffers = torch, buffers or HostBuffers()
         self.about = {"step": step, "mode": mode, "mode_step": mode_step, "at": at}
         self._leaving: dict[Any, tuple[list[_Sent], list[Any]]] = {}
         self._numbers: list[tuple[Entry, _Sent]] = []

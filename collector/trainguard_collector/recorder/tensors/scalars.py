@@ -78,11 +78,11 @@ class StepSaver:
     def _new_batch(self, numbers: StepNumbers) -> StepBatch:
         return StepBatch(
             module("torch"),
-            self._buffers,
             step=numbers.step,
             mode=numbers.mode,
             mode_step=numbers.mode_step,
             at=time.time(),
+            buffers=self._buffers,
         )
 
     def _add_late(self, batch: StepBatch) -> None:
