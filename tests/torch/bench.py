@@ -6,6 +6,8 @@ process for tensors. Torch has one thread.
 Tensors: blocks of steps with the recorder and without it run by turns. The first saved step of a recorder, which finds
 out names, is not timed. A block with the recorder has one saved step; what it takes more than the block without is the
 cost of a saved step. The share is that of one saved step and of the recorder's hooks in 100 steps.
+
+Launches are operators that start work on a GPU at a saved step, counted without one.
 """
 
 import os
@@ -21,7 +23,8 @@ import torch
 from torch import nn
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from tests.collector.bounds import Bound, of_median
+from tests.collector.bounds import Bound, of_median, of_value
+from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, resnet_50
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
@@ -202,6 +205,15 @@ def tensor_bound(job: Job, spool: Path, hooks_s: float) -> Bound:
     return of_median(f"tensors of {job.title}, every {INTERVAL} steps", "% of a step", shares, job.most)
 
 
+def launch_bounds() -> list[Bound]:
+    """Return the launches of a saved step of two models."""
+    models = {"ResNet-50": resnet_50(), "60 blocks of Linear and LayerNorm of 1,024": blocks(60, 1024)}
+    return [
+        of_value(f"launches of {name}", "a saved step", 2 * launched(shapes).launches, MOST_LAUNCHES)
+        for name, shapes in models.items()
+    ]
+
+
 def repeated(measure: Callable[[], float], times: int) -> list[float]:
     """Return measurements after one that is not kept."""
     measure()
@@ -225,6 +237,7 @@ def main() -> int:
         found.append(of_median("model, backward pass and optimizer timed by hooks", "µs a step", hooks, MOST_STEP_US))
         hooks_s = (statistics.median(hooks) + found[0].median) / 1e6
         found += [tensor_bound(job, spool, hooks_s) for job in jobs()]
+        found += launch_bounds()
     print(*found, sep="\n")
     return int(any(bound.is_broken for bound in found))
 

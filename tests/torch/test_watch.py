@@ -12,14 +12,14 @@ from torch import nn
 
 from tests.support.run_folder import steps_of
 from tests.torch.conftest import Record
+from tests.torch.reduced import reduced
 from trainguard.local.api import analyze
 from trainguard_collector.recorder.tensors import reductions, saving
-from trainguard_collector.recorder.tensors.reductions import reduce_all
 from trainguard_collector.recorder.tensors.saving import ALLOWED, CollectionConfig
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
-SHAPES = {reductions.PIECE_ON_PROCESSOR: (700, 400), 50: (17, 9)}
+SHAPES = {reductions.PIECE_ON_PROCESSOR: (1100, 600), 50: (17, 9)}
 """A tensor of several pieces, by the entries of one."""
 
 
@@ -113,10 +113,7 @@ def test_given_tensors_when_reduced_then_as_numpy_does(
     torch.manual_seed(1)
     tensors = [(torch.randn(shape) * 2 + 0.5).to(dtype) for shape in [(5,), (4, 6), (2, 3, 4), (24,), SHAPES[piece]]]
     kinds = sorted(ALLOWED)
-    rows: dict[int, list[float]] = {}
-    for places, values in reduce_all(torch, tensors, kinds):
-        rows.update(zip(places, values.tolist(), strict=True))
-    found = [value for place in range(len(tensors)) for value in rows[place]]
+    found = [value for row in reduced(tensors, kinds).tolist() for value in row]
     expected = []
     for tensor in tensors:
         array = tensor.double().numpy()
@@ -132,8 +129,8 @@ def test_given_tensors_when_reduced_then_as_numpy_does(
 def test_deviation_of_values_far_from_zero_keeps_its_digits() -> None:
     torch.manual_seed(4)
     tensors = [torch.randn(size) * 1e-2 + 100.0 for size in (512, 300_000)]
-    for (place,), values in reduce_all(torch, tensors, ("std",)):
-        assert values.item() == pytest.approx(float(tensors[place].double().std(correction=0)), rel=1e-4)
+    for tensor, value in zip(tensors, reduced(tensors, ("std",)), strict=True):
+        assert value.item() == pytest.approx(float(tensor.double().std(correction=0)), rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.bool])

@@ -4,6 +4,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
+from trainguard_collector.recorder.pinned import HostBuffers
+from trainguard_collector.recorder.tensors.folding import fold
+from trainguard_collector.recorder.tensors.reductions import Group, reduce_rows
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
@@ -11,36 +14,82 @@ MOST_BYTES = 256 * 1024 * 1024
 """Full tensors of a step beyond it are left out and counted."""
 
 
-class StepBatch:
-    """What is saved of a step: numbers, which are stacked on the device, and full tensors."""
+class _Sent:
+    """Numbers of a device on their way: ``host`` is there when the step has been sent."""
 
-    def __init__(self, torch: Any, *, step: int, mode: str, mode_step: int, at: float) -> None:
-        self._torch = torch
+    __slots__ = ("host", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.host: Any = None
+
+
+class Reduced:
+    """Reductions of named tensors, of one step; ``values`` are float32[names, kinds] on the host, once it has them."""
+
+    def __init__(self, names: "list[str]", kinds: Sequence[str], groups: "list[tuple[Group, _Sent]]") -> None:
+        self.names = [names[place] for group, _ in groups for place in group.places]
+        self.kinds = list(kinds)
+        self.groups = groups
+        self.values: Any = None
+
+
+class StepBatch:
+    """What is saved of a step: numbers, which a device sends at once, and full tensors."""
+
+    def __init__(
+        self,
+        torch: Any,
+        *,
+        step: int,
+        mode: str,
+        mode_step: int,
+        at: float,
+        buffers: Optional[HostBuffers] = None,
+    ) -> None:
+        self._torch, self._buffers = torch, buffers or HostBuffers()
         self.about = {"step": step, "mode": mode, "mode_step": mode_step, "at": at}
-        self._named: dict[Any, list[Union[Entry, Reductions]]] = {}
-        self._values: dict[Any, list[Any]] = {}
-        self._stacked: list[tuple[list[Union[Entry, Reductions]], Any]] = []
+        self._leaving: dict[Any, tuple[list[_Sent], list[Any]]] = {}
+        self._numbers: list[tuple[Entry, _Sent]] = []
+        self._reduced: list[Reduced] = []
+        self._saved: list[Reduced] = []
+        self._totals: list[tuple[str, Sequence[Reduced]]] = []
         self._full: list[tuple[str, Any]] = []
         self._plain: list[tuple[str, Any]] = []
         self._size = 0
-        self._on_gpu = False
-        self._ready: Optional[Any] = None
+        self._taken: list[Any] = []
+        self._devices: set[Any] = set()
+        self._ready: list[Any] = []
         self.left_out: list[str] = []
 
     def add_number(self, name: str, value: Any) -> None:
         """Add one number: a Python number, or a tensor with one entry."""
         if hasattr(value, "detach"):
-            self._add(Entry(name, FLOAT32, [1], 4), value.detach().reshape(1).float())
+            sent = self._send([value.detach().reshape(1).float()])
+            self._numbers.append((Entry(name, FLOAT32, [1], 4), sent))
         else:  # an array of JAX is computed later: it is read when it is ready
             self._plain.append((name, value if hasattr(value, "is_ready") else float(value)))
 
-    def add_reductions(self, names: "list[str]", kinds: Sequence[str], values: Any) -> None:
-        """Add reductions of tensors: float32[names, kinds]."""
-        self._add(Reductions(names, list(kinds)), values.reshape(-1))
+    def reduce(self, named: "Sequence[tuple[str, Any]]", kinds: Sequence[str], *, is_saved: bool = True) -> Reduced:
+        """Have tensors reduced; their reductions are saved with the step, or only part of a total."""
+        groups = reduce_rows(self._torch, [tensor for _, tensor in named], kinds)
+        sent = [(group._replace(parts=[]), self._send(group.parts)) for group in groups]
+        reduced = Reduced([name for name, _ in named], kinds, sent)
+        self._reduced.append(reduced)
+        if is_saved:
+            self._saved.append(reduced)
+        return reduced
 
-    def _add(self, named: Union[Entry, Reductions], values: Any) -> None:
-        self._named.setdefault(values.device, []).append(named)
-        self._values.setdefault(values.device, []).append(values)
+    def add_total(self, name: str, parts: Sequence[Reduced]) -> None:
+        """Add the norm of all tensors of ``parts``, which have norms."""
+        self._totals.append((name, parts))
+
+    def _send(self, parts: "list[Any]") -> _Sent:
+        sent = _Sent(sum(part.numel() for part in parts))
+        leaving = self._leaving.setdefault((parts[0].device, parts[0].dtype), ([], []))
+        leaving[0].append(sent)
+        leaving[1].extend(parts)
+        return sent
 
     def add_full(self, name: str, tensor: Any) -> None:
         """Add a copy of all entries of a tensor, unless the step is full."""
@@ -54,38 +103,63 @@ class StepBatch:
             self.left_out.append(name)
             return
         self._size += size
-        self._on_gpu = self._on_gpu or tensor.is_cuda
-        self._full.append((name, _to_host(self._torch, tensor, copy=True)))
+        is_here = tensor.is_cpu
+        host = tensor.clone(memory_format=self._torch.contiguous_format) if is_here else self._to_host(tensor)
+        self._full.append((name, host))
 
     @property
     def is_empty(self) -> bool:
-        return not (self._values or self._stacked or self._full or self._plain)
+        return not (self._leaving or self._full or self._plain)
 
     def send_to_host(self) -> None:
-        """Begin to copy what the device holds; called where the step ends."""
-        for device, values in self._values.items():
-            stacked = self._torch.cat(values)
-            self._on_gpu = self._on_gpu or stacked.is_cuda
-            self._stacked.append((self._named[device], _to_host(self._torch, stacked, copy=False)))
-        self._named.clear()
-        self._values.clear()
-        if self._on_gpu:
-            self._ready = self._torch.cuda.Event()
-            self._ready.record()
+        """Begin to copy what devices hold; called where the step ends."""
+        for sent, parts in self._leaving.values():
+            host = self._to_host(self._torch.cat(parts))
+            for each, numbers in zip(sent, host.split([each.size for each in sent])):
+                each.host = numbers
+        self._leaving.clear()
+        for device in self._devices:
+            with self._torch.cuda.device(device):
+                event = self._torch.cuda.Event()
+                event.record()
+            self._ready.append(event)
+
+    def _to_host(self, tensor: Any) -> Any:
+        """Return the host's tensor; that of a GPU is filled later, in a buffer that `release` gives back."""
+        if not tensor.is_cuda:
+            return tensor.to("cpu")
+        size = tensor.numel() * tensor.element_size()
+        buffer = self._buffers.take(self._torch, size)
+        self._taken.append(buffer)
+        self._devices.add(tensor.device)
+        return buffer[:size].view(tensor.dtype).view(tensor.shape).copy_(tensor, non_blocking=True)
 
     def is_here(self) -> bool:
         """Whether the copies have ended; waits for nothing."""
         if not all(value.is_ready() for _, value in self._plain if hasattr(value, "is_ready")):
             return False
-        return self._ready is None or bool(self._ready.query())
+        return all(event.query() for event in self._ready)
+
+    def release(self) -> None:
+        """Give back the host's buffers, once the copies have ended and `parts` are taken."""
+        while self._taken:
+            self._buffers.give_back(self._taken.pop())
 
     def parts(self, worker: str) -> "tuple[bytes, ...]":
         """Return what is handed over to the sampler."""
         entries: list[Union[Entry, Reductions]] = []
         contents: list[bytes] = []
-        for named, host in self._stacked:
-            entries += named
-            contents.append(_bytes_of(host))
+        for entry, sent in self._numbers:
+            entries.append(entry)
+            contents.append(_bytes_of(sent.host))
+        self._fold()
+        for reduced in self._saved:
+            entries.append(Reductions(reduced.names, reduced.kinds))
+            contents.append(_bytes_of(reduced.values))
+        for name, summed in self._totals:
+            norms = self._torch.cat([reduced.values[:, reduced.kinds.index("l2")] for reduced in summed])
+            entries.append(Entry(name, FLOAT32, [1], 4))
+            contents.append(_bytes_of(self._torch.linalg.vector_norm(norms)))
         for name, number in self._plain:
             entries.append(Entry(name, FLOAT64, [1], 8))
             contents.append(bytes(ctypes.c_double(float(number))))
@@ -96,15 +170,15 @@ class StepBatch:
         line = step_line(worker=worker, **self.about)  # type: ignore[arg-type]
         return (line, entries_line(entries), *contents)
 
-
-def _to_host(torch: Any, tensor: Any, *, copy: bool) -> Any:
-    """Return the host's tensor; that of a GPU is filled later."""
-    if tensor.is_cuda:
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        return host.copy_(tensor, non_blocking=True)
-    if tensor.device.type != "cpu":
-        return tensor.to("cpu")
-    return tensor.clone(memory_format=torch.contiguous_format) if copy else tensor.contiguous()
+    def _fold(self) -> None:
+        by_kinds: dict[tuple[str, ...], list[Reduced]] = {}
+        for reduced in self._reduced:
+            by_kinds.setdefault(tuple(reduced.kinds), []).append(reduced)
+        for kinds, together in by_kinds.items():
+            groups = [(group, sent.host) for reduced in together for group, sent in reduced.groups]
+            values = fold(self._torch, groups, kinds).split([len(reduced.names) for reduced in together])
+            for reduced, part in zip(together, values):
+                reduced.values = part
 
 
 def _bytes_of(tensor: Any) -> bytes:

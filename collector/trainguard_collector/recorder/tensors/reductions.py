@@ -1,60 +1,85 @@
-"""Reductions of many tensors, on the device that holds them: nothing here waits for it.
+"""Reductions of many tensors: few operators on the device, whatever their number, and nothing waits for it.
 
-Small tensors of one size are stacked, large ones cut, so that a piece stays in the cache. Half precision is reduced in
-float32; ``std`` and ``variance`` are the population's. Deviations of pieces are joined by the formula of Chan, Golub
-and LeVeque (1979), so that a mean far from zero costs no digits.
+Tensors are cut into rows of one width, and rows of many tensors are reduced at once; the host joins what the rows of a
+tensor gave (`folding`). What a tensor has beyond its whole rows, its tail, goes to the host as it is. Half precision is
+reduced in float32.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-PIECE_ON_PROCESSOR = 128 * 1024
-PIECE_ON_DEVICE = 4 * 1024 * 1024
-"""512 KiB of float32, less than a core's cache; on a device 16 MiB, for fewer calls."""
+from trainguard_collector.recorder.tensors.bits import dense
 
-_SHORT = 1024
-"""Squares that are summed in a row in float32; the sums of these are summed after that."""
+PIECE_ON_PROCESSOR = 256 * 1024
+PIECE_ON_DEVICE = 8 * 1024 * 1024
+"""Entries that are reduced at once: 1 MiB of float32, which stays in a cache; on a device 32 MiB, for fewer calls.
+
+A piece needs as much again for differences, and where tensors are put together or of half precision."""
+
+WIDTHS = ((16 * 1024, 64), (1024 * 1024, 1024))
+"""Tensors below so many entries have rows so wide: few numbers for the host of a large tensor, short tails of a small
+one."""
+
+WIDEST = 16 * 1024
+"""A row on a device. On a processor a longer sum of squares than 1,024 would lose digits in float32."""
 
 _ABSOLUTE = "abs_"
 _SUMMED = frozenset({"mean", "sum"})
 _SPREAD = frozenset({"std", "variance"})
+_GIVE_NORM = frozenset({"min", "max", "deviation"})
 
 
-def reduce_all(torch: Any, tensors: Sequence[Any], kinds: Sequence[str]) -> "list[tuple[list[int], Any]]":
-    """Return the reductions of all tensors as pairs of positions in ``tensors`` and float32[positions, kinds]."""
-    groups: dict[Any, list[int]] = {}
+class Group(NamedTuple):
+    """Tensors of one dtype on one device: ``places`` in what was given, and of each its rows, tail and size.
+
+    ``parts`` are tensors of one dimension: for each need a number for each row, then the tails.
+    """
+
+    places: "list[int]"
+    width: int
+    rows: "list[int]"
+    tails: "list[int]"
+    needs: "tuple[str, ...]"
+    parts: "list[Any]"
+
+    @property
+    def sizes(self) -> "list[int]":
+        return [rows * self.width + tail for rows, tail in zip(self.rows, self.tails)]
+
+
+def reduce_rows(torch: Any, tensors: Sequence[Any], kinds: Iterable[str]) -> "list[Group]":
+    """Return what the host needs for the reductions ``kinds`` of tensors, none of them empty."""
+    needs = needed(kinds)
+    found: dict[Any, list[tuple[int, int]]] = {}
     for place, tensor in enumerate(tensors):
-        groups.setdefault((tensor.numel(), tensor.dtype, tensor.device), []).append(place)
-    needs = _needed(kinds)
-    found = []
-    for (size, _, device), places in groups.items():
-        most = PIECE_ON_PROCESSOR if device.type == "cpu" else PIECE_ON_DEVICE
-        rows = max(most // max(size, 1), 1)
-        for start in range(0, len(places), rows):
-            chunk = places[start : start + rows]
-            if size > most:
-                parts = _joined(torch, tensors[chunk[0]].reshape(-1).split(most), needs)
-            elif len(chunk) == 1:
-                parts = _parts(torch, tensors[chunk[0]].reshape(1, -1), needs)
-            else:
-                parts = _parts(torch, torch.stack([tensors[place].reshape(-1) for place in chunk]), needs)
-            columns = [_column(kind, parts, size).float() for kind in kinds]
-            found.append((chunk, torch.stack(columns, dim=1)))
-    return found
+        size = tensor.numel()
+        width = _width(size, tensor.is_cpu)
+        found.setdefault((width, tensor.dtype, tensor.device), []).append((size, place))
+    return [_group(torch, tensors, sorted(sized), width, needs) for (width, _, _), sized in found.items()]
 
 
-def _needed(kinds: Iterable[str]) -> "frozenset[str]":
+def _width(size: int, is_cpu: bool) -> int:
+    for below, width in WIDTHS:
+        if size < below:
+            return width
+    return WIDTHS[-1][1] if is_cpu else WIDEST
+
+
+def needed(kinds: Iterable[str]) -> "tuple[str, ...]":
+    """Return the parts of which reductions are made; a deviation and a mean give the norm as well."""
     needs: set[str] = set()
     for kind in kinds:
-        prefix, name = _source(kind)
+        prefix, name = source(kind)
         if name in _SPREAD:
             needs |= {f"{prefix}mean", f"{prefix}deviation"}
         else:
             needs.add(f"{prefix}mean" if name in _SUMMED else f"{prefix}{name}")
-    return frozenset(needs)
+    if needs >= _GIVE_NORM:
+        needs.discard("l2")
+    return tuple(sorted(needs))
 
 
-def _source(kind: str) -> "tuple[str, str]":
+def source(kind: str) -> "tuple[str, str]":
     """Return what a reduction is made of, entries (empty) or their absolute values, and which reduction of that."""
     if kind == "l1":
         return _ABSOLUTE, "sum"
@@ -64,72 +89,92 @@ def _source(kind: str) -> "tuple[str, str]":
     return ("", "l2") if name == "l2" else (_ABSOLUTE, "sum" if name == "l1" else name)
 
 
-def _parts(torch: Any, rows: Any, needs: "frozenset[str]") -> "dict[str, Any]":
-    """Return each part of which reductions are made, for each of float[rows, entries]."""
-    if rows.dtype not in (torch.float32, torch.float64):
-        rows = rows.float()
-    found = _parts_of(torch, rows, "", needs)
+def _group(
+    torch: Any, tensors: Sequence[Any], sized: "list[tuple[int, int]]", width: int, needs: "tuple[str, ...]"
+) -> Group:
+    whole, ends = [], []
+    for size, place in sized:
+        tensor, tail = dense(tensors[place]), size % width
+        if not tail:
+            whole.append((size, tensor))
+        elif size < width:
+            ends.append(tensor)
+        else:
+            flat = tensor.reshape(-1)
+            whole.append((size - tail, flat[: size - tail]))
+            ends.append(flat[size - tail :])
+    rows = [size // width for size, _ in sized]
+    most = PIECE_ON_PROCESSOR if tensors[sized[0][1]].is_cpu else PIECE_ON_DEVICE
+    most = max(min(most // width, sum(rows)), 1) * width
+    columns: dict[str, list[Any]] = {name: [] for name in needs}
+    scratch: Any = None
+    for piece in _pieces(torch, whole, most):
+        matrix = _as_float(torch, piece).view(-1, width)
+        if scratch is None:
+            scratch = matrix.new_empty(most)
+        for name, column in _reduced(torch, matrix, scratch, needs).items():
+            columns[name].append(column)
+        del piece, matrix  # before the next is made
+    parts = [column for name in needs for column in columns[name]]
+    if ends:
+        together = _together(torch, ends)
+        # One alone is no copy, and the training goes on with it.
+        parts.append(_as_float(torch, together.clone() if len(ends) == 1 else together))
+    return Group([place for _, place in sized], width, rows, [size % width for size, _ in sized], needs, parts)
+
+
+def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int) -> "Iterator[Any]":
+    """Yield all entries of tensors, in order and the smallest first: small ones together, parts of large ones."""
+    together: list[Any] = []
+    length = 0
+    room: Any = None
+    for size, tensor in whole:
+        is_large = 2 * size > most
+        if together and (is_large or length + size > most):
+            yield _together(torch, together, room)
+            together, length = [], 0
+        if is_large:
+            yield from tensor.reshape(-1).split(most)
+        else:
+            if room is None and tensor.is_cpu:
+                room = tensor.new_empty(most)
+            together.append(tensor)
+            length += size
+    if together:
+        yield _together(torch, together, room)
+
+
+def _together(torch: Any, tensors: "list[Any]", room: Any = None) -> Any:
+    """Return the entries of contiguous tensors in one dimension, in ``room`` where there is some."""
+    flatten = getattr(torch._utils, "_flatten_dense_tensors", None)
+    if room is None and flatten is not None:
+        return flatten(tensors)  # one call, not one for each tensor
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    return torch.cat(flat) if room is None else torch.cat(flat, out=room[: sum(each.shape[0] for each in flat)])
+
+
+def _as_float(torch: Any, values: Any) -> Any:
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
+
+
+def _reduced(torch: Any, rows: Any, scratch: Any, needs: "tuple[str, ...]") -> "dict[str, Any]":
+    """Return each part, a number for each of float[rows, entries]; ``scratch`` is overwritten."""
+    room = scratch[: rows.numel()].view(rows.shape)
+    found: dict[str, Any] = {}
     if any(each.startswith(_ABSOLUTE) for each in needs):
-        found.update(_parts_of(torch, rows.abs(), _ABSOLUTE, needs))
+        _reduce_into(torch, found, _ABSOLUTE, torch.abs(rows, out=room), room, needs)
+    _reduce_into(torch, found, "", rows, room, needs)
     return found
 
 
-def _parts_of(torch: Any, rows: Any, prefix: str, needs: "frozenset[str]") -> "dict[str, Any]":
-    found = {}
+def _reduce_into(
+    torch: Any, found: "dict[str, Any]", prefix: str, rows: Any, room: Any, needs: "tuple[str, ...]"
+) -> None:
     for name, function in (("min", torch.amin), ("max", torch.amax), ("mean", torch.mean), ("prod", torch.prod)):
         if f"{prefix}{name}" in needs:
             found[f"{prefix}{name}"] = function(rows, dim=1)
+    norm = torch.linalg.vector_norm
     if f"{prefix}l2" in needs:
-        found[f"{prefix}l2"] = _norm(torch, rows)
+        found[f"{prefix}l2"] = norm(rows, 2, dim=1)
     if f"{prefix}deviation" in needs:
-        found[f"{prefix}deviation"] = _norm(torch, rows - found[f"{prefix}mean"].unsqueeze(1))
-    return found
-
-
-def _norm(torch: Any, rows: Any) -> Any:
-    """Return the norm of each of float[rows, entries]; one long sum of squares would lose digits in float32."""
-    norm, size = torch.linalg.vector_norm, rows.shape[1]
-    if size <= _SHORT:
-        return norm(rows, 2, dim=1)
-    whole = size - size % _SHORT
-    parts = norm(rows[:, :whole].unflatten(1, (-1, _SHORT)), 2, dim=2)
-    if whole < size:
-        parts = torch.cat((parts, norm(rows[:, whole:], 2, dim=1, keepdim=True)), dim=1)
-    return norm(parts, 2, dim=1)
-
-
-def _joined(torch: Any, pieces: Sequence[Any], needs: "frozenset[str]") -> "dict[str, Any]":
-    by_piece = [_parts(torch, piece.unsqueeze(0), needs) for piece in pieces]
-    device = pieces[0].device
-    wide = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-    of_all = {name: torch.cat([parts[name] for parts in by_piece]).to(wide) for name in needs}
-    # Filled on the device: numbers that are copied there would be waited for.
-    sizes = torch.full((len(pieces),), pieces[0].numel(), dtype=wide, device=device)
-    sizes[-1].fill_(pieces[-1].numel())
-    found = {}
-    for name in sorted(needs, key=lambda each: each.endswith("deviation")):  # it needs the mean
-        values, kind = of_all[name], name.rpartition("_")[2]
-        if kind in ("min", "max"):
-            found[name] = (torch.amin if kind == "min" else torch.amax)(values)
-        elif kind == "mean":
-            found[name] = (values * sizes).sum() / sizes.sum()
-        elif kind == "prod":
-            found[name] = values.prod()
-        elif kind == "l2":
-            found[name] = torch.linalg.vector_norm(values)
-        else:
-            mean = name[: -len("deviation")] + "mean"
-            apart = (of_all[mean] - found[mean]) * sizes.sqrt()
-            found[name] = torch.linalg.vector_norm(torch.cat((values, apart)))
-    return {name: value.reshape(1) for name, value in found.items()}
-
-
-def _column(kind: str, parts: "dict[str, Any]", size: int) -> Any:
-    prefix, name = _source(kind)
-    if name == "sum":
-        return parts[f"{prefix}mean"] * size
-    if name == "std":
-        return parts[f"{prefix}deviation"] / size**0.5
-    if name == "variance":
-        return (parts[f"{prefix}deviation"] / size**0.5) ** 2
-    return parts[f"{prefix}{name}"]
+        found[f"{prefix}deviation"] = norm(torch.sub(rows, found[f"{prefix}mean"].unsqueeze(1), out=room), 2, dim=1)

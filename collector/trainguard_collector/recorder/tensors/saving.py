@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional, Union
 
-from trainguard_collector.recorder.tensors.batch import StepBatch
-from trainguard_collector.recorder.tensors.reductions import reduce_all
+from trainguard_collector.recorder.tensors.batch import Reduced, StepBatch
 
 DEFAULT_INTERVAL = 500
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -175,30 +174,25 @@ def _flag(name: str, value: Any) -> bool:
 
 
 MOST_COPIED = 1024 * 1024
-"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32."""
+MOST_COPIED_ON_DEVICE = 8 * 1024 * 1024
+"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32, on a device 32 MiB."""
 
 
 class Saver:
     """Chooses what is saved of a tensor by its name; a name is looked up once."""
 
-    def __init__(self, torch: Any, collections: Iterable[Collection]) -> None:
-        self._torch = torch
+    def __init__(self, collections: Iterable[Collection]) -> None:
         self._by_name = {each.name: each for each in collections}
         self._chosen: dict[tuple[str, ...], dict[str, tuple[bool, tuple[str, ...]]]] = {}
         self._copies: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
         self._copied = 0
 
-    def save(
-        self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]"
-    ) -> "dict[tuple[str, ...], Any]":
-        """Save those tensors that the collections hold which are due; return the norms of those that have one."""
+    def save(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> "list[Reduced]":
+        """Save those tensors that the collections hold which are due; return the reductions."""
         reduced: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
         for name, tensor, kinds in self._chosen_of(batch, tensors, among):
             reduced.setdefault(kinds, []).append((name, tensor))
-        norms: dict[tuple[str, ...], Any] = {}
-        for kinds, named in reduced.items():
-            norms.update(self._reduce(batch, named, kinds))
-        return norms
+        return [batch.reduce(named, kinds) for kinds, named in reduced.items()]
 
     def _chosen_of(
         self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]"
@@ -213,33 +207,22 @@ class Saver:
             if kinds:
                 yield name, tensor, kinds
 
-    def _reduce(
-        self, batch: StepBatch, named: "list[tuple[str, Any]]", kinds: "tuple[str, ...]"
-    ) -> "dict[tuple[str, ...], Any]":
-        """Return norms, by the names of those that are in one tensor."""
-        norms = {}
-        for places, values in reduce_all(self._torch, [tensor for _, tensor in named], kinds):
-            names = [named[place][0] for place in places]
-            batch.add_reductions(names, kinds, values)
-            if "l2" in kinds:
-                norms[tuple(names)] = values[:, kinds.index("l2")]
-        return norms
-
     def save_later(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> None:
         """Save tensors that the model goes on with: small ones are copied, and reduced together with others."""
         for name, tensor, kinds in self._chosen_of(batch, tensors, among):
             size = tensor.numel()
-            if size > MOST_COPIED:
-                self._reduce(batch, [(name, tensor)], kinds)
+            most = MOST_COPIED if tensor.is_cpu else MOST_COPIED_ON_DEVICE
+            if size > most:
+                batch.reduce([(name, tensor)], kinds)
                 continue
             self._copies.setdefault(kinds, []).append((name, tensor.clone()))
             self._copied += size
-            if self._copied > MOST_COPIED:
+            if self._copied > most:
                 self.reduce_copies(batch)
 
     def reduce_copies(self, batch: StepBatch) -> None:
         for kinds, named in self._copies.items():
-            self._reduce(batch, named, kinds)
+            batch.reduce(named, kinds)
         self.forget_copies()
 
     def choice(self, name: str, among: "tuple[str, ...]") -> "tuple[bool, tuple[str, ...]]":

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Optional, Protocol
 
 from trainguard_collector.recorder.harmless import module
+from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collection, collections_of
@@ -35,6 +36,7 @@ class StepSaver:
         self._due: dict[str, Collection] = {}
         self._batch: Optional[StepBatch] = None
         self._pending: list[StepBatch] = []
+        self._buffers = HostBuffers()
         self._late: dict[str, Any] = {}
         self._is_in_step = self._has_collections_file = False
         self._worker = "worker_0"
@@ -83,7 +85,12 @@ class StepSaver:
 
     def _new_batch(self, numbers: StepNumbers) -> StepBatch:
         return StepBatch(
-            module("torch"), step=numbers.step, mode=numbers.mode, mode_step=numbers.mode_step, at=time.time()
+            module("torch"),
+            step=numbers.step,
+            mode=numbers.mode,
+            mode_step=numbers.mode_step,
+            at=time.time(),
+            buffers=self._buffers,
         )
 
     def _add_late(self, batch: StepBatch) -> None:
@@ -120,7 +127,9 @@ class StepSaver:
             if not self._has_collections_file:
                 self._has_collections_file = True
                 self._write_collections()
-            self._recorder.handover.put_tensors(self._worker, batch.parts(self._worker))
+            parts = batch.parts(self._worker)
+            batch.release()
+            self._recorder.handover.put_tensors(self._worker, parts)
             if batch.left_out:
                 self._recorder.notes["tensors_left_out"] = batch.left_out[:20]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
-from trainguard_collector.recorder.tensors.batch import StepBatch
-from trainguard_collector.recorder.tensors.reductions import reduce_all
+from trainguard_collector.recorder.tensors.batch import Reduced, StepBatch
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, Saver, collections_of
 from trainguard_collector.recorder.tensors.scalars import LONGEST_NAME, StepSaver
 
@@ -64,7 +63,7 @@ MOST_RATES = 8
 class _Used:
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self.norms: list[Any] = []
+        self.reduced: list[Reduced] = []
         self.groups = 0
 
 
@@ -95,7 +94,7 @@ class TensorRecorder(StepSaver):
         self._used = _Used()
         self._owes_gradients = False
         self._suffix: Optional[str] = None
-        self._saver = Saver(torch, self._collections)
+        self._saver = Saver(self._collections)
         self._names: dict[tuple[str, str], str] = {}
         self._heard: dict[tuple[str, ...], dict[tuple[str, str, type], str]] = {}
         self._hook = _after_optimizers(self._see_guarded)
@@ -204,26 +203,30 @@ class TensorRecorder(StepSaver):
             return
         used.names.update(tensors)
         with self._torch.no_grad():
-            norms = self._saver.save(batch, tensors, ("gradients",))
+            reduced = self._saver.save(batch, tensors, ("gradients",))
             if not self._suffix:  # a shard's norm is none of the model's
-                self._keep_norms(tensors, norms)
+                self._keep_norms(batch, tensors, reduced)
                 for number, group in enumerate(optimizer.param_groups, used.groups):
                     if isinstance(group.get("lr"), (int, float)) and number < MOST_RATES:
                         batch.add_number(f"learning_rate/{number}", group["lr"])
                 used.groups += len(optimizer.param_groups)
 
-    def _keep_norms(self, tensors: "dict[str, Any]", norms: "dict[tuple[str, ...], Any]") -> None:
-        """Keep norms until the step's end; those that were not reduced to one are reduced here."""
-        known = {name for names in norms for name in names}
-        others = [each for name, each in tensors.items() if name not in known]
-        others = [each for each in others if each.is_floating_point() and not each.is_sparse and each.numel()]
-        self._used.norms += norms.values()
-        self._used.norms += [values.reshape(-1) for _, values in reduce_all(self._torch, others, ("l2",))]
+    def _keep_norms(self, batch: StepBatch, tensors: "dict[str, Any]", reduced: "list[Reduced]") -> None:
+        """Keep what has norms until the step's end; the norms of other tensors are added."""
+        with_norms = [each for each in reduced if "l2" in each.kinds]
+        known = {name for each in with_norms for name in each.names}
+        others = [
+            (name, each)
+            for name, each in tensors.items()
+            if name not in known and each.is_floating_point() and not each.is_sparse and each.numel()
+        ]
+        self._used.reduced += with_norms
+        if others:
+            self._used.reduced.append(batch.reduce(others, ("l2",), is_saved=False))
 
     def _save_gradient_norm(self, batch: StepBatch) -> None:
-        norms = self._used.norms
-        if norms and all(norm.device == norms[0].device for norm in norms):
-            batch.add_number("gradient_norm/total", self._torch.linalg.vector_norm(self._torch.cat(norms)))
+        if self._used.reduced:
+            batch.add_total("gradient_norm/total", self._used.reduced)
 
     def _save_parameters(self, batch: StepBatch) -> None:
         wanted = tuple(name for name in self._due if name not in _OF_NO_PARAMETER)
