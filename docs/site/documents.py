@@ -57,7 +57,11 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "params validate": {"params validate": "schema_version valid settings faults elsewhere"},
     "alerts": {"alerts": "schema_version generated_at since alerts"},
-    "stops": {"stops": "schema_version stack region account in_force deployed override parameter override_parameter"},
+    "stops": {
+        "stops": "schema_version stack region account in_force deployed override parameter override_parameter",
+        "stops status": "brakes",
+    },
+    "brake": {"brake": "schema_version generated_at stack region account parameter brakes faults"},
     "prices show": {"prices": "schema_version region currency instances"},
     "prices update": {
         "prices update": "schema_version file region currency date priced compared_with changed new kept unused"

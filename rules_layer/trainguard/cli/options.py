@@ -1,5 +1,6 @@
 """Options: those of several commands are here, each once."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,19 @@ def span(written: str) -> float:
     if unit not in units or not number.replace(".", "", 1).isdecimal():
         raise typer.BadParameter(f"{written!r} is no span of time, expected for example 90s, 30m, 12h, 7d or 2w")
     return float(number) * units[unit]
+
+
+def until(written: str) -> float:
+    """Read a time to come, such as ``2h`` from now or ``2026-12-01T08:00Z``, as epoch seconds."""
+    from trainguard.core.timestamps import epoch_from_iso, iso_time
+
+    try:
+        moment = epoch_from_iso(written) if "T" in written else time.time() + span(written)
+        iso_time(moment)
+    except (ValueError, OverflowError, typer.BadParameter) as fault:
+        expected = "expected for example 2h, 7d, or 2026-12-01T08:00Z"
+        raise typer.BadParameter(f"{written!r} is no time to come, {expected}") from fault
+    return moment
 
 
 def instance_types(begun: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A job whose evaluation an operator brakes: nothing is said of it meanwhile, and nothing is missing afterwards."""
+"""A job whose evaluation an operator brakes: it has no verdict then, and nothing is missing afterwards."""
 
 from dataclasses import dataclass, field
 from functools import cache
