@@ -5,7 +5,8 @@ import os
 import sys
 from typing import Optional
 
-from trainguard_collector.names import identify, is_first_process_of_node, with_torchrun
+from trainguard_collector.hangs.variables import set_variables
+from trainguard_collector.names import identify, is_first_process_of_node, launched_by, with_torchrun
 from trainguard_collector.settings import INTERVALS_MS, SettingError, Settings, read_settings
 from trainguard_collector.spawn import MARK
 from trainguard_collector.wrap import run
@@ -32,13 +33,17 @@ def main() -> int:
     environment = {**known, **{name: value for name, value in given.items() if value}}
     settings: Optional[Settings] = None
     try:
-        if is_first_process_of_node(environment) and MARK not in environment:
-            identity = identify(environment)
+        if MARK not in environment:
+            identity = identify(environment, launcher=launched_by(environment))
             settings = read_settings(environment, identity, output=options.output, interval_ms=options.interval_ms)
     except SettingError as fault:
         if options.output or options.interval_ms:
             parser.error(str(fault))
         sys.stderr.write(f"trainguard-collector: not started: {fault}\n")
+    if settings is not None:
+        set_variables(os.environ, settings)
+    if not is_first_process_of_node(environment):
+        settings = None
     if settings is not None:
         os.environ[MARK] = str(os.getpid())
     return run(command, settings)

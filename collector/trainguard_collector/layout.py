@@ -42,3 +42,8 @@ def stream_end_key(job: str, stream: str) -> str:
 def recorder_key(node: str, process: str) -> str:
     """Return the key, below the job's folder, of what a process's recorder says about itself."""
     return f"collector/{node}.{process}.recorder.json"
+
+
+def hang_key(node: str, at: float, name: str) -> str:
+    """Return the key, below the job's folder, of a dump or a stack of the standstill of ``at`` (epoch seconds)."""
+    return f"hang-dumps/{node}/{time.strftime('%Y-%m-%dT%H-%M-%SZ', time.gmtime(at))}/{name}"

@@ -1,7 +1,9 @@
 """What training processes hand over on disk: timelines that they append to, and whole objects.
 
 Files: ``<epoch ns>.<process>.<pid>.timeline``; ``….tensors``, a step as `tensor_files` encodes it; ``<epoch ns>.<quoted
-key>.object``, and ``.plain`` before it is compressed; ``<pid>.writer``, a process that may write; ``<stream>.stream``.
+key>.object``, and ``.plain`` before it is compressed; ``<pid>.writer``, a process that may write; ``<pid>.pause``, one
+in a checkpoint or an evaluation; ``<pid>.<signal>.stacks``, what ``faulthandler`` writes at the signal; ``<pid>.ask``,
+a pipe by which the sampler asks for a dump; ``nccl_trace_rank_<n>``, torch's own dump; ``<stream>.stream``.
 A timeline is locked by its writer to append, by the sampler to withdraw it; the writer never waits, and begins a new
 file.
 """
@@ -18,6 +20,8 @@ from trainguard_collector.spool import OBJECT, PLAIN, TENSORS, Budget
 
 TIMELINE = ".timeline"
 WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
+PAUSE, STACKS, ASK = ".pause", ".stacks", ".ask"
+DUMP = "nccl_trace_rank_"
 _WRITABLE = 0o200
 LARGEST_TIMELINE = 8 * 1024 * 1024
 """Twice what a sampler lets a timeline grow to; one that nobody takes grows no further."""
@@ -93,9 +97,9 @@ class TimelineFile:
 class Handover:
     """Puts whole objects into the folder; bounded, the oldest dropped first."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, budget: Optional[Budget] = None) -> None:
         self.folder, self._max_bytes = folder, max_bytes
-        self._budget = Budget(folder, max_bytes, counts_each_time=True)
+        self._budget = budget or Budget(folder, max_bytes, counts_each_time=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @property
@@ -112,6 +116,14 @@ class Handover:
 
     def unregister(self) -> None:
         self.mark(os.getpid()).unlink(missing_ok=True)
+
+    def pause(self, *, is_open: bool) -> None:
+        """Say whether this process is in a phase that may take long without a step; raises OSError."""
+        mark = self.folder / f"{os.getpid()}{PAUSE}"
+        if is_open:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
 
     def put(self, key: str, body: bytes) -> None:
         """Hand over an object by its key below the job's folder; raises OSError."""

@@ -14,8 +14,11 @@ from urllib.parse import unquote
 
 from trainguard_collector.layout import timeline_key
 from trainguard_collector.objects import (
+    ASK,
     DRAFT,
+    PAUSE,
     SHARED,
+    STACKS,
     STREAM,
     TIMELINE,
     WRITER,
@@ -51,7 +54,7 @@ class Outgoing:
     def is_awaited(self, but: int) -> bool:
         """Whether a process that still runs may write; ``but`` names the one that is known to have ended."""
         pids = [_number(path.stem) for path in self._folder.glob(f"*{WRITER}")]
-        return any(pid != but and _runs(pid) for pid in pids)
+        return any(pid != but and runs(pid) for pid in pids)
 
     def prepare(self, *, final: bool) -> None:
         """Take timelines that are due, all of them when ``final``, and encode tensors."""
@@ -84,7 +87,7 @@ class Outgoing:
 
     def close(self) -> None:
         with suppress(OSError):
-            for kind in (WRITER, STREAM):
+            for kind in (WRITER, STREAM, PAUSE, STACKS, ASK):
                 for path in self._folder.glob(f"*{kind}"):
                     path.unlink()
             self._folder.rmdir()
@@ -171,7 +174,7 @@ def _is_due(paths: "list[Path]", *, shared: bool) -> bool:
     began_s = min(_number(path.name.split(".")[0]) for path in paths) / 1e9
     if time.time() - began_s >= ROTATE_S or sum(path.stat().st_size for path in paths) >= ROTATE_BYTES:
         return True
-    return not shared and not _runs(_number(paths[0].name.split(".")[2]))
+    return not shared and not runs(_number(paths[0].name.split(".")[2]))
 
 
 def _compress(path: Path) -> None:
@@ -226,7 +229,7 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     """Return False for a process that has ended and was not waited for."""
     if pid <= 0:
         return False

@@ -14,10 +14,11 @@ from typing import Any, Optional
 
 from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.ending import begin_job, end_job, status_object
+from trainguard_collector.hangs.watch import HangWatch
 from trainguard_collector.host import Cgroup, Host
 from trainguard_collector.layout import job_file_key, status_key
 from trainguard_collector.metrics import encode
-from trainguard_collector.objects import objects_folder
+from trainguard_collector.objects import Handover, objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.parentage import signal_when_parent_ends
 from trainguard_collector.places import Place, open_place
@@ -118,6 +119,12 @@ class Sampler:
         )
         self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
         self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
+        self._hangs: Optional[HangWatch] = None
+        if settings.with_hangs:
+            handover = Handover(objects, settings.spool_mb * 1024 * 1024, self._spool.budget)
+            # The command's wrapper trains nothing.
+            observed = parent.pid if settings.began_at is None else None
+            self._hangs = HangWatch(handover, identity.node, self._sender.wake, observed)
         self._started_at = clock.now() if settings.began_at is None else settings.began_at
         self._slow_at = self._status_at = 0.0
         self._minute: Optional[int] = None
@@ -134,6 +141,8 @@ class Sampler:
         self._host.read(clock.monotonic())
         tick = next_tick(clock.now(), interval_s)
         while not self._parent.is_over:
+            if self._hangs is not None:
+                self._hangs.look(clock.monotonic(), clock.now())
             left_s = tick - clock.now()
             if left_s > 0.0:
                 self._parent.wait(min(left_s, _LONGEST_WAIT_S))
@@ -186,6 +195,7 @@ class Sampler:
 
     def _counts(self) -> "dict[str, Any]":
         sender, spool = self._sender, self._spool
+        hangs = {} if self._hangs is None else self._hangs.faults
         return {
             "sent_minutes": sender.sent_minutes,
             "sent_objects": sender.sent_objects,
@@ -196,7 +206,7 @@ class Sampler:
             "lost_snapshots": spool.lost_snapshots,
             "missed_samples": self._missed,
             "failed_uploads": sender.failures,
-            "errors": {**self._errors, **sender.faults, **self._outgoing.faults},
+            "errors": {**self._errors, **sender.faults, **self._outgoing.faults, **hangs},
         }
 
     def _finish(self) -> None:
@@ -204,6 +214,8 @@ class Sampler:
         self._spool.close_minute()
         self._accelerators.close()
         self._await_writers()
+        if self._hangs is not None:
+            self._hangs.finish(self._clock.now())
         self._outgoing.prepare(final=True)
         self._note_status(
             self._clock.now(), outcome=outcome, ended=self._parent.outcome or "the observed process is gone"
@@ -236,6 +248,9 @@ def main(text: str, parent_pid: int) -> None:
         settings = Settings.from_json(text)
         if _outlasts(parent, settings):
             Sampler(settings, parent, Clock()).run()
+        else:
+            with suppress(OSError):  # torch's variables name the folder, which is empty
+                objects_folder(settings.spool, settings.identity.job, settings.identity.node).rmdir()
     except SpoolInUseError:
         pass
     except Exception as fault:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, Optional
 
+from trainguard_collector.hangs.variables import set_variables, take_back
 from trainguard_collector.names import (
     command_line,
     identify,
@@ -99,6 +100,7 @@ class _Running:
 
     def __init__(self, sampler: "subprocess.Popen[bytes]", delay_s: float) -> None:
         self.owner, self.sampler, self.waits_until = os.getpid(), sampler, time.monotonic() + delay_s
+        self.variables: dict[str, str] = {}
 
     def finish(self) -> None:
         """Let the sampler send what is left; a forked process that ends is not the observed one."""
@@ -112,7 +114,8 @@ _running: "list[_Running]" = []
 
 
 def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str], delay_s: float) -> bool:
-    if multiprocessing.parent_process() is not None or not is_first_process_of_node(os.environ):
+    is_first = is_first_process_of_node(os.environ)
+    if multiprocessing.parent_process() is not None or (MARK in os.environ and not is_first):
         return False
     waiting = next((each for each in _running if each.owner == os.getpid() and not delay_s), None)
     if MARK in os.environ and (waiting is None or time.monotonic() >= waiting.waits_until):
@@ -125,8 +128,13 @@ def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]
     )
     if settings is None:
         return False
+    if not is_first:  # a rank beside it has the sampler
+        set_variables(os.environ, settings)
+        return False
     if waiting is not None:  # the sampler that the variable has started has written nothing yet
         end(waiting.sampler)
+        take_back(os.environ, waiting.variables)
+        waiting.variables = set_variables(os.environ, settings)
         waiting.sampler, waiting.waits_until = spawn(settings), 0.0
         return True
     os.environ[MARK] = str(os.getpid())  # before the sampler starts: it is a Python process, too
@@ -135,6 +143,7 @@ def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]
     except BaseException:
         del os.environ[MARK]
         raise
+    running.variables = set_variables(os.environ, settings)
     _running.append(running)
     watch_exit()
     atexit.register(running.finish)

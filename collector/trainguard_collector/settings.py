@@ -100,6 +100,8 @@ class Settings:
     job_settings: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)
+    with_hangs: bool = True
+    """Whether dumps and stacks of a standstill are wanted."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -150,6 +152,7 @@ def read_settings(
         job_settings=_named(environment, "TRAINGUARD_SETTINGS", '{"LowGPUUtilization_window_s": 120}'),
         tags=_named(environment, "TRAINGUARD_TAGS", '{"owner": "vision"}', texts=True),
         resources=resources,
+        with_hangs=_switch(environment, "TRAINGUARD_HANGS"),
     )
 
 
@@ -185,6 +188,13 @@ def _is_setting(name: str, value: object) -> bool:
     if not 0 < len(name) <= _LONGEST_NAME:
         return False
     return len(value) <= _LONGEST_VALUE if isinstance(value, str) else isinstance(value, (bool, int, float))
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name) or "1"
+    if text not in ("0", "1"):
+        raise SettingError(name, text[:100], "0 or 1")
+    return text == "1"
 
 
 def _whole(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -6,6 +6,7 @@ from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
 from trainguard.report.job_verdict import JobVerdict
+from trainguard.stragglers.verdict import StragglerVerdict
 
 DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     "analyze": {
@@ -47,6 +48,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "kernels --list": " ".join(KernelList.__struct_fields__),
     },
     "hang": {"hang": " ".join(HangVerdict.__struct_fields__)},
+    "stragglers": {"stragglers": " ".join(StragglerVerdict.__struct_fields__)},
     "cost": {
         "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
         "lines"

@@ -41,11 +41,20 @@ class FailedExecutions(Construct):
         )
         field = events.EventField.from_path
         ended = f"{field('$.detail.executionArn')} ended as {field('$.detail.status')}"
-        text = f"{construct_id}: {ended}. What it means, and what to do: {runbook}"
+        # The form in which a chat takes messages of its own; anything else it drops without a word.
+        notice = {
+            "version": "1.0",
+            "source": "custom",
+            "content": {
+                "textType": "client-markdown",
+                "title": f":warning: TrainGuard: {construct_id}",
+                "description": f"{ended}. What it means, and what to do: {runbook}",
+            },
+        }
         # Given as an ARN: CDK would let in the rules of every account.
         known = sns.Topic.from_topic_arn(self, "Topic", topic.topic_arn)
         rule.add_target(
-            targets.SnsTopic(known, message=events.RuleTargetInput.from_text(text), dead_letter_queue=undelivered)
+            targets.SnsTopic(known, message=events.RuleTargetInput.from_object(notice), dead_letter_queue=undelivered)
         )
         topic.add_to_resource_policy(
             iam.PolicyStatement(

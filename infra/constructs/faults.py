@@ -1,10 +1,10 @@
-"""One metric of faults in the functions; filters on their logs cost nothing while all is well.
+"""A metric of faults for each function, so that one that fails hides no other; filters cost nothing while all is well.
 
 A line that the journal marks as a fault carries its points. A function that dies leaves no such line: the words are
 those of Lambda and of its Python runtime.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -15,7 +15,13 @@ from infra.constructs.function import TrainGuardFunction
 from trainguard.aws.fault_points import AT_ONCE, FAULT_FIELD
 
 FAULTS = "Faults"
-"""Points of faults, of all functions together."""
+"""Points of faults: with the function's name in words behind, as CloudWatch takes no dimension from a line of text."""
+
+WITH_ANOTHER = {"ReconcileJob": "Scheduler"}
+"""Whose faults count with those of the function that calls it: the free tier holds ten metrics of alarms."""
+
+UNDELIVERED = "Undelivered"
+"""Ends the name of the metric of alerts that were not delivered."""
 
 FAULTS_WITHIN = Duration.minutes(15)
 
@@ -26,27 +32,33 @@ DIED = r"%^\[ERROR\]\s|^[0-9]\S+\s\S+\sTask\stimed\sout\safter\s|^RequestId.\s\S
 
 def fault_points(
     stack: Construct, namespace: str, functions: Sequence[TrainGuardFunction], undelivered: logs.ILogGroup
-) -> cloudwatch.Metric:
-    """Return the points of all faults, summed over a quarter of an hour.
+) -> Mapping[str, cloudwatch.Metric]:
+    """Return the points of faults, summed over a quarter of an hour: by function, and of alerts not delivered.
 
     Two filters are on the log of each function, and one on the log of alerts that were not delivered.
     """
     scope = Construct(stack, "Faults")
     marked, died = logs.FilterPattern.literal(MARKED), logs.FilterPattern.literal(DIED)
-    filters: dict[str, tuple[logs.ILogGroup, logs.IFilterPattern, str]] = {}
+    every = logs.FilterPattern.all_events()
+    filters = [(UNDELIVERED, UNDELIVERED, undelivered, every, str(AT_ONCE))]
     for part in functions:
         words = "".join(word.capitalize() for word in part.service_name.split("_"))
-        filters[f"Marked{words}"] = part.log_group, marked, f"$.{FAULT_FIELD}"
-        filters[f"Died{words}"] = part.log_group, died, str(AT_ONCE)
-    filters["Undelivered"] = undelivered, logs.FilterPattern.all_events(), str(AT_ONCE)
-    for name, (log, pattern, points) in filters.items():
+        counted = WITH_ANOTHER.get(words, words)
+        filters.append((counted, f"Marked{words}", part.log_group, marked, f"$.{FAULT_FIELD}"))
+        filters.append((counted, f"Died{words}", part.log_group, died, str(AT_ONCE)))
+    for counted, name, log, pattern, points in filters:
         logs.MetricFilter(
             scope,
             name,
             log_group=log,
             filter_pattern=pattern,
             metric_namespace=namespace,
-            metric_name=FAULTS,
+            metric_name=f"{FAULTS}{counted}",
             metric_value=points,
         )
-    return cloudwatch.Metric(namespace=namespace, metric_name=FAULTS, period=FAULTS_WITHIN, statistic="Sum")
+    return {
+        counted: cloudwatch.Metric(
+            namespace=namespace, metric_name=f"{FAULTS}{counted}", period=FAULTS_WITHIN, statistic="Sum"
+        )
+        for counted in dict.fromkeys(each[0] for each in filters)
+    }

@@ -20,7 +20,7 @@ from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
 from infra.constructs.executions import FailedExecutions
-from infra.constructs.faults import fault_points
+from infra.constructs.faults import UNDELIVERED, fault_points
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.measures import PERIOD, depth
 from infra.constructs.reports import Reports
@@ -29,6 +29,11 @@ from trainguard.aws.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"
 EXECUTIONS_FAIL = "ExecutionsFail"
+FAULTS_FOUND = "FaultsFound"
+_FAULTS_FOUND = {
+    UNDELIVERED: "SNS gave up on a subscriber: an alert was not delivered",
+    "Scheduler": "Scheduler or ReconcileJob fails, or counts faults: the saved query Faults names them",
+}
 
 MESSAGE_AGE_LIMIT_S = 900
 """Older than two visibility timeouts: a message that failed once and came back is no reason for an alarm."""
@@ -100,21 +105,16 @@ class Monitoring(Construct):
             threshold=_SCHEDULER_RUNS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=2,
-            missing=cloudwatch.TreatMissingData.BREACHING,
+            missing=cloudwatch.TreatMissingData.MISSING,
         )
         evaluation = parts.evaluation
         watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job, parts.lifecycle]
         watched += [parts.canary] if parts.canary else []
-        self._alarm(
-            "FaultsFound",
-            "Functions fail, a rule raises, verdicts are late, jobs are left out, or an alert was not delivered: the "
-            "saved query Faults names them",
-            fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group),
-            threshold=AT_ONCE,
-        )
+        for words, points in fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group).items():
+            found = _FAULTS_FOUND.get(words, f"{words} fails, or counts faults: the saved query Faults names them")
+            self._alarm(f"{FAULTS_FOUND}{words}", found, points, threshold=AT_ONCE)
         if parts.canary:
-            # A failed canary is a fault among the others. A new deployment begins with insufficient data, and an alarm
-            # sends no message about its first state.
+            # A failed canary is a fault of its function.
             self._alarm(
                 "CanaryDoesNotRun",
                 "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
@@ -166,13 +166,18 @@ class Monitoring(Construct):
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
     ) -> None:
-        """Make an alarm that sends each change of its state to the operations topic, all with the same description."""
+        """Make an alarm that sends each change of its state to the operations topic, all with the same description.
+
+        An alarm about silence begins with insufficient data at a first deployment, of which nothing is sent: only
+        changes are.
+        """
+        section = FAULTS_FOUND if name.startswith(FAULTS_FOUND) else name
         tells_of_silence = missing is cloudwatch.TreatMissingData.MISSING
         states = "ALARM or INSUFFICIENT_DATA" if tells_of_silence else "ALARM"
         alarm = cloudwatch.Alarm(
             self,
             name,
-            alarm_description=f"{states}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{name.lower()}",
+            alarm_description=f"{states}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{section.lower()}",
             metric=metric,
             threshold=threshold,
             comparison_operator=comparison,

@@ -125,7 +125,7 @@ def random_pace(random: Random, blocks: Sequence[int], work_ms: int, step_ms: in
         own = work_ms if random.random() < 0.9 else int(random.choice([100, 120, 125, 150]))
         wait = int(random.choice([0, 5, own // 4, own // 2], p=[0.4, 0.4, 0.1, 0.1]))
         pace = steps, 1_000 * steps * step_ms, 1_000 * steps * own, 1_000 * steps * wait
-        whole.add(*pace)
+        whole.add(Pace(*pace))
         held[block] = Pace(*pace)
     return ProcessPace(whole, held or {blocks[-1]: Pace(20, 20_000_000, 2_000_000, 0)})
 

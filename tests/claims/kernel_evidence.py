@@ -135,8 +135,13 @@ def _collectives(trace: KernelTrace) -> list[Line]:
         # A run that goes beyond the window has no part under computation there.
         over = [trace.length(trace.of([each]) & gpus[each.device].computing) for each in mine]
         parts = [re.escape(called or key[1]), re.escape(group), f"{ranks} ranks" if ranks else ""]
-        share = f"({_share(sum(over) / total(mine))}) overlaps"
-        lines.append((", ".join([*(part for part in parts if part), share]), float(total(mine))))
+        parts.append(f"({_share(sum(over) / total(mine))}) overlaps")
+        sized = [each for each in mine if each.bytes >= 0]
+        if sized and ranks:
+            # Links carry what goes to other ranks: the only sizes that are written are those of exchanges.
+            rate = sum(each.bytes for each in sized) / total(sized) * (ranks - 1) / ranks
+            parts.append(re.escape(f"{round(rate, 3):.2f} GB/s on the bus"))
+        lines.append((", ".join(part for part in parts if part), float(total(mine))))
     return sorted(lines, key=lambda line: -line[1])
 
 

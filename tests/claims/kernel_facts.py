@@ -307,7 +307,7 @@ THRESHOLDS: dict[str, Recompute] = {
     "fp64_share": lambda _: 0.1,
     "full_precision_share": lambda _: 0.1,
     "saved_share": lambda _: LEAST,
-    "math_share": lambda _: LEAST,
+    **dict.fromkeys(("math_share", "layout_share", "starved_share", "experts_share"), lambda _: LEAST),
     "reached_share": lambda _: REACHED_OF_ALL,
     "underfilled_share": lambda _: 0.2,
     "reserved_share": lambda _: FULL,

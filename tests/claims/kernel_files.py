@@ -138,7 +138,7 @@ def _pytorch(file: Path) -> Recording:
                 correlation=said.get("correlation", 0),
                 device=said.get("device", 0),
                 blocks=said.get("blocks per SM", math.nan),
-                bytes=said.get("bytes", -1),
+                bytes=said.get("bytes", 2 * max(said.get("In msg nelems", 0), said.get("Out msg nelems", 0)) or -1),
                 collective=(
                     said.get("Collective name", ""), said.get("Process Group Name", ""), said.get("Group size", 0)
                 ),

@@ -15,7 +15,12 @@ from tests.claims.kernel_trace import KernelTrace
 LEAST, REACHED_OF_ALL, SHORTEST_NS = 0.1, 0.6, 10_000
 OF_ARITHMETIC, OF_MEMORY = 0.75, 0.85
 MATH = "aten::_scaled_dot_product_attention_math"
-PRODUCT = "aten::mm"
+PRODUCT, EXPERTS = "aten::mm", "vllm::outplace_fused_experts"
+TURNED = "nchwtonhwc"
+GROUPS, UNEVEN = 4, 2.0
+FEW_ROWS, UNUSED = 16, 0.25
+"""Rows of each expert; the part of the experts without a token."""
+
 SIZES = {"c10::BFloat16": 2, "float": 4, "double": 8}
 RATES = {"NVIDIA A100": ({2: 312e12, 4: 19.5e12, 8: 19.5e12}, 1555e9, 40e6)}
 """Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache."""
@@ -56,6 +61,10 @@ class Called:
         if self.name == PRODUCT:
             (rows, inner), (_, columns) = self.dims
             return 2 * rows * inner * columns, self.size * (rows * inner + inner * columns + rows * columns)
+        if self.name == EXPERTS:
+            (tokens, wide), (experts, *first), (_, *second), (_, chosen) = self.dims
+            weights, rows = prod(first) + prod(second), tokens * chosen
+            return 2 * rows * weights, self.size * (min(experts, rows) * weights + 2 * tokens * wide)
         given = [prod(each) for each in self.dims if each]
         return given[0], self.size * (sum(given) + given[0])
 
@@ -99,10 +108,18 @@ def _by_call(pairs: list[tuple[Event, Event]]) -> tuple[tuple[Event, ...], ...]:
 
 @lru_cache(maxsize=8)
 def found_of(trace: KernelTrace) -> Found | None:
-    """Return what the rule should find on a trace: slow operators, else attention in its math form, else chains."""
+    """Return what the rule should find on a trace: slow operators, else the first of the forms that costs enough."""
     rates = RATES.get(trace.recording.cards[0].name) if trace.recording.cards else None
     every = [] if rates is None else calls_of(trace)
-    for found in (_slow(trace, every), _math(trace), _chains(trace, every)):
+    fused = [each for each in every if each.name == EXPERTS]
+    for found in (
+        _slow(trace, every),
+        _starved(trace, fused),
+        _math(trace),
+        _chains(trace, every),
+        _turned(trace),
+        _unused(trace, fused),
+    ):
         if found is not None and found.measured >= LEAST * trace.window:
             return found
     return None
@@ -134,7 +151,9 @@ def _slow(trace: KernelTrace, every: list[Called]) -> Found | None:
     _, reached, worst, by_memory, calls = slow[0]
     why: dict[str, float | str] = {"slow_calls": worst.calls, "calls": calls}
     if worst.calls == calls:
-        why = _of_product(trace, worst, reached, by_memory=by_memory) if worst.name == PRODUCT else {}
+        why = _of_experts(worst) if worst.name == EXPERTS else {}
+        if worst.name == PRODUCT:
+            why = _groups(trace, every, worst) or _of_product(trace, worst, reached, by_memory=by_memory)
     facts: dict[str, float | str] = {
         "saved_share": saved / trace.window,
         "reached_share": reached,
@@ -191,6 +210,90 @@ def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory
     more, beside = waves * sms // wide, waves * sms // high
     filled = f"{more * TILE} x {inner} x {columns}" if more > high else f"{rows} x {inner} x {beside * TILE}"
     return said | {"faster_shape": filled}
+
+
+def _groups(trace: KernelTrace, every: list[Called], worst: Called) -> dict[str, float | str]:
+    """Return the products of a step in the middle that share a matrix, if they are many and their rows uneven."""
+    alike = [each for each in every if (each.name, each.dims[1]) == (PRODUCT, worst.dims[1])]
+    steps = []
+    for step in trace.steps:
+        own = {id(event) for event in trace.work_of(step)}
+        rows = [each.dims[0][0] for each in alike if any(id(kernel) in own for kernel in each.kernels)]
+        steps += [rows] if rows else []
+    rows = sorted(steps, key=len)[len(steps) // 2] if steps else []
+    if len(rows) < GROUPS or max(rows) < UNEVEN * sum(rows) / len(rows):
+        return {}
+    return {"groups": len(rows), "most_rows": max(rows), "mean_rows": round(sum(rows) / len(rows))}
+
+
+def _rows(called: Called) -> tuple[int, int]:
+    """Return how many experts an operator has, and the rows that they share."""
+    return called.dims[1][0], prod(called.dims[3])
+
+
+def _of_experts(called: Called) -> dict[str, float | str]:
+    experts, rows = _rows(called)
+    return {"experts": experts, "rows": rows} if rows < FEW_ROWS * experts else {}
+
+
+def _starved(trace: KernelTrace, fused: list[Called]) -> Found | None:
+    """Return experts that share few rows: half of what is no arithmetic can be won."""
+    found = sorted((each for each in fused if _of_experts(each)), key=lambda each: -each.lasts)
+    if not found:
+        return None
+    computes = [_needs(trace, each)[0] / OF_ARITHMETIC for each in found]
+    measured, facts = _fused(trace, found)
+    saved = max(measured - sum(computes) / len(trace.counted), 0.0) / 2.0
+    facts |= {"starved_share": measured / trace.window, "compute_share": computes[0] / found[0].lasts}
+    return Found(measured, saved, facts | _of_experts(found[0]), _lines(found), _kernels(found))
+
+
+def _unused(trace: KernelTrace, fused: list[Called]) -> Found | None:
+    """Return experts of which memory, and a cache before it, give some alone in the time of a call."""
+    _, memory, cache = RATES[trace.recording.cards[0].name] if fused else ({}, 0.0, 0.0)
+    found = []
+    for called in sorted(fused, key=lambda each: -each.lasts):
+        (tokens, wide), (experts, *_), _, (_, chosen) = called.dims
+        weights = called.work[1] - 8 * tokens * wide  # as if a token's elements had four bytes
+        given = called.lasts / called.calls * memory / 1e9 + cache
+        used = int(experts * given / weights) if weights > 0 else experts
+        if not _of_experts(called) and chosen <= used <= (1.0 - UNUSED) * experts:
+            found.append((called, used))
+    if not found:
+        return None
+    called = [each for each, _ in found]
+    measured, facts = _fused(trace, called)
+    facts |= {"experts_share": measured / trace.window, "experts": _rows(called[0])[0], "most_used": found[0][1]}
+    return Found(measured, 0.0, facts, _lines(called), [])
+
+
+def _fused(trace: KernelTrace, found: list[Called]) -> tuple[float, dict[str, float | str]]:
+    lasts = sum(each.lasts for each in found) / len(trace.counted)
+    return min(lasts, trace.mean(lambda gpu: gpu.computing)), {"operator": found[0].name, "shapes": found[0].shapes}
+
+
+def _lines(found: list[Called]) -> list[tuple[str, float]]:
+    return [(f"{each.name} {each.shapes}", float(each.lasts)) for each in found]
+
+
+def _kernels(found: list[Called]) -> list[Event]:
+    return [kernel for each in found for kernel in each.kernels]
+
+
+def _turned(trace: KernelTrace) -> Found | None:
+    """Return kernels that turn images round: all of their time is saved."""
+    mine = [each for each in trace.kernels if each.computes and TURNED in each.name.lower()]
+    if not mine:
+        return None
+    by_name: dict[str, int] = {}
+    for kernel in mine:
+        by_name[kernel.name] = by_name.get(kernel.name, 0) + kernel.lasts
+    lasts = sum(by_name.values()) / len(trace.counted)
+    caller = operator_of(trace, mine[0])
+    name = mine[0].name if caller is None else caller.name
+    facts: dict[str, float | str] = {"layout_share": lasts / trace.window, "operator": name}
+    lines = sorted(((name, float(total)) for name, total in by_name.items()), key=lambda each: -each[1])
+    return Found(lasts, lasts, facts, lines, mine)
 
 
 def _math(trace: KernelTrace) -> Found | None:
@@ -271,5 +374,6 @@ def fact(name: str) -> Callable[[KernelTrace], float | str]:
 
 NAMES = (
     "saved_share", "reached_share", "operator", "shapes", "odd_size", "faster_shape", "narrowest", "tiles",
-    "multiprocessors", "tile_side", "math_share", "slow_calls", "calls",
+    "multiprocessors", "tile_side", "math_share", "slow_calls", "calls", "layout_share", "groups", "most_rows",
+    "mean_rows", "experts", "rows", "starved_share", "compute_share", "experts_share", "most_used",
 )  # fmt: skip

@@ -36,6 +36,7 @@ class Together:
 
     name: str
     places: list[int]
+    steps: list[str]
     times: Floats
 
     @cached_property
@@ -116,9 +117,17 @@ class Ranks:
             "ranks_compared": len(found.places),
             "compute_ratio": self.computes[place] / max(float(np.median(others)), 1.0),
         }
+        if facts["compute_ratio"] >= TIMES and (more := self._exchanges(found, place)) >= TIMES:
+            facts["exchange_ratio"] = more
         latest = sorted(zip(found.lateness.tolist(), found.last, strict=True), key=lambda each: -each[0])
         evidence = [(f"{self.name(last)} comes last into {found.name}", late) for late, last in latest]
         return place, Found(facts, sum(mine) / steps, share * times / steps, sure, evidence)
+
+    def _exchanges(self, found: Together, place: int) -> float:
+        """Return how many times the bytes of the middle one of the others a rank exchanges all to all; 0 if unknown."""
+        sizes = {each: _exchanged(self.ranks[each].trace, found.steps) for each in found.places}
+        others = [size for each, size in sizes.items() if each != place]
+        return sizes[place] / float(np.median(others)) if min(others) > 0 else 0.0
 
     @cached_property
     def slow(self) -> list[Found]:
@@ -180,8 +189,19 @@ def _together(ranks: list[Rank], places: list[int]) -> list[Together]:
         alike = [step for step in sorted(steps) if len({len(by_rank[place][name][step]) for place in mine}) == 1]
         if len(mine) > 1 and alike:
             times = [[float(sum(by_rank[place][name][step])) for step in alike] for place in mine]
-            found.append(Together(name, mine, np.array(times)))
+            found.append(Together(name, mine, alike, np.array(times)))
     return found
+
+
+def _exchanged(trace: KernelTrace, steps: list[str]) -> int:
+    wanted = [step for step in trace.steps if _number(step.name) in steps]
+    sent = [event for step in wanted for event in trace.work_of(step) if event.sends]
+    sizes = [event.bytes for event in sent if event.collective[0].replace("_", "").startswith("alltoall")]
+    return sum(sizes) if sizes and min(sizes) >= 0 else 0
+
+
+def _number(step: str) -> str:
+    return step.removeprefix("ProfilerStep#").removeprefix("step ")
 
 
 def _by_step(trace: KernelTrace) -> dict[str, dict[str, list[int]]]:
@@ -192,6 +212,5 @@ def _by_step(trace: KernelTrace) -> dict[str, dict[str, list[int]]]:
             if event.sends:
                 called, group, _ = event.collective
                 name = f"{called} of group {group}" if group else called or event.name
-                number = step.name.removeprefix("ProfilerStep#").removeprefix("step ")
-                found.setdefault(name, {}).setdefault(number, []).append(event.lasts)
+                found.setdefault(name, {}).setdefault(_number(step.name), []).append(event.lasts)
     return found

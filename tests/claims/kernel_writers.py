@@ -73,6 +73,8 @@ def _row(event: Event) -> dict[str, Any]:
     if event.collective[0]:
         name, group, ranks = event.collective
         args |= {"Collective name": name, "Process Group Name": group, "Group size": ranks}
+        if event.bytes >= 0:
+            args |= {"In msg nelems": 1_000, "Out msg nelems": event.bytes // 2, "dtype": "BFloat16"}
     category = "cpu_op" if event.is_operator else _WRITTEN[event.category]
     return {
         "ph": "X", "cat": category, "name": event.name, "pid": 1, "tid": 1,

@@ -16,7 +16,7 @@ from tests.claims.sentences import Sayable, text_claims
 
 FAMILY = "kernels/"
 ACROSS = ("LateRank", "SlowRank")
-THRESHOLDS_ACROSS = {"lateness_share": 0.05, "compute_ratio": 1.1}
+THRESHOLDS_ACROSS = {"lateness_share": 0.05, "compute_ratio": 1.1, "exchange_ratio": 1.1}
 SHARE_WITHIN, TIME_WITHIN, NS_WITHIN = 5.1e-5, 5.1e-4, 2.0
 NAMED = 2
 """So many ranks are named."""
@@ -189,16 +189,23 @@ def _threshold_claims(rank: Rank, rule: str, fact: dict[str, Any]) -> Claims:
 
 def _across_claims(capture: Capture, where: str, finding: Finding, found: Found) -> Claims:
     truths = {**found.facts, **_of_capture(capture, found.gain_ns, found.gain_share)}
+    said = {fact["name"] for fact in finding["facts"]}
+    for name in ("exchange_ratio", "remedy"):
+        # What a rank exchanges is said where it explains that it is late, and then what to do about it.
+        holds = (name in said) == ("exchange_ratio" in truths)
+        yield (
+            None if holds else Untrue(where, f"{name} is {'' if name in said else 'not '}said", "the exchange differs")
+        )
     for fact in finding["facts"]:
         name, threshold = fact["name"], fact.get("threshold")
-        if name == "evidence":
+        if name in {"evidence", "remedy"}:
             continue
         yield _equal(where, fact, truths[name]) if name in truths else Untrue(where, name, UNCHECKED)
         if threshold is not None:
             truth = THRESHOLDS_ACROSS.get(name, math.nan)
             yield _equal(where, {**fact, "name": f"threshold of {name}", "value": threshold}, truth)
-    said = [(fact["series"], fact["value"]) for fact in finding["facts"] if fact["name"] == "evidence"]
-    for (what, value), (_, lasts) in zip(said, found.evidence, strict=False):
+    shown = [(fact["series"], fact["value"]) for fact in finding["facts"] if fact["name"] == "evidence"]
+    for (what, value), (_, lasts) in zip(shown, found.evidence, strict=False):
         # Of lines that last as long any may stand first.
         holds = value == lasts and (what, value) in found.evidence
         yield None if holds else Untrue(where, f"evidence {what} = {value}", f"it is among {found.evidence[:3]}")
@@ -241,9 +248,15 @@ def _words_claim(rule: str, finding: Finding) -> Untrue | None:
     """Hold what a late rank is said to compute beside the others: as long, less, or so many times as long."""
     if rule != "LateRank":
         return None
-    ratio = next(fact["value"] for fact in finding["facts"] if fact["name"] == "compute_ratio")
+    told = {fact["name"]: fact["value"] for fact in finding["facts"]}
+    ratio = told["compute_ratio"]
     said = "as long as the" if TIMES > ratio >= 1.0 / TIMES else "less than" if ratio < TIMES else f"{ratio:.2f} times"
-    holds = f"It computes {said}" in finding["reason"]
+    expected = f"It computes {said}"
+    if "exchange_ratio" in told:
+        expected = (
+            f"It exchanges {told['exchange_ratio']:.2f} times the data of the others all to all, and computes {said}"
+        )
+    holds = expected in finding["reason"]
     return None if holds else Untrue(f"{FAMILY}{rule}", finding["reason"], f"it computes {ratio} times as long")
 
 

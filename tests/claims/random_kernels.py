@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Card, Event
 from tests.claims.kernel_memory import FAULTS
-from tests.claims.kernel_operators import MATH
+from tests.claims.kernel_operators import EXPERTS, MATH
 from tests.claims.kernel_writers import write_nsight, write_pytorch, write_xla
 
 Dims = tuple[tuple[int, ...], ...]
@@ -40,6 +40,16 @@ elements in a row, and products of FP64."""
 WITH_OPERATORS = 1_000
 """From this seed on."""
 
+FORMS_OF_WORK = ("layout", "groups", "experts", "exchange")
+"""What traces of PyTorch have from another seed on: images that are turned, experts one by one and fused, and ranks
+that exchange all to all, of which the late one gets twice the data."""
+
+WITH_FORMS = 2_000
+
+TURNS = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>(__half const*, __half*)"
+GROUPS = (1_024, 72, 64, 80, 136, 96)
+"""Rows of experts that run one after the other."""
+
 SHAPES = ((4096, 4096), (1025, 4096), (4096, 1020), (32, 4096), (256, 512), (2048, 1920), (2048, 2048))
 """Rows and columns of products: aligned, odd, narrow, of few tiles, with a last wave that is nearly empty or full."""
 
@@ -67,7 +77,9 @@ class KernelJob:
     memory : str
         What is wrong with the first GPU's memory, of `kernel_memory.FAULTS`; else empty.
     operators : str
-        What its operators are, of `OPERATORS`; empty where a trace records none.
+        What its operators are, of `OPERATORS` or `FORMS_OF_WORK`; empty where a trace records none.
+    exchanges : bool
+        Whether the collective is an exchange all to all.
     """
 
     seed: int
@@ -81,6 +93,7 @@ class KernelJob:
     reserved: tuple[float, ...] = ()
     memory: str = ""
     operators: str = ""
+    exchanges: bool = False
     card: Card = CARDS[0]
     group: bool = False
 
@@ -94,10 +107,16 @@ def drawn_kernels(seed: int) -> KernelJob:
     if ranks > 1:
         for name, share in (("late", 0.5), ("slow", 0.5), ("unlike", 0.35)):
             faults[name] = int(rng.integers(ranks)) if rng.random() < share else None
-    asked = str(np.random.default_rng([seed, 27]).choice(OPERATORS)) if seed >= WITH_OPERATORS else ""
-    form, card = ("pytorch", CARDS[0]) if asked and seed % 8 else (form, card)
+    kinds = OPERATORS if seed < WITH_FORMS else FORMS_OF_WORK
+    asked = str(np.random.default_rng([seed, 27]).choice(kinds)) if seed >= WITH_OPERATORS else ""
+    exchanges = asked == "exchange"
+    if exchanges:
+        ranks, gpus = int(rng.integers(3, 5)), 1
+        late = int(rng.integers(ranks))
+        faults = {"late": late, "slow": late, "unlike": None}
+    form, card = ("pytorch", CARDS[0]) if exchanges or (asked and seed % 8) else (form, card)
     parallel = str(rng.choice(["", "data"])) if ranks == 1 and gpus > 1 else ""
-    if ranks > 1 and form != "xla" and rng.random() < 0.3:
+    if ranks > 1 and form != "xla" and not exchanges and rng.random() < 0.3:
         parallel = "gloo"
     return KernelJob(
         seed=seed,
@@ -106,7 +125,8 @@ def drawn_kernels(seed: int) -> KernelJob:
         gpus=gpus,
         parallel=parallel,
         reserved=tuple(float(each) for each in rng.choice([0.3, 0.89, 0.93, 0.97], gpus)) if form != "nsight" else (),
-        operators=asked if form == "pytorch" else "",
+        operators=asked if form == "pytorch" and not exchanges else "",
+        exchanges=exchanges,
         memory=str(np.random.default_rng([seed, 25]).choice(FAULTS)) if form == "pytorch" and not asked else "",
         card=card,
         group=bool(rng.random() < 0.5),
@@ -167,10 +187,18 @@ class Loop:
         if self.job.operators == "double":
             self.gemm = BF16
         rate = 0.75 * (312e12 if self.gemm == BF16 else 19.5e12)
+        if self.job.operators == "layout":
+            part = 0.8 * self.lasts / 1e9
         inner = max(8 * round(part * rate / (16.0 * rows * columns)), 8)
         self.shape: Dims = ((rows, inner), (inner, columns))
         wide = max(round(part * 0.85 * 1555e9 / (4 * 8192)), 1)
         self.elements: Dims = ((wide, 8192),)
+        # Of fused experts memory reads the weights, in up to twice the time that they take.
+        tokens, width = (
+            int(rng.choice([16, 512])),
+            round(float(rng.choice([0.5, 0.9, 1.6])) * self.lasts * 1555 / 49_152),
+        )
+        self.fused: Dims = ((tokens, 1024), (8, 2 * max(width, 1), 1024), (8, 1024, max(width, 1)), (tokens, 2))
 
     def operate(self, place: int, lasts: int, gpu: int) -> None:
         """Write an operator with the work that it starts."""
@@ -185,6 +213,13 @@ class Loop:
             kernel = SINGLE.format(name)
         elif kind == "double" and place % 7 == 0:
             kernel, types = FP64, ("double", "double")
+        elif kind == "layout" and place % 3 == 0:
+            name, dims, types, kernel = "aten::cudnn_convolution", (), (), TURNS
+        elif kind == "groups":
+            dims = ((GROUPS[place % len(GROUPS)], self.shape[0][1]), self.shape[1])
+        elif kind == "experts":
+            name, dims, kernel = EXPERTS, self.fused, BF16
+            types = ("c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "float")
         self.launch(KERNEL, kernel, lasts, "cudaLaunchKernel", gpu)
         self.host += US
         self.events.append(Event(HOST, name, inner, self.host, is_operator=True, dims=dims, types=types))
@@ -218,8 +253,13 @@ class Loop:
 
     def _work(self, category: str, name: str, begins: int, ends: int, gpu: int, **said: int) -> None:
         blocks = self.blocks if category == KERNEL else math.nan
-        sort = ("allreduce", "0", self.job.ranks) if name == NCCL and self.job.group else ("", "", 0)
-        event = Event(category, name, begins, ends, self.launched, gpu, blocks, said.get("bytes", -1), sort)
+        sort, size = ("", "", 0), said.get("bytes", -1)
+        if name == NCCL and self.job.exchanges:
+            sort = ("all_to_allv", "0", self.job.ranks)
+            size = 2 * int(self.rng.integers(900_000, 1_000_000)) * (2 if self.rank == self.job.late else 1)
+        elif name == NCCL and self.job.group:
+            sort = ("allreduce", "0", self.job.ranks)
+        event = Event(category, name, begins, ends, self.launched, gpu, blocks, size, sort)
         self.events.append(event)
 
     def mark(self, name: str, start: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,8 @@ class _Model:
         self.falls = float(rng.choice([0.0, 0.02, 0.2, -0.1]))
         self.breaks = int(rng.choice([99, 99, 3, 8]))
         self.parts = rng.random(9) < 0.6
+        self.copies = rng.spawn(1)[0]
+        self.has_copies = self.copies.random() < 0.4
         for layer, shape in enumerate(self.shapes):
             name = f"weight/fc{layer}"
             self.weights[name] = rng.standard_normal(shape).astype(rng.choice(["float32", "float64", "float16"]))
@@ -235,7 +238,8 @@ class _Model:
         for is_chosen, make in zip(self.parts, makers, strict=True):
             if is_chosen:
                 tensors |= make(place)
-        return tensors or self._losses(place)
+        tensors = tensors or self._losses(place)
+        return tensors | self._copies(place) if self.has_copies else tensors
 
     def shared(self, tensors: Tensors) -> list[tuple[str, Any]]:
         """Return what a second worker saves too: another value, which does not count beside the first one's."""
@@ -310,6 +314,32 @@ class _Model:
         if place % 5 == 4:
             sums[self.rng.integers(4)] += 0.25
         return {f"trainguard/checksum/{rank}": np.float64(each) for rank, each in enumerate(sums)}
+
+    def _copies(self, place: int) -> Tensors:
+        """Return hashes of six tensors by two groups of ranks; some are missing, apart, or of another moment."""
+        rng, found = self.copies, Tensors()
+        for first, size in ((0, 4), (4, 2)):
+            good, wrong = rng.integers(-(2**63), 2**63, 6), rng.random()
+            culprit, tensor = int(rng.integers(size)), int(rng.integers(6))
+            for rank in range(size):
+                hashes = good.copy()
+                if wrong < 0.2 and rank == culprit:
+                    hashes[tensor] += 1
+                elif wrong < 0.3:
+                    hashes[: 1 + tensor] += rank % 3
+                group = {"of": "parameters", "ranks": f"{first}-{first + size - 1}", "copies": size, "count": 6}
+                group |= {"layout": str(rng.choice(["a"] * 9 + ["b"])), "sure": True, "device": "cpu"}
+                group |= {"moment": [int(rng.choice([7] * 19 + [8]))]}
+                about = {"version": 1, "at": float(rng.choice([1e9] * 19 + [1e9 + 99.0])), "mode_step": place}
+                about |= {"attempt": "0", "left_out": 0, "sets": [group]}
+                if rng.random() < 0.05:
+                    continue
+                name = f"trainguard/replicas/{first + rank}"
+                listed = json.dumps([[[f"fc{number}", "float32", [2]] for number in range(6)]])
+                found[name] = hashes
+                found[f"{name}/about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+                found[f"{name}/tensors"] = np.frombuffer(zlib.compress(listed.encode()), np.uint8)
+        return found
 
     def _losses(self, place: int) -> Tensors:
         self.loss *= 1.0 - self.falls * float(self.rng.random())

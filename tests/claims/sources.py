@@ -15,7 +15,7 @@ from tests.claims.context import raw_of
 from tests.claims.kernels import kernel_claims
 from tests.claims.product import report_of
 from tests.claims.random_jobs import drawn, write_random_job
-from tests.claims.random_kernels import WITH_OPERATORS, write_kernels_job
+from tests.claims.random_kernels import WITH_FORMS, WITH_OPERATORS, write_kernels_job
 from tests.claims.random_steps import write_steps_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.snapshot_files import write_snapshots_job
@@ -36,7 +36,7 @@ STEPS_JOBS = (*range(60), 116)
 
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80
-KERNEL_JOBS = (*range(60), *range(WITH_OPERATORS, WITH_OPERATORS + 60))
+KERNEL_JOBS = tuple(seed + more for seed in (0, WITH_OPERATORS, WITH_FORMS) for more in range(60))
 SNAPSHOT_JOBS = 100
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tests.claims.tensor_copies import copies, holds
 from tests.claims.tensor_files import Step
 from tests.claims.tensor_values import Seen, numbers, variance
 
@@ -172,7 +173,9 @@ def _depth(below: dict[str, set[str]], node: str) -> int:
 
 
 def ranks(seen: Seen, facts: Facts) -> Truths | None:
-    """Compare the checksums of the ranks."""
+    """Compare the hashes that ranks saved, or where they did not their checksums."""
+    if holds(seen.step):
+        return copies(seen, facts)
     sums = {
         int(name.rpartition("/")[2]): str(float(values.ravel()[0]))
         for name, values in seen.step.tensors.items()

@@ -32,7 +32,11 @@ def similar(seen: Seen) -> Readings:
         return {}
     chosen = seen.parameters.get("collection_names") or seen.parameters.get("tensor_regex")
     names = seen.selected() if chosen else seen.step.names
-    readings = {name: differ(seen.step, there, name) for name in names if name in there.names}
+    readings = {
+        name: differ(seen.step, there, name)
+        for name in names
+        if name in there.names and not name.startswith("trainguard/")
+    }
     return {name: reading for name, reading in readings.items() if reading is not None}
 
 

@@ -207,7 +207,7 @@ def _truth_claims(where: str, fact: dict[str, Any], truths: Truths, facts: Facts
     if name not in truths:
         yield Untrue(where, name, UNCHECKED)
         return
-    truth = truths[name].get(fact["device"]) if name == "checksum_apart" else truths[name]
+    truth = truths[name].get(fact["device"]) if name in {"checksum_apart", "rank"} else truths[name]
     yield _equal(where, name, fact["value"], truth)
     threshold = truths.get(f"threshold of {name}")
     if threshold is not None:

@@ -19,8 +19,11 @@ KERNEL_SEEDS = (13, 19, 22, 24, 30, 32, 33, 35, 37, 39, 48, 53, 72)
 OPERATOR_SEEDS = (1001, 1006, 1010, 1015, 1020, 1028, 1029, 1033)
 """Traces with operators: products of each reason, attention in its math form, chains, and FP64."""
 
+FORM_SEEDS = (2002, 2004, 2005, 2008, 2030)
+"""Images that are turned, experts one by one, an exchange, experts that are used in part, and with few rows."""
 
-@pytest.mark.parametrize("seed", [*KERNEL_SEEDS, *OPERATOR_SEEDS])
+
+@pytest.mark.parametrize("seed", [*KERNEL_SEEDS, *OPERATOR_SEEDS, *FORM_SEEDS])
 def test_what_is_said_of_a_kernel_trace_is_true(seed: int) -> None:
     found = check_kernels(seed)
     assert found.claims > 30
@@ -41,7 +44,8 @@ def test_a_few_seeds_have_traces_of_each_form_and_shape() -> None:
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, dict[str, Any]]]:
     """Return jobs with kernel traces by seed, and their true reports: of ranks, and of several GPUs."""
     place = tmp_path_factory.mktemp("claims")
-    folders = {seed: write_kernels_job(seed, place) for seed in (9, 22, 37, 48, 72, 1001, 1015, 1020, 1029, 1033)}
+    seeds = (9, 22, 37, 48, 72, 1001, 1015, 1020, 1029, 1033, *FORM_SEEDS)
+    folders = {seed: write_kernels_job(seed, place) for seed in seeds}
     return {seed: (folder, report_of(folder)) for seed, folder in folders.items()}
 
 
@@ -82,6 +86,13 @@ def untrue_of_kernels(folder: Path, report: dict[str, Any]) -> list[str]:
         (1020, "SlowOperators", "math_share", 0.0002),
         (1020, "SlowOperators", "gain_share", 0.0002),
         (1029, "SlowOperators", "saved_share", 0.0002),
+        (2002, "SlowOperators", "layout_share", 0.0002),
+        (2004, "SlowOperators", "groups", 1),
+        (2004, "SlowOperators", "mean_rows", 1),
+        (2005, "LateRank", "exchange_ratio", 0.01),
+        (2008, "SlowOperators", "most_used", -1),
+        (2030, "SlowOperators", "rows", 1),
+        (2030, "SlowOperators", "compute_share", 0.0002),
     ],
 )
 def test_a_wrong_fact_of_a_kernel_trace_is_found(

@@ -14,6 +14,7 @@ from tests.fuzz.sources import DATA, SOURCE_TARGETS, delivered, unpacked
 from tests.fuzz.stored import STORED_TARGETS
 from tests.fuzz.target import Target, documents, of_answer, of_document
 from tests.hangs.simulated import Fault, Job
+from tests.hangs.test_ras import answer, communicator
 from tests.kernels.test_memory_timeline import EVENTS, plain, raw
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
@@ -29,6 +30,7 @@ from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.engine.messages import Message, encode_task, sort_messages
 from trainguard.engine.settings.sources import read_document
 from trainguard.formats.hangs.flight_recorder import read_dump
+from trainguard.formats.hangs.ras import read_ras
 from trainguard.formats.hangs.stacks import main_thread
 from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.formats.profile.columns import read_framework_object
@@ -80,6 +82,10 @@ def _snapshot_seeds() -> list[bytes]:
 
 def _hang_dump(body: bytes) -> object:
     return hang_verdict([read_dump(body, "rank_1"), *(read_dump(each, "rank_2") for each in _dump_seeds()[:1])], {}, {})
+
+
+def _ras(body: bytes) -> object:
+    return hang_verdict([], {}, {}, [read_ras(body, "ras.json")])
 
 
 def _dump_seeds() -> list[bytes]:
@@ -198,6 +204,9 @@ TARGETS = (
     Target("plain pickle", lambda: _snapshot_seeds()[:-1], read_plain, (PickleError,)),
     Target("memory timeline", lambda: [raw(EVENTS), plain(EVENTS)], _timeline),
     Target("dump of the flight recorder", _dump_seeds, _hang_dump),
+    Target(
+        "answer of NCCL RAS", lambda: [answer(communicator(range(4), behind={1: 1}, missing={3: (True, True)}))], _ras
+    ),
     Target(
         "stacks",
         lambda: [b'Thread 1 (idle): "MainThread"\n    f (a.py:1)\n', _SPY],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import Fault, Job
 from trainguard.formats.hangs.stacks import StackError, main_thread
+from trainguard.hangs.lines import Doing, place_of
 from trainguard.local.hangs import judge_hang
 
 Frames = list[tuple[str, int, str]]
@@ -89,3 +90,12 @@ def test_any_bytes_are_read_or_refused(data: bytes, text: str) -> None:
     for each in (data, b"[" + data, text.encode(), b'Thread 1 (idle): "MainThread"\n' + data):
         with suppress(StackError):
             assert main_thread(each, "stack_1").frames
+
+
+def test_the_own_line_is_found_where_py_spy_shortens_names() -> None:
+    text = (
+        'Thread 7 (idle): "MainThread"\n    wait (threading.py:355)\n    get (queue.py:180)\n'
+        "    __next__ (torch/utils/data/dataloader.py:700)\n    train (train.py:71)\n"
+    )
+    place = place_of(main_thread(text.encode(), "stack_1"))
+    assert (place.line, place.doing) == ("train.py:71 train", Doing.DATA)

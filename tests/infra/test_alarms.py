@@ -1,5 +1,6 @@
 """The alarms: what each watches, that it fires, and what missing data mean to it."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ from trainguard.aws.observability import ROUTINE
 RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"
 
+FUNCTIONS = ("EvaluateObjects", "Scheduler", "ReconcileJob", "JobLifecycle", "Canary")
+FAULTY = ("EvaluateObjects", "Scheduler", "JobLifecycle", "Canary", "Undelivered")
+"""Whose faults have an alarm of their own; those of `reconcile_job` count with the scheduler's."""
+
 WATCHED = {
     "DoorbellDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
     "EventDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
     "DoorbellsWaitTooLong": {("AWS/SQS", "ApproximateAgeOfOldestMessage")},
     "SchedulerDoesNotRun": {("AWS/Lambda", "Invocations")},
-    "FaultsFound": {("TrainGuard", "Faults")},
+    **{f"FaultsFound{part}": {("TrainGuard", f"Faults{part}")} for part in FAULTY},
     "CanaryDoesNotRun": {("AWS/Lambda", "Invocations")},
 }
 TOLD_WITHOUT_ALARM = ("ExecutionsFail", "FireExecutionsFail", "ReportExecutionsFail", "KernelExecutionsFail")
@@ -36,9 +41,8 @@ FAULTS = (
     "CanaryFailed",
     "AlertsAreNotDelivered",
 )
-"""Sections of the runbook about what the alarm FaultsFound counts."""
+"""Sections of the runbook about what the alarms FaultsFound… count."""
 
-FUNCTIONS = ("EvaluateObjects", "Scheduler", "ReconcileJob", "JobLifecycle", "Canary")
 DIED = (
     "[ERROR] KeyError: 'job'\nTraceback (most recent call last):",
     "[ERROR] Runtime.ImportModuleError: Unable to import module 'handler': No module named 'numpy'",
@@ -90,7 +94,8 @@ def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str,
 
 def test_missing_run_raises_the_alarm(alarms: dict[str, Any]) -> None:
     alarm = alarms["SchedulerDoesNotRun"]
-    assert alarm["TreatMissingData"] == "breaching"
+    assert alarm["TreatMissingData"] == "missing"
+    assert alarm["InsufficientDataActions"] == alarm["AlarmActions"]
     assert alarm["ComparisonOperator"] == "LessThanThreshold"
     assert alarm["Threshold"] == 3
 
@@ -101,7 +106,7 @@ def test_idle_deployment_raises_no_alarm(alarms: dict[str, Any], name: str) -> N
     assert alarms[name]["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
-def test_log_filters_sum_crashes_and_marked_lines_in_one_metric(
+def test_log_filters_sum_crashes_and_marked_lines_of_a_function(
     template: Template,
 ) -> None:
     filters = template.of_type("AWS::Logs::MetricFilter")
@@ -111,12 +116,12 @@ def test_log_filters_sum_crashes_and_marked_lines_in_one_metric(
     for name, each in filters.items():
         (transformation,) = each.properties["MetricTransformations"]
         kind = re.match(r"MonitoringFaults(Marked|Died|Undelivered)", name)[1]  # type: ignore[index]  # as listed above
+        function = name.removeprefix(f"MonitoringFaults{kind}")
         assert transformation == {
-            "MetricName": "Faults",
+            "MetricName": f"Faults{'Scheduler' if function == 'ReconcileJob' else function or kind}",
             "MetricNamespace": "TrainGuard",
             "MetricValue": points[kind],
         }
-        function = name.removeprefix(f"MonitoringFaults{kind}")
         assert function in each.properties["LogGroupName"] or kind == "Undelivered"
     assert filters["MonitoringFaultsUndelivered"].properties["LogGroupName"] == "{ActionsDeliveryFailures}"
 
@@ -134,7 +139,7 @@ def test_log_filter_matches_crashes_and_no_words_of_a_job(
 def test_counted_faults_raise_an_alarm_at_one_or_nine(
     alarms: dict[str, Any],
 ) -> None:
-    alarm = alarms["FaultsFound"]
+    alarm = alarms["FaultsFoundScheduler"]
     assert set(FAULT_POINTS) <= counted()
     assert not set(FAULT_POINTS) & ROUTINE
     assert (alarm["Threshold"], alarm["Period"], alarm["EvaluationPeriods"]) == (AT_ONCE, 900, 1)
@@ -160,7 +165,10 @@ def test_failed_execution_of_ours_notifies_the_operations_topic(
     (target,) = rule["Targets"]
     assert target["Arn"] == "{MonitoringOperations}"
     assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
-    assert f"what to do: {RUNBOOK}#executionsfail" in target["InputTransformer"]["InputTemplate"]
+    # The form that a chat shows: AWS drops another one.
+    notice = json.loads(target["InputTransformer"]["InputTemplate"])
+    assert (notice["version"], notice["source"], notice["content"]["textType"]) == ("1.0", "custom", "client-markdown")
+    assert notice["content"]["description"].endswith(f"what to do: {RUNBOOK}#executionsfail")
     assert set(target["InputTransformer"]["InputPathsMap"].values()) == {"$.detail.executionArn", "$.detail.status"}
 
 
@@ -204,10 +212,18 @@ def test_missing_canary_alarms_only_after_one_has_run(
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_each_alarm_names_a_runbook_section(alarms: dict[str, Any], name: str) -> None:
-    assert alarms[name]["AlarmDescription"].endswith(f". What to do: {RUNBOOK}#{name.lower()}")
+    assert alarms[name]["AlarmDescription"].endswith(f". What to do: {RUNBOOK}#{section_of(name).lower()}")
 
 
-@pytest.mark.parametrize("name", [*WATCHED, *TOLD_WITHOUT_ALARM, *FAULTS])
+def section_of(alarm: str) -> str:
+    """Return the runbook's section: the alarms of functions share one."""
+    return "FaultsFound" if alarm.startswith("FaultsFound") else alarm
+
+
+SECTIONS = tuple(dict.fromkeys(map(section_of, WATCHED)))
+
+
+@pytest.mark.parametrize("name", [*SECTIONS, *TOLD_WITHOUT_ALARM, *FAULTS])
 def test_runbook_sections_say_meaning_and_remedy(
     name: str,
 ) -> None:
@@ -220,7 +236,7 @@ def test_runbook_sections_say_meaning_and_remedy(
 
 def test_runbook_has_no_other_sections() -> None:
     text = (ROOT / RUNBOOK).read_text(encoding="utf-8")
-    told = sorted([*WATCHED, *TOLD_WITHOUT_ALARM, *FAULTS])
+    told = sorted([*SECTIONS, *TOLD_WITHOUT_ALARM, *FAULTS])
     assert sorted(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == told
     _, _, listed = text.partition("\n### FaultsFound\n")
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", listed.partition("\n### ")[0], re.MULTILINE)
@@ -230,6 +246,4 @@ def test_runbook_has_no_other_sections() -> None:
 
 def test_deployment_without_canary_has_no_alarm_for_one(variants: Path) -> None:
     found = Template(variants / "without-canary" / "TrainGuard.template.json").of_type("AWS::CloudWatch::Alarm")
-    assert {name.removeprefix("Monitoring") for name in found} == {
-        name for name in WATCHED if not name.startswith("Canary")
-    }
+    assert {name.removeprefix("Monitoring") for name in found} == {name for name in WATCHED if "Canary" not in name}

@@ -75,8 +75,8 @@ def test_readme_costs_match_the_model() -> None:
         assert says in told
         assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
-    assert "an idle deployment under 1 USD a month" in told
-    assert idle.an_idle_month < 1.0
+    assert "an idle deployment under 1.50 USD a month" in told
+    assert idle.an_idle_month < 1.5
     assert "under 0.05 USD where nothing else uses the account's free tier" in told
     assert idle.an_idle_month_beyond_free < 0.05
     assert PRICES.dashboard_month == 3.0

@@ -1,11 +1,12 @@
 """The page on deployment: what it promises of names and services is so; the reference has every setting."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 from docs.site.reference import settings
 from infra.config import DeploymentConfig
-from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
+from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES, interface_services
 from tests.infra.test_permissions import EXPECTED
 
 ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports", "Captures")
@@ -34,7 +35,15 @@ def test_roles_for_a_denying_bucket_policy_match_the_users() -> None:
 
 def test_vpc_endpoints_on_the_page_match_the_code() -> None:
     section = PAGE.partition("## In a VPC")[2].partition("\n## ")[0]
-    gateway, interface = re.findall(r"^\| (?:gateway|interface), .+", section, re.MULTILINE)
+    gateway, interface, by_setting = re.findall(r"^\| (?:gateway|interface), .+", section, re.MULTILINE)
     listed = re.findall(r"`([\w.]+)`", interface)
     assert tuple(listed) == INTERFACE_SERVICES
+    everything = DeploymentConfig(
+        stop_batch_jobs=True,
+        stop_instances=True,
+        live_sources=("logs", "prometheus+https://aps-workspaces.eu.x", "prometheus+https://monitoring.eu.x"),
+        live_source_secret="arn",
+    )
+    named = set(re.findall(r"`([\w-]+)`", by_setting)) - {field.name for field in fields(DeploymentConfig)}
+    assert named == set(interface_services(everything)) - set(INTERFACE_SERVICES)
     assert tuple(re.findall(r"`([\w.]+)`", gateway))[:2] == GATEWAY_SERVICES

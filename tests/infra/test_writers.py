@@ -61,6 +61,7 @@ def may(template: Template, account: str, key: str, *, action: str = "s3:PutObje
         f"{THEIRS}/team/vision/{MINUTE}",
         f"{THEIRS}/resnet50/profiler-output/framework/training_job_end.ts",
         f"{THEIRS}/resnet50/job.json",
+        f"{THEIRS}/resnet50/hang-dumps/algo-1/2026-07-31T09-00-00Z/nccl_trace_rank_12.gz",
         f"{THEIRS}/resnet50/debug-output/index/000000000/000000000005_worker_0.json",
         f"{THEIRS}/resnet50/tensorboard-output/events.out.tfevents.1.host",
     ],

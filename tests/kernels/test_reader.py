@@ -25,7 +25,7 @@ from tests.support.kernel_traces import (
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.readers import splitter
 from trainguard.kernels.readers.builder import floats, ints, whole
-from trainguard.kernels.readers.kineto import nanoseconds
+from trainguard.kernels.readers.kineto_rows import nanoseconds
 
 BASE = 1_711_964_646_000_000_000
 

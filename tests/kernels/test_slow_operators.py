@@ -30,11 +30,12 @@ def traced(
     values: dict[int, str] | None = None,
     gpu: dict[str, Any] = MI300X,
     linked: bool = True,
+    dtypes: list[str] | None = None,
 ) -> list[KernelFinding]:
     made, at = TraceWriter(gpus=[gpu]), 0.0
     args = {
         "Input Dims": shapes,
-        "Input type": [dtype if shape else "" for shape in shapes],
+        "Input type": dtypes or [dtype if shape else "" for shape in shapes],
         "Concrete Inputs": [(values or {}).get(place, "") for place in range(len(shapes))],
     }
     for run in range(RUNS):
@@ -149,15 +150,57 @@ def test_a_planted_operator_is_named_with_its_reason(name: str) -> None:
         },
         {"operator": "aten::mm", "shapes": [[64, 64], [64, 64]], "us": 6, "kernel": TENSILE},
         attended([1, 32768, 32, 128], 30_000),
-        # TraceLens' other experts: three are faster than memory reads their weights, one reaches 738 TFLOP/s.
-        experts(512, 7168, 14336, 16, 1, 950),
+        # TraceLens' other experts: memory can read 15 of 16 in the time of one, the other reaches 738 TFLOP/s.
         experts(512, 7168, 14336, 16, 2, 1_800),
         experts(4096, 8192, 22016, 8, 2, 12_000),
-        experts(4, 4096, 11008, 128, 8, 180),
     ],
 )
 def test_what_good_kernels_do_is_no_finding(fast: dict[str, Any]) -> None:
     assert traced(**fast) == []
+
+
+def said_of_experts(us: float, *, count: int = 16, tokens: int = 512, chosen: int = 1, **more: Any) -> dict[str, Any]:
+    found = traced(**experts(tokens, 7168, 14336, count, chosen, us) | more)
+    return {} if not found else {"kind": found[0].kind} | {fact.name: fact.value for fact in found[0].facts}
+
+
+def test_experts_with_few_rows_are_named_though_memory_is_full() -> None:
+    """TraceLens' `moe_06_tiny_batch_many_experts`: 32 rows for 128 experts, 8.7 GFLOP in 0.18 ms."""
+    (found,) = traced(**experts(4, 4096, 11008, 128, 8, 180))
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert (found.kind, facts["experts"], facts["rows"]) == ("slow_operators_starved", 128, 32)
+    assert facts["compute_share"] == pytest.approx(32 * 6 * 4096 * 11008 / 180e-6 / (0.54 * 1307.4e12), rel=1e-3)
+    assert found.gain.share == pytest.approx((1.0 - facts["compute_share"]) / 2, abs=1e-3)
+
+
+def test_experts_that_memory_cannot_read_in_time_are_unused() -> None:
+    """TraceLens' `moe_03_top1_sparse`: in 0.95 ms memory reads eight of 16 experts, and the cache a part of one."""
+    found = said_of_experts(950)
+    assert (found["kind"], found["experts"], found["most_used"]) == ("slow_operators_unused", 16, 8)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"us": 1_500},  # thirteen
+        {"us": 950, "chosen": 9},  # a token uses nine
+        {"us": 950, "tokens": 255},  # not 16 rows an expert, which chance may leave without one
+        {"us": 950, "gpu": MI300X | {"name": "AMD Instinct MI999X"}},
+    ],
+)
+def test_other_experts_are_not_said_to_be_unused(told: dict[str, Any]) -> None:
+    assert said_of_experts(**told).get("kind") != "slow_operators_unused"
+
+
+def test_experts_of_a_part_of_the_router_may_be_unused() -> None:
+    """An input that maps the router's 128 experts to this GPU's 16."""
+    mine = experts(512, 7168, 14336, 16, 1, 950)
+    assert traced(**mine | {"shapes": [*mine["shapes"], [], [128]]}) == []
+
+
+def test_weights_of_another_type_than_tokens_count_by_it() -> None:
+    """Weights of a byte are read in half of the time: all 16 in 0.95 ms."""
+    assert said_of_experts(950, dtypes=[BF16, *["c10::Float8_e4m3fnuz"] * 2, "float"]) == {}
 
 
 def test_without_peaks_shapes_or_a_cost_nothing_is_claimed() -> None:

@@ -141,6 +141,12 @@ def test_given_an_interval_that_changes_then_buckets_are_true() -> None:
     assert_true(KnownJob(ordinary(), every_s=1.0, intervals=intervals))
 
 
+@pytest.mark.parametrize("every_s", [1.0, 60.0])
+def test_waits_for_a_slow_rank_are_peers_and_the_rest_communication(every_s: float) -> None:
+    phases = [start_up(300.0), train(900.0, communication_s=0.2), train(1_800.0, communication_s=0.2, peers_s=0.6)]
+    assert_true(KnownJob([*phases, save(180.0), train(300.0)], every_s=every_s, nodes=2, gpus=2))
+
+
 def test_given_a_kernel_trace_then_it_divides_what_is_open() -> None:
     shares = StepShares(compute=0.6, communication=0.1, peers=0.1, data=0.05, host=0.1, other=0.05, steps=12)
     job = KnownJob([train(1_800.0, busy=0.8)], every_s=5.0)

@@ -31,9 +31,10 @@ class Phase:
     """A part of a job: what the GPUs' time in it is, ``seconds`` long.
 
     ``busy`` is the GPUs' utilization, 0 to 1, while no process waits. Training has steps of ``step_s``, of which each
-    waits ``wait_s`` for its batch; ``lost`` is the bucket of what the GPUs leave undone. ``attempt`` counts restarts,
-    ``first_step`` is the number of the first step, ``sampled`` says whether samples are there. ``whole`` is the bucket
-    of all of it, whatever the GPUs do.
+    waits ``wait_s`` for its batch; ``lost`` is the bucket of what the GPUs leave undone. In collectives all GPUs are
+    busy for ``communication_s`` of a step, all but the first node's first for ``peers_s`` before it. ``attempt`` counts
+    restarts, ``first_step`` is the number of the first step, ``sampled`` says whether samples are there. ``whole`` is
+    the bucket of all of it, whatever the GPUs do.
     """
 
     lost: Bucket
@@ -46,6 +47,8 @@ class Phase:
     sampled: bool = True
     first_step: int | None = None
     whole: Bucket | None = None
+    communication_s: float = 0.0
+    peers_s: float = 0.0
 
 
 def start_up(seconds: float) -> Phase:
@@ -122,7 +125,11 @@ def truth(job: KnownJob) -> dict[Bucket, float]:
             continue
         waits = phase.wait_s / phase.step_s * phase.seconds if phase.wait_s else 0.0
         busy = phase.busy * (phase.seconds - waits)
-        found[Bucket.COMPUTE] += used * busy
+        communication = phase.communication_s / phase.step_s * phase.seconds if phase.step_s else 0.0
+        peers = phase.peers_s / phase.step_s * phase.seconds if phase.step_s else 0.0
+        found[Bucket.COMMUNICATION] += used * communication
+        found[Bucket.PEERS] += (used - 1) * peers
+        found[Bucket.COMPUTE] += used * (busy - communication) - (used - 1) * peers
         found[Bucket.DATA if job.framework else Bucket.UNEXPLAINED] += used * waits
         found[phase.lost] += used * (phase.seconds - waits - busy)
         outside = phase.lost in {Bucket.START_UP, Bucket.TAIL}
@@ -238,5 +245,8 @@ def _events(job: KnownJob, attempt: int, pid: int, *, lead: bool) -> Iterator[di
             at = begin + place * phase.step_s
             if phase.wait_s:
                 yield event("DataLoaderIter", "DataLoaderIter::GetNext", at, phase.wait_s, pid=pid)
+            waits_s = phase.communication_s + (0.0 if lead else phase.peers_s)
+            if waits_s:
+                yield event("GPU-functions-dev:0", "peer_wait", at + phase.step_s - 0.01 - waits_s, waits_s)
             yield step(number, at + phase.wait_s, phase.step_s - phase.wait_s - 0.001, pid=pid)
             number += 1

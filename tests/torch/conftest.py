@@ -37,18 +37,18 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record]:
 
 
 @pytest.fixture
-def send(tmp_path: Path) -> Callable[[], Path]:
+def send(tmp_path: Path) -> Callable[..., Path]:
     """Send what was handed over; return the job's folder, which has ended."""
 
-    def sent() -> Path:
-        outgoing = Outgoing(objects_folder(str(tmp_path / "spool"), "run-1", "node-1"), "run-1", "node-1")
+    def sent(name: str = "run-1") -> Path:
+        outgoing = Outgoing(objects_folder(str(tmp_path / "spool"), name, "node-1"), name, "node-1")
         outgoing.prepare(final=True)
         assert outgoing.faults == {}
         for key, path in outgoing.ready():
             target = tmp_path / "output" / key
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
-        job = tmp_path / "output" / "run-1"
+        job = tmp_path / "output" / name
         for folder in ("debug-output", "profiler-output/framework", "profiler-output/system"):
             (job / folder).mkdir(parents=True, exist_ok=True)
             (job / folder / "training_job_end.ts").touch()

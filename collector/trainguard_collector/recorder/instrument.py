@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Callable
 
 from trainguard_collector.recorder.harmless import optimizers, replaced
+from trainguard_collector.recorder.peers import PeerWaits
 from trainguard_collector.recorder.steps import Moment, StepRecorder
 from trainguard_collector.recorder.timeline import BACKWARD, FORWARD, OPTIMIZER
 
@@ -28,7 +29,7 @@ def time_checkpoints(recorder: StepRecorder, owner: Any, names: Iterable[str]) -
 
 
 class Instrument:
-    """The timing of one process; ``torch.autograd.backward`` is replaced until the recorder is closed."""
+    """The timing of one process; functions of torch are replaced until the recorder is closed."""
 
     def __init__(self, recorder: StepRecorder, torch: Any) -> None:
         self._recorder = recorder
@@ -40,8 +41,8 @@ class Instrument:
             hooks.register_optimizer_step_pre_hook(lambda *_: self._begin(OPTIMIZER)),
             hooks.register_optimizer_step_post_hook(lambda *_: self._end(OPTIMIZER)),
         ]
-        around = _between(lambda: self._begin(BACKWARD), lambda: self._end(BACKWARD))
-        self._put_back = replaced(torch.autograd, "backward", around)
+        self._peers = PeerWaits(recorder, torch)
+        self._put_back = replaced(torch.autograd, "backward", self._around_backward)
         recorder.at_close.append(self._close)
 
     def add(self, model: Any) -> None:
@@ -54,6 +55,21 @@ class Instrument:
     def time_method(self, owner: Any, name: str) -> Callable[[], None]:
         """Time a method of a model as its forward pass, for trainers that call no other; return what undoes it."""
         return replaced(owner, name, _between(self._enter_model, self._leave_model))
+
+    def _around_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def timed(tensors: Any, *arguments: Any, **named: Any) -> Any:
+            if self._peers.in_backward or not self._recorder.is_on:  # a pass within a pass is its part
+                return original(tensors, *arguments, **named)
+            self._begin(BACKWARD)
+            hooks = self._peers.begin_backward(tensors)
+            try:
+                return original(tensors, *arguments, **named)
+            finally:
+                self._peers.end_backward(hooks)
+                self._end(BACKWARD)
+
+        return timed
 
     def _enter_model(self, *_: Any) -> None:
         step = self._recorder.numbers.step
@@ -87,6 +103,7 @@ class Instrument:
         for hook in self._hooks:
             hook.remove()
         self._put_back()
+        self._peers.close()
 
 
 def _between(

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
+from trainguard_collector.recorder.hang_answers import HangAnswers
 from trainguard_collector.recorder.harmless import harmless, imported_torch, module
 from trainguard_collector.recorder.loaders import WatchedLoader
 from trainguard_collector.recorder.steps import StepRecorder
@@ -11,6 +12,7 @@ from trainguard_collector.recorder.steps import StepRecorder
 if TYPE_CHECKING:
     from trainguard_collector.recorder.instrument import Instrument
     from trainguard_collector.recorder.profiles import FrameworkProfile, KernelProfile
+    from trainguard_collector.recorder.tensors.replicas import ReplicaWatch
     from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
     from trainguard_collector.recorder.tensors.watch import TensorRecorder
 
@@ -44,9 +46,11 @@ class Recorder(StepRecorder):
         self._instrument: Optional[Instrument] = None
         self._tensors: Optional[TensorRecorder] = None
         self._scalars: Optional[ScalarRecorder] = None
+        self._replicas: Optional[ReplicaWatch] = None
         self._times_loaders = False
         self._undo: list[Callable[[], None]] = []
         if self.is_on:
+            self._prepare_hangs()
             self._open_windows(profile, kernels)
 
     def __enter__(self) -> "Recorder":
@@ -54,6 +58,11 @@ class Recorder(StepRecorder):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @harmless("hangs")
+    def _prepare_hangs(self) -> None:
+        if self.settings.with_hangs:
+            HangAnswers(self)
 
     @harmless("profile")
     def _open_windows(self, profile: "Optional[FrameworkProfile]", kernels: "Optional[KernelProfile]") -> None:
@@ -123,8 +132,8 @@ class Recorder(StepRecorder):
 
         Each ``every``-th step of a mode is saved, where a collection says nothing else; ``collections`` are by default
         ``gradients``, ``weights`` and ``biases``, as reductions, beside losses and metrics. ``loss`` is no part of the
-        model. ``include_workers`` is ``one`` (rank 0) or ``all``. ``with_checksum`` saves one of each rank's
-        parameters, unless sharded.
+        model. ``include_workers`` is ``one`` (rank 0) or ``all``. ``with_checksum`` watches copies of parameters, as
+        `watch_replicas` does, at each ``every``-th step.
         """
         if self.is_on:
             from trainguard_collector.recorder.tensors.watch import TensorRecorder
@@ -141,10 +150,46 @@ class Recorder(StepRecorder):
                 every=every,
                 collections=collections,
                 include_workers=include_workers,
-                with_checksum=with_checksum,
             )
+            if with_checksum and (self._replicas is None or not self._replicas.is_asked):
+                self._watch_copies(model, is_asked=False, every=every)
+            self._tensors.replicas = self._replicas
             self._tensors.add(model, loss)
             self.attach(model)
+
+    @harmless("replicas")
+    def watch_replicas(
+        self,
+        model: Any,
+        *,
+        every: int = 100,
+        optimizer: Any = None,
+        buffers: bool = False,
+        group: Any = None,
+    ) -> None:
+        """Save hashes of the bits of parameters that several ranks hold copies of, for the rule RanksOutOfSync.
+
+        At the end of each ``every``-th training step, after the optimizer's update, all ranks hash what they hold on
+        its device, and save a number for each tensor. ``model`` is wrapped as it is trained: DistributedDataParallel,
+        FSDP (1, 2 or hybrid) and DTensors say which ranks hold copies of what. Of plain tensors ``group`` says it, a
+        process group or ranks. ``optimizer`` adds its state, ``buffers`` buffers, which ranks may keep apart. Call it
+        on all ranks, before the first step.
+        """
+        if self.is_on:
+            if self._replicas is not None and not self._replicas.is_asked:
+                self._replicas = None
+            self._watch_copies(model, is_asked=True, every=every, optimizer=optimizer, buffers=buffers, group=group)
+            if self._tensors is not None:
+                self._tensors.replicas = self._replicas
+            else:
+                self._save_scalars().replicas = self._replicas
+
+    def _watch_copies(self, model: Any, *, is_asked: bool, **options: Any) -> None:
+        from trainguard_collector.recorder.tensors.replicas import ReplicaWatch
+
+        replicas = self._replicas or ReplicaWatch(self, is_asked=is_asked)
+        replicas.add(model, **options)
+        self._replicas = replicas
 
     @harmless("loss")
     def loss(self, value: Any, name: str = "loss") -> None:
@@ -164,10 +209,13 @@ class Recorder(StepRecorder):
             self._tensors.scalar(collection, name, value)
             return
         if self.is_on:
-            from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
+            self._save_scalars().scalar(collection, name, value)
 
-            self._scalars = self._scalars or ScalarRecorder(self, every=self.scalars_every)
-            self._scalars.scalar(collection, name, value)
+    def _save_scalars(self) -> "ScalarRecorder":
+        from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
+
+        self._scalars = self._scalars or ScalarRecorder(self, every=self.scalars_every)
+        return self._scalars
 
     @harmless("loaders")
     def time_loaders(self) -> None:

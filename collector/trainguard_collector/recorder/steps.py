@@ -12,7 +12,7 @@ from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.recorder.gpu_times import GpuTimes, Mark, gpu_times
 from trainguard_collector.recorder.harmless import Faults, harmless
 from trainguard_collector.recorder.process import Rank, find_rank, recording_settings
-from trainguard_collector.recorder.timeline import EVALUATION, MODES, STEP, EventLog, label_of
+from trainguard_collector.recorder.timeline import CHECKPOINT, EVALUATION, MODES, STEP, EventLog, label_of
 from trainguard_collector.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ FORMAT_VERSION = 1
 GPU_POLL_NS = 50_000_000
 _STEP_LABELS = {mode: f"{STEP}.{mode}" for mode in MODES}
 _EVALUATIONS = frozenset({EVALUATION, "validation", "eval"})
+_PAUSES = _EVALUATIONS | {CHECKPOINT}
 _clock = time.monotonic_ns
 
 Moment = tuple[int, Optional[Mark]]
@@ -77,6 +78,8 @@ class PhaseContext:
             recorder.open_phases.append(self)
             self.began = _clock(), None  # where the GPU takes no mark
             self.began = recorder.moment()
+            if self.name in _PAUSES:
+                recorder.handover.pause(is_open=True)
         except Exception as fault:
             recorder.faults.add("phase", fault)
 
@@ -93,6 +96,8 @@ class PhaseContext:
             else:
                 recorder.open_phases.remove(self)
             recorder.log.flush_if_due(ended_ns)
+            if self.name in _PAUSES:
+                recorder.handover.pause(is_open=any(each.name in _PAUSES for each in recorder.open_phases))
         except Exception as fault:
             recorder.faults.add("phase", fault)
 

@@ -30,6 +30,7 @@ _CLASSIFIED = re.compile("cpu|gpu|step", re.IGNORECASE)
 DATA_WAIT, LOADER_SETUP = "data_wait", "loader_setup"
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 CHECKPOINT, EVALUATION = "checkpoint", "evaluation"
+PEER_WAIT = "peer_wait"
 _MANAGED = {
     DATA_WAIT: "DataLoaderIter",
     LOADER_SETUP: "DataLoaderIterInitialize",

@@ -1,4 +1,4 @@
-"""Which counters are faults of TrainGuard; the alarm FaultsFound fires at `AT_ONCE` points in a quarter of an hour."""
+"""Which counters are faults of TrainGuard; a function's alarm fires at `AT_ONCE` points in a quarter of an hour."""
 
 from collections.abc import Mapping
 

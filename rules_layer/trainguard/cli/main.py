@@ -26,6 +26,7 @@ from trainguard.cli.commands.replay import replay
 from trainguard.cli.commands.report import report
 from trainguard.cli.commands.status import status
 from trainguard.cli.commands.stops import stops
+from trainguard.cli.commands.stragglers import stragglers
 from trainguard.cli.commands.verdict import verdict
 from trainguard.cli.conversion import PlainGroup
 
@@ -84,6 +85,7 @@ app.command()(replay)
 app.command()(notifications)
 app.command()(kernels)
 app.command()(hang)
+app.command()(stragglers)
 app.command()(cost)
 app.add_typer(prices)
 complete(app)

@@ -7,17 +7,21 @@ from typing import Literal
 import msgspec
 
 from trainguard.formats.hangs.flight_recorder import Dump
+from trainguard.formats.hangs.ras import RasAnswer
 from trainguard.formats.hangs.stacks import ThreadStack
 from trainguard.hangs.lines import Doing, Place, own_line, place_of
 from trainguard.hangs.positions import Positions, positions
+from trainguard.hangs.ras import RasKind, RasStand, stand_of
 from trainguard.hangs.waits import Cause, CauseKind, Waits, who_waits
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A rank that others wait for.
 
-    kind: As of `CauseKind`, or ``elsewhere``: its stack alone is elsewhere than that of most ranks.
-    operation, group, sequence: What it is in itself, or entered last; empty and None where unknown.
+    kind: As of `CauseKind` by its dump, as of `RasKind` by NCCL RAS, or ``elsewhere``: its stack alone is elsewhere
+        than that of most ranks.
+    operation, group, sequence: What it is in itself, or entered last; empty and None where unknown. By NCCL RAS the
+        kind of collectives of which it has launched too few, and how many it has.
     line: Its own line of code; empty without a stack. doing: As of `Doing`.
     waiting: How many ranks wait for it in the operation of the verdict.
     """
@@ -61,13 +65,22 @@ class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def hang_verdict(dumps: Iterable[Dump], stacks: Mapping[int, ThreadStack], unread: Mapping[str, str]) -> HangVerdict:
-    """Return who holds up the job whose ranks left these dumps and stacks; without its sentences."""
+def hang_verdict(
+    dumps: Iterable[Dump],
+    stacks: Mapping[int, ThreadStack],
+    unread: Mapping[str, str],
+    answers: Iterable[RasAnswer] = (),
+) -> HangVerdict:
+    """Return who holds up the job whose ranks left these dumps, stacks and answers of RAS; without its sentences."""
     found = positions(dumps)
     waits = who_waits(found)
+    stand = stand_of(answers)
     places = {rank: place_of(stack) for rank, stack in sorted(stacks.items())}
     details = _with_places(waits, places) if found.ranks else []
     victims = list(waits.victims)
+    if all(each.kind == CauseKind.NO_DUMP for each in details):
+        details = _by_ras(stand, places, details)
+        victims = victims or (list(stand.ranks) if details and stand.causes else [])
     if not details:
         details, victims = _elsewhere(places, victims)
     awaited = waits.causes[0].waits if waits.causes and details else waits.shared
@@ -79,7 +92,7 @@ def hang_verdict(dumps: Iterable[Dump], stacks: Mapping[int, ThreadStack], unrea
         culprits=[each.rank for each in details],
         victims=victims,
         without_dump=list(found.without_dump),
-        ranks=len({*found.world, *places}),
+        ranks=len({*found.world, *places, *stand.ranks}),
         operation="" if awaited is None else awaited.name,
         group="" if awaited is None else awaited.group,
         group_description="" if awaited is None else found.descriptions.get(awaited.group, ""),
@@ -110,6 +123,26 @@ def _culprit(cause: Cause, place: Place | None) -> Culprit:
         doing="" if place is None else place.doing.value,
         waiting=len(cause.waiting),
     )
+
+
+def _by_ras(stand: RasStand, places: Mapping[int, Place], without_dump: Sequence[Culprit]) -> list[Culprit]:
+    """Return the ranks that RAS names, where no dump shows a cause; then those that left no dump, if RAS names none."""
+    waiting = {each.rank: each.waiting for each in without_dump}
+    causes = [each for each in stand.causes if not waiting or each.rank in waiting or each.kind is not RasKind.BEHIND]
+    if not causes:
+        return list(without_dump)
+    return [
+        Culprit(
+            rank=each.rank,
+            kind=each.kind.value,
+            operation=each.operation,
+            sequence=each.launched,
+            line=places[each.rank].line if each.rank in places else "",
+            doing=places[each.rank].doing.value if each.rank in places else "",
+            waiting=waiting.get(each.rank, len(stand.ranks) - len(causes)),
+        )
+        for each in causes
+    ]
 
 
 def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[list[Culprit], list[int]]:

@@ -24,7 +24,7 @@ from trainguard.ledger.node import (
     shares_in,
 )
 from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
-from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
+from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, PEERS, TRAIN, StepTime
 
 _NEVER_WORKED = 1e-3
 """GPUs that were busy for a smaller share of the sampled time have not worked."""
@@ -41,7 +41,8 @@ class NodeTime:
 
     ``use`` is up to the newest sample (`GpuTime.finished`), None of a node that wrote none; ``steps`` is None without
     events of a framework. Once it has ``ended``, the time after the last work is the tail. ``saver`` and ``evaluator``
-    are of another node that alone saves checkpoints, or evaluates, for all: this one waits for it.
+    are of another node that alone saves checkpoints, or evaluates, for all: this one waits for it. ``peers_share``, 0
+    to 1, is of its waits for peers what is no communication.
     """
 
     node: str
@@ -54,6 +55,7 @@ class NodeTime:
     interval_s: float = 60.0
     saver: StepTime | None = None
     evaluator: StepTime | None = None
+    peers_share: float = 1.0
 
 
 def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
@@ -76,7 +78,9 @@ def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
             continue
         for row, rate in rates.items():
             _take(ledger, bucket, replace(waits, rows=(row,), wanted=rate * waits.wanted), samples)
-    if shares is not None:
+    if shares is None:
+        _wait_for_peers(ledger, time, attempts, samples)
+    else:
         _divide(ledger, shares, time.steps)
     ledger.of(Bucket.IDLE)[:] += unused
     return ledger
@@ -300,6 +304,22 @@ def _take_from(ledger: NodeLedger, row: int, bucket: Bucket, cells: IntArray, wa
     ledger.amounts[ROWS[bucket]] += moved
     taken: FloatArray = part * there
     return taken
+
+
+def _wait_for_peers(ledger: NodeLedger, time: NodeTime, attempts: Attempts, samples: _Samples) -> None:
+    """Give waits for slower ranks, and the communication in them, their buckets.
+
+    A GPU that waits in a collective is busy, so what is timed there is taken from compute first; else it is idle.
+    """
+    steps = time.steps
+    if steps is None or time.use is None or not steps.grid.column(PEERS).any():
+        return
+    gpus = len(time.use.gpus) - _unused(time.use)
+    wanted = steps.grid.column(PEERS) / 1_000 * gpus / max(attempts.processes, 1)
+    on_gpu = any(each.waits_on_gpu for each in steps.processes.values())
+    rows = (ROWS[Bucket.COMPUTE], *_OPEN) if on_gpu else _OPEN
+    for bucket, share in ((Bucket.PEERS, time.peers_share), (Bucket.COMMUNICATION, 1.0 - time.peers_share)):
+        _take(ledger, bucket, _Waits(steps.grid.edges, steps.grid.width_s, share * wanted, rows), samples)
 
 
 def _divide(ledger: NodeLedger, shares: StepShares, steps: StepTime | None) -> None:

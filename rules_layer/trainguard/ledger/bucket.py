@@ -26,10 +26,10 @@ class Bucket(StrEnum):
     TAIL = "tail"
 
     COMMUNICATION = "communication"
-    """Collective operations that no computation covers; needs a kernel trace."""
+    """Collective operations that no computation covers; needs a kernel trace, or waits for peers."""
 
     PEERS = "peers"
-    """Waits for slower ranks or nodes; needs a kernel trace, or the steps of all ranks."""
+    """Waits for slower ranks or nodes; needs a kernel trace, or waits for peers in the steps."""
 
     DATA = "data"
     """Waits for batches; needs steps."""

@@ -145,7 +145,8 @@ def evaluated_profile(
     watch = None if progress is None else progress.applied
     with _pool(profile) as pool, shown:
         digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
-        done = evaluate_profile(known, plan, profile, pool, watch, digests=digests)
+        hang = None if profile.hang is None else profile.hang.read(until=_last_minute(profile) + MINUTE_S)
+        done = evaluate_profile(known, plan, profile, pool, watch, digests=digests, hang=hang)
     *streams, own = done.records
     done = replace(done, digests=() if digests is None else tuple(digests.in_order()))
     if profile.kernels is not None and plan.rules_of(KERNELS):
@@ -170,6 +171,11 @@ def evaluated_profile(
     if any(unread.values()):
         first = replace(first, counters={**first.counters, **{name: many for name, many in unread.items() if many}})
     return replace(done, records=(first, *others))
+
+
+def _last_minute(profile: Profile) -> float:
+    """Return the newest minute with samples, epoch seconds; 0 without any."""
+    return max((float(key.minute) for node in profile.nodes.values() for key in node.minutes.values()), default=0.0)
 
 
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:

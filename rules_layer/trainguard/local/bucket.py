@@ -26,6 +26,7 @@ from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_f
 from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
 from trainguard.local.alike_tables import runs_among
+from trainguard.local.hangs import dumps_below
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
 from trainguard.local.recorded_run import open_run
@@ -130,7 +131,8 @@ def open_job(place: str, clients: Clients | None = None) -> Profile:
     if not isinstance(files, BucketFiles) or not job:
         return profile
     saved = _training_below(files.objects, files.bucket, job)
-    return replace(profile, training=saved, kernels=traces_below(files.objects, files.bucket, job))
+    place = files.objects, files.bucket, job
+    return replace(profile, training=saved, kernels=traces_below(*place), hang=dumps_below(*place))
 
 
 def _training_below(objects: ReadableObjects, bucket: str, job: str) -> TrainingFiles | None:

@@ -34,6 +34,7 @@ from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Faults, Node, Profile, node_listing
+from trainguard.rules.standstill import KnownHang
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:
@@ -201,8 +202,11 @@ def evaluate_profile(
     watch: Watcher | None = None,
     *,
     digests: "dict[str, NodeDigest] | None" = None,
+    hang: KnownHang | None = None,
 ) -> Evaluation:
     """Evaluate a job that has ended, by the ``documented`` reading; ``digests`` put what the objects hold over time.
+
+    ``hang`` is what the dumps of its newest standstill say.
 
     Raises PortUnavailableError when the source did not answer; WorkerDiedError when a parsing process ended without an
     answer.
@@ -216,7 +220,7 @@ def evaluate_profile(
     bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
     running: dict[StreamKey, tuple[AnySession, Iterator[Applied]]] = {}
     records: dict[StreamKey, NodeRecord] = {}
-    own, state = NodeRecord(StreamKey.own(job.job)), JobState()
+    own, state = NodeRecord(StreamKey.own(job.job)), JobState(hang=hang)
     faults = Faults()
 
     def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:

@@ -1,8 +1,10 @@
-"""Dumps and stacks of a job that stands still, in a folder or below a prefix of S3."""
+"""Dumps and stacks of a job that stands still, and answers of NCCL RAS, in a folder or below a prefix of S3."""
 
-import zlib
-from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trainguard.core.errors import (
     KernelTraceError,
@@ -11,81 +13,87 @@ from trainguard.core.errors import (
     ProfileSourceError,
     RemedyError,
 )
-from trainguard.core.text import one_line
-from trainguard.formats.hangs.flight_recorder import Dump, DumpError, is_dump, rank_of_name, read_dump
-from trainguard.formats.hangs.stacks import StackError, ThreadStack, is_stacks, main_thread
+from trainguard.core.layout import ProfileRoot
+from trainguard.core.ports import ListedObject, ReadableObjects
+from trainguard.hangs.evidence import MOST_BYTES, Evidence
+from trainguard.hangs.files import HANG_FOLDER, OWN_FOLDERS, HangFile, hang_files, listed_files, read_hang
 from trainguard.hangs.text import with_words
-from trainguard.hangs.verdict import HangVerdict, hang_verdict
-from trainguard.local.traces import FilesBelow, files_below
+from trainguard.hangs.verdict import HangVerdict
+from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name
+from trainguard.local.sources import files_below as files_of_job
+from trainguard.local.traces import files_below
+from trainguard.rules.standstill import KnownHang
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of a file, unpacked."""
-
 MOST_FILES = 20_000
 """Files that are looked at; a job of 8,192 ranks leaves two of each."""
 
-_HEAD = 4_096
-_GZIP = b"\x1f\x8b"
+_EXPECTED = (
+    "A dump is named by its rank, such as nccl_trace_rank_12; a stack too, such as stack_12.txt, "
+    "of py-spy dump or faulthandler. An answer of NCCL RAS is the output of ncclras -f json."
+)
 
 
 def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
-    """Judge the dumps and stacks at a file, a folder or ``s3://bucket/prefix``; raises RemedyError without any."""
+    """Judge what lies at a file, a folder or ``s3://bucket/prefix``; raises RemedyError without any dump or stack."""
     try:
         found = files_below(place, clients, alone=True)
     except KernelTraceError as fault:
         raise RemedyError(f"{fault.place!r} cannot be read: {fault.reason}", _EXPECTED) from fault
-    names = sorted(found.names or found.changed, key=lambda name: found.changed[name])
-    dumps: dict[str, Dump] = {}
-    stacks: dict[int, ThreadStack] = {}
-    unread: dict[str, str] = {}
-    for name, data in _contents(found, names[:MOST_FILES], unread):
-        try:
-            _take(name, data, dumps, stacks)
-        except (DumpError, StackError) as fault:
-            unread[one_line(name, 200)] = one_line(fault.reason, 400)
-    if len(names) > MOST_FILES:
-        unread["…"] = f"{len(names) - MOST_FILES:,} more files, expected at most {MOST_FILES:,}"
-    if not dumps and not stacks:
-        faults = "".join(f" {name}: {reason}." for name, reason in list(unread.items())[:3])
-        raise RemedyError(
-            f"{place!r} holds no dump of the flight recorder and no stack.{faults}".rstrip("."), _EXPECTED
-        )
-    return with_words(hang_verdict(dumps.values(), stacks, unread))
-
-
-_EXPECTED = (
-    "A dump is named by its rank, such as nccl_trace_rank_12; a stack too, such as stack_12.txt, "
-    "of py-spy dump or faulthandler."
-)
-
-
-def _take(name: str, data: bytes, dumps: dict[str, Dump], stacks: dict[int, ThreadStack]) -> None:
-    head = data[:_HEAD]
-    if is_stacks(head) or is_stacks(data[: 16 * _HEAD]):
-        rank = rank_of_name(name)
-        if rank is None:
-            raise StackError(name, "its name ends with no rank, expected for example stack_12.txt")
-        stacks[rank] = main_thread(data, name)
-    elif is_dump(head, name):
-        dumps[name] = read_dump(data, name)
-
-
-def _contents(found: FilesBelow, names: list[str], unread: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    """Return the files, unpacked; the name without ``.gz``."""
-    for name in names:
+    names = found.names or list(found.changed)
+    evidence = Evidence()
+    for name in sorted(names)[:MOST_FILES]:
         try:
             with found.open(name) as opened:
                 data = opened.read(MOST_BYTES + 1)
-            if data[:2] == _GZIP:
-                unpacked = zlib.decompressobj(wbits=31)
-                data = unpacked.decompress(data, MOST_BYTES + 1)
-        except (OSError, ObjectMissingError, PortUnavailableError, ProfileSourceError, zlib.error) as fault:
-            unread[one_line(name, 200)] = one_line(str(fault), 400)
+        except (OSError, ObjectMissingError, PortUnavailableError, ProfileSourceError) as fault:
+            evidence.refuse(name, str(fault))
             continue
-        if len(data) > MOST_BYTES:
-            unread[one_line(name, 200)] = f"over {MOST_BYTES:,} bytes, expected fewer"
-            continue
-        yield name.removesuffix(".gz"), data
+        evidence.add(name, data, found.changed[name])
+    if len(names) > MOST_FILES:
+        evidence.refuse("…", f"{len(names) - MOST_FILES:,} more files, expected at most {MOST_FILES:,}")
+    if evidence.is_empty:
+        faults = "".join(f" {name}: {reason}." for name, reason in list(evidence.unread.items())[:3])
+        raise RemedyError(
+            f"{place!r} holds no dump of the flight recorder and no stack.{faults}".rstrip("."), _EXPECTED
+        )
+    return with_words(evidence.verdict())
+
+
+@dataclass(frozen=True, slots=True)
+class HangDumps:
+    """The files of a job's newest standstill, at least one, in a bucket, or in a folder that is read as one."""
+
+    objects: ReadableObjects
+    bucket: str
+    files: tuple[HangFile, ...]
+
+    def read(self, *, until: float) -> KnownHang | None:
+        """Return what they say; a copy's own time is that of the copy: none is later than ``until``, epoch seconds."""
+        known = read_hang(self.objects, self.bucket, self.files)
+        return None if known is None else msgspec.structs.replace(known, at=min(known.at, until))
+
+
+def find_dumps(job: Path) -> HangDumps | None:
+    """Find the dumps and stacks of a job's folder, or None; a folder that cannot be read holds none."""
+    root = ProfileRoot("", safe_name(job.resolve().name))
+    paths = {
+        root.folder + file.relative_to(job).as_posix(): file
+        for folder in (HANG_FOLDER, *OWN_FOLDERS)
+        for file in files_of_job(job / folder, onerror=lambda _: None)
+    }
+    try:
+        listed = [ListedObject(key, (about := path.stat()).st_mtime, about.st_size) for key, path in paths.items()]
+    except OSError:
+        return None
+    found = hang_files(root, listed)
+    return HangDumps(FilesAsBucket(FolderFiles(str(job), paths)), "", tuple(found)) if found else None
+
+
+def dumps_below(objects: ReadableObjects, bucket: str, job: str) -> HangDumps | None:
+    """Find the dumps and stacks of the job with key prefix ``job``, or None; raises PortUnavailableError."""
+    prefix, _, name = job.rpartition("/")
+    found = listed_files(objects, bucket, ProfileRoot(f"{prefix}/" if prefix else "", name))
+    return HangDumps(objects, bucket, tuple(found)) if found else None

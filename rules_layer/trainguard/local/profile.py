@@ -29,6 +29,7 @@ from trainguard.formats.profile.keys import (
 from trainguard.local.sources import FilesAsBucket, ProfileSource, safe_name
 
 if TYPE_CHECKING:
+    from trainguard.local.hangs import HangDumps
     from trainguard.local.kernels import KernelFiles
 
 
@@ -62,9 +63,9 @@ class Profile:
     """A profile's objects.
 
     ``files`` are names in the source by key. ``shared`` are keys of TensorFlow's traces, which may be of any node.
-    ``training`` and ``kernels`` are None where nobody looked for them. ``unread`` counts by the reason what could not
-    be read before there were objects, ``not_judged`` devices whose metrics are not read. ``link`` is a page of the tool
-    that recorded the job.
+    ``training``, ``kernels`` and ``hang`` are None where nobody looked for them. ``unread`` counts by the reason what
+    could not be read before there were objects, ``not_judged`` devices whose metrics are not read. ``link`` is a page
+    of the tool that recorded the job.
     """
 
     source: ProfileSource
@@ -76,6 +77,7 @@ class Profile:
     ended: bool
     training: TrainingFiles | None = None
     kernels: "KernelFiles | None" = None
+    hang: "HangDumps | None" = None
     notes: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
     not_judged: int = 0

@@ -17,6 +17,7 @@ from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
 from trainguard.local.alike_tables import runs_among
+from trainguard.local.hangs import find_dumps
 from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
 from trainguard.local.profile import FoundRun, Profile, empty_profile, read_profile
@@ -177,7 +178,8 @@ def _open_job(place: str) -> Profile:
         return replace(empty_profile(empty, found), kernels=find_traces(job))
     root = Path(source.place)
     job = root.resolve().parent if root.name == PROFILER_OUTPUT else root
-    return replace(read_profile(source), training=training_of_job(job), kernels=find_traces(job))
+    profile = read_profile(source)
+    return replace(profile, training=training_of_job(job), kernels=find_traces(job), hang=find_dumps(job))
 
 
 @dataclass(slots=True)

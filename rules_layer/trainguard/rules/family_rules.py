@@ -39,7 +39,7 @@ TRUSTED_RULES: Mapping[str, str] = {
     "Plateau": "plateau",
     "LossSpike": "spikes_and_drift",
     "GradientNormDrift": "spikes_and_drift",
-    "RanksOutOfSync": "tensors.sameness",
+    "RanksOutOfSync": "tensors.replicas",
 }
 """Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.formats.profile.snapshots import NO_DEVICES, BoolArray, DeviceSamples, FloatArray, IntArray, Snapshots
+from trainguard.rules.standstill import KnownHang
 from trainguard.state.gpu_time import GpuTime, GpuUse
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -164,7 +165,8 @@ class JobView:
     configuration or a tag asks for framework metrics, ``framework_seen`` whether any framework object exists. In
     ``interruptions`` no node had samples: the job had no instances. ``step_runs`` are the newest times in which a node
     had steps, first start to last end, in no order. Nodes are evaluated each ``evaluation_every_s``: the samples of one
-    may be shown so much later than those of another.
+    may be shown so much later than those of another. ``hang`` is what dumps of a standstill say, None without any;
+    ``gpu_faults`` are kind and facts of what GPUHealth finds now, by node.
     """
 
     started_at: float | None
@@ -178,6 +180,8 @@ class JobView:
     step_runs: tuple[tuple[float, float], ...] = ()
     detailed: bool = True
     evaluation_every_s: float = 60.0
+    hang: KnownHang | None = None
+    gpu_faults: Mapping[str, tuple[str, tuple[Fact, ...]]] = field(default_factory=dict)
 
     def collected(self, rule: str, kind: type[S]) -> dict[str, S]:
         """Return what a rule has collected, by node; nodes without are left out."""

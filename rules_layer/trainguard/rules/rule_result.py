@@ -147,6 +147,9 @@ class RuleResult:
     loss. With ``near_threshold`` the node is evaluated each minute. ``time_left_s`` is when a risk comes true; None
     where unknown.
 
+    ``cause`` names what a finding's evidence names as its cause, which may come after the fire: people are notified
+    when it becomes another.
+
     ``found`` are the words of a finding that is over, set by the engine. ``progress`` is that of patience, in every
     status. ``needs_longer`` says that a job as short cannot have the condition: it is healthy without reservation.
     """
@@ -181,6 +184,7 @@ class RuleResult:
     clause: str = ""
     found: Words | None = None
     needs_longer: bool = False
+    cause: str = ""
     text: Text | None = field(default=None, repr=False, compare=False)
 
     @classmethod

@@ -26,7 +26,7 @@ from trainguard.stack.report.keys import FEWEST_NODES, MOST_KEYS
 
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
-ALARM_METRICS = 6
+ALARM_METRICS = 10
 
 CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 

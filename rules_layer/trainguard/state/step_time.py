@@ -1,4 +1,4 @@
-"""A node's training processes' time by their own events: steps, waits for data, checkpoints, evaluation.
+"""A node's training processes' time by their own events: steps, waits for data and peers, checkpoints, evaluation.
 
 Events that overlap count once, and each moment for one kind: a wait for data in an evaluation is a wait for data.
 """
@@ -9,15 +9,18 @@ import msgspec
 import numpy as np
 
 from trainguard.formats.profile.columns import FrameworkEvents
+from trainguard.formats.profile.events import EventTable, StepBatch
 from trainguard.formats.profile.snapshots import BoolArray, IntArray
 from trainguard.state.time_grid import TimeGrid, by_unit
 
-DATA, CHECKPOINT, EVALUATION, TRAIN = range(4)
+DATA, CHECKPOINT, EVALUATION, TRAIN, PEERS = range(5)
 """Columns of the grid: milliseconds of all processes together. The first three exclude each other."""
 MOST_PROCESSES = 128
 _DATA_PHASES = ("DataLoaderIter", "DataLoaderIterInitialize")
 _PHASES = {DATA: _DATA_PHASES, CHECKPOINT: ("Checkpoint",), EVALUATION: ("Evaluation",)}
-_TRAIN = "TRAIN"
+_TRAIN, _PEER_WAIT = "TRAIN", "peer_wait"
+_LEAST = 0.05
+"""So much of a process's steps wait for peers as long as communication takes, or shorter."""
 _LONGEST_MS = 24 * 3_600_000
 """What lasts longer, or begins so long before the newest event of its object, has no time that could be used."""
 _DIGITS = 15
@@ -26,7 +29,8 @@ _DIGITS = 15
 class ProcessTime(msgspec.Struct, array_like=True):
     """One process: its first and last event, epoch milliseconds, its training steps, and whether it saves or evaluates.
 
-    ``first_number`` and ``last_number`` are the lowest and the highest number of a training step, -1 without one.
+    ``first_number`` and ``last_number`` are the lowest and the highest number of a training step, -1 without one. Of
+    ``timed`` training steps waits for peers are known, microseconds; ``least_us`` are as many of the shortest.
     """
 
     first_ms: int
@@ -36,6 +40,10 @@ class ProcessTime(msgspec.Struct, array_like=True):
     last_number: int = -1
     saves: bool = False
     evaluates: bool = False
+    timed: int = 0
+    waited_us: int = 0
+    least_us: int = 0
+    waits_on_gpu: bool = False
 
 
 class StepTime(msgspec.Struct, array_like=True):
@@ -45,7 +53,9 @@ class StepTime(msgspec.Struct, array_like=True):
     processes: dict[str, ProcessTime] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.grid.columns) not in {0, TRAIN + 1} or len(self.processes) > MOST_PROCESSES:
+        if len(self.grid.columns) == PEERS:  # of before waits for peers were kept
+            self.grid.columns.append([0] * len(self.grid.columns[0]))
+        if len(self.grid.columns) not in {0, PEERS + 1} or len(self.processes) > MOST_PROCESSES:
             raise ValueError("the time of steps has other columns than kinds of time, or too many processes")
 
     def fold(self, events: FrameworkEvents) -> None:
@@ -55,14 +65,14 @@ class StepTime(msgspec.Struct, array_like=True):
             return
         stretches = [_usable(each, max(ends)) for each in stretches]
         self._note(events, stretches)
-        data, saved, evaluated, train = (_union(each) for each in stretches)
-        kinds = [data, _less(saved, data), _less(evaluated, _union(np.concatenate([data, saved]))), train]
+        data, saved, evaluated, train, peers = (_union(each) for each in stretches)
+        kinds = [data, _less(saved, data), _less(evaluated, _union(np.concatenate([data, saved]))), train, peers]
         units, values = [], []
         for kind, each in enumerate(kinds):
             _, at, _, lengths = by_unit(each[:, 0], each[:, 1])
             units.append(at)
-            values.append([lengths if kind == column else np.zeros_like(lengths) for column in range(TRAIN + 1)])
-        columns = [np.concatenate([row[column] for row in values]) for column in range(TRAIN + 1)]
+            values.append([lengths if kind == column else np.zeros_like(lengths) for column in range(PEERS + 1)])
+        columns = [np.concatenate([row[column] for row in values]) for column in range(PEERS + 1)]
         self.grid.add(np.concatenate(units), columns)
 
     def _note(self, events: FrameworkEvents, stretches: Sequence[IntArray]) -> None:
@@ -81,7 +91,38 @@ class StepTime(msgspec.Struct, array_like=True):
         if numbers:
             lowest = min(numbers) if process.first_number < 0 else min(process.first_number, *numbers)
             process.first_number, process.last_number = lowest, max(process.last_number, *numbers)
+        self._note_waits(process, events, training)
         self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
+
+    @staticmethod
+    def _note_waits(process: ProcessTime, events: FrameworkEvents, training: Sequence[StepBatch]) -> None:
+        table, rows = events.table, _peer_waits(events.table)
+        if not rows.size or not training:
+            return
+        waits = _union(np.stack([table.starts_us[rows], table.ends_us[rows]], axis=1))
+        starts = np.concatenate([batch.starts_us for batch in training])
+        waited = _within(waits, starts, starts + np.concatenate([batch.durations_us for batch in training]))
+        process.timed += starts.size
+        process.waited_us += int(waited.sum())
+        process.least_us += int(np.quantile(waited, _LEAST, method="lower")) * starts.size
+        process.waits_on_gpu |= bool({table.phases[at] for at in table.phase_index[rows].tolist()} - {_PEER_WAIT})
+
+
+def _peer_waits(table: EventTable) -> IntArray:
+    """Return the rows of waits for peers, on the processor and on a GPU, int64[M]."""
+    named = [number for number, name in enumerate(table.names) if name == _PEER_WAIT]
+    return np.flatnonzero(np.isin(table.name_index, named))
+
+
+def _within(stretches: IntArray, starts: IntArray, ends: IntArray) -> IntArray:
+    """Return how much of disjoint stretches in order lies from each start to its end, int64[N]."""
+    knots = stretches.ravel()
+    lengths = np.diff(knots, prepend=knots[:1])
+    lengths[::2] = 0
+    reached = np.cumsum(lengths)
+    origin = int(knots[0])
+    until = np.interp(ends - origin, knots - origin, reached)
+    return np.rint(until - np.interp(starts - origin, knots - origin, reached)).astype(np.int64)
 
 
 def _stretches(events: FrameworkEvents) -> list[IntArray]:
@@ -95,7 +136,8 @@ def _stretches(events: FrameworkEvents) -> list[IntArray]:
     for batch in events.steps:
         kind = TRAIN if _TRAIN in batch.mode else EVALUATION
         found[kind] = np.concatenate([found[kind], _milliseconds(batch.starts_us, batch.durations_us)])
-    return found
+    rows = _peer_waits(table)
+    return [*found, _milliseconds(table.starts_us[rows], table.durations_us[rows])]
 
 
 def _milliseconds(starts_us: IntArray, durations_us: IntArray) -> IntArray:

@@ -83,6 +83,10 @@ FACTS_OF = {
     "slow_operators_math_attention": _shares("math_share") + _counts("operator"),
     "slow_operators_layout": _shares("layout_share") + _counts("operator"),
     "slow_operators_unfused": _shares("saved_share") + _counts("operator", "shapes"),
+    "slow_operators_starved": (
+        _shares("starved_share", "compute_share") + _counts("operator", "shapes", "experts", "rows")
+    ),
+    "slow_operators_unused": _shares("experts_share") + _counts("operator", "shapes", "experts", "most_used"),
     **{
         f"slow_operators_{reason}": _shares("saved_share", "reached_share") + _counts("operator", "shapes", *numbers)
         for reason, numbers in {

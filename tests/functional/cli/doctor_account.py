@@ -24,6 +24,12 @@ from tests.functional.cli.doctor_stack import (
 from tests.functional.cli.healthy_answers import NAME, Answer, Given, Question, RefusalError, always, encrypted, healthy
 
 
+def endpoint(service: str, kind: str, **changes: object) -> dict[str, Any]:
+    """Return a VPC endpoint that is available, as it is described."""
+    found = {"ServiceName": f"com.amazonaws.{REGION}.{service}", "VpcEndpointType": kind, "State": "available"}
+    return found | {"PrivateDnsEnabled": kind == "Interface"} | changes
+
+
 class Account:
     """The account; ``answers`` may be changed, ``asked`` holds what was asked."""
 
@@ -74,6 +80,16 @@ class Account:
                     result["EvalDecision"] = "allowed" if roles_may else "implicitDeny"
 
         self.change("iam", "SimulatePrincipalPolicy", allow)
+
+    def place_in_vpc(self, *, routes: list[dict[str, Any]], endpoints: list[dict[str, Any]]) -> None:
+        """Let all functions run in a subnet of a VPC with these routes of its main table, and these endpoints."""
+        placed = {"VpcId": "vpc-1", "SubnetIds": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
+        self.change("lambda", "GetFunctionConfiguration", lambda answer, _: answer.update(VpcConfig=placed))
+        listed = {"OutputKey": "InterfaceServices", "OutputValue": "lambda,sqs"}
+        self.change("cloudformation", "DescribeStacks", lambda answer, _: answer["Stacks"][0]["Outputs"].append(listed))
+        table = {"RouteTableId": "rtb-1", "Associations": [{"Main": True}], "Routes": routes}
+        self.answers["ec2", "DescribeRouteTables"] = always({"RouteTables": [table]})
+        self.answers["ec2", "DescribeVpcEndpoints"] = always({"VpcEndpoints": endpoints})
 
     def refuse(self, service: str, operation: str, code: str, status: int = 400) -> None:
         """Let a question be answered by an error."""

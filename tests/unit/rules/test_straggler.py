@@ -11,13 +11,14 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.straggler.comparison import median_of_others
 from trainguard.rules.straggler.pace import PaceState
-from trainguard.rules.straggler.rule import Straggler, StragglerParameters, median_of_others
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 
 START_S = 1_700_000_100
 STEP_MS, FORWARD_MS, WAIT_MS = 1_000, 300, 20
 PHASES = {"Step:ModeKeys.TRAIN": 1, "Forward-SubModuleInternal": 2, "DataLoaderIter": 3, "Step:ModeKeys.EVAL": 4}
-PHASES["GPU-functions-dev:0"] = 5
+PHASES |= {"GPU-functions-dev:0": 5, "Backward-SubModuleInternal": 6, "Optimizer": 7, "peer_wait": 8, "Checkpoint": 9}
 Of = Callable[[int, int], int]
 """Milliseconds of a rank (from 0) in a minute (from 0)."""
 

@@ -22,7 +22,7 @@ def process(*blocks: Work | None, steps: int = 20, step_ms: int = 1_000) -> Proc
     for number, block in enumerate((*blocks, blocks[-1])):
         if block is not None:
             pace = steps, 1_000 * steps * step_ms, 1_000 * steps * block[0], 1_000 * steps * block[1]
-            whole.add(*pace)
+            whole.add(Pace(*pace))
             held[FIRST + number] = Pace(*pace)
     return ProcessPace(whole, held)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import EventTable, StepBatch
 from trainguard.formats.profile.snapshots import IntArray
-from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
+from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, PEERS, TRAIN, StepTime
 from trainguard.state.time_grid import MOST_STEPS
 
 START_US = 1_700_000_000_000_000
@@ -31,7 +31,7 @@ def an_object(stretches: list[Stretch], process: str = "algo-1-7", number: int =
     index = np.array([phases.index(each[0]) for each in others], dtype=np.int64)
     starts, durations = _times(others)
     zeros = np.zeros(len(others), dtype=np.int64)
-    table = EventTable(process, "pythontimeline", phases, ("x",), index, zeros, starts, durations, zeros, zeros, zeros)
+    table = EventTable(process, "pythontimeline", phases, phases, index, index, starts, durations, zeros, zeros, zeros)
     return FrameworkEvents(tuple(steps), table=table)
 
 
@@ -74,8 +74,25 @@ def test_given_an_event_of_days_when_folded_then_it_is_left_out() -> None:
     assert seconds(time) == [0.0, 0.0, 0.0, 5.0]
 
 
+def test_waits_for_peers_of_training_steps_are_kept_with_the_least() -> None:
+    time = StepTime()
+    steps = [("TRAIN", float(number), 0.9) for number in range(20)]
+    waits = [("peer_wait", number + 0.5, 0.01 if number == 3 else 0.2) for number in range(20)]
+    time.fold(an_object([*steps, *waits, ("peer_wait", 1.6, 0.05), ("peer_wait", 30.0, 1.0)]))
+
+    process = time.processes["algo-1-7"]
+    assert (process.timed, process.waited_us, process.least_us) == (20, 19 * 200_000 + 10_000, 20 * 10_000)
+    assert not process.waits_on_gpu
+    assert time.grid.column(PEERS).sum() == 19 * 200 + 10 + 1_000
+
+
+def test_stored_grid_from_before_waits_for_peers_goes_on() -> None:
+    stored = [[0, 1, [[1], [2], [3], [4]]], {"a": [0, 1]}]
+    assert msgspec.convert(stored, StepTime).grid.columns == [[1], [2], [3], [4], [0]]
+
+
 stretches = st.tuples(
-    st.sampled_from(["TRAIN", "EVAL", "DataLoaderIter", "Checkpoint", "Evaluation", "Other"]),
+    st.sampled_from(["TRAIN", "EVAL", "DataLoaderIter", "Checkpoint", "Evaluation", "Other", "peer_wait"]),
     st.floats(0.0, 90_000.0),
     st.floats(0.0, 600.0),
 )

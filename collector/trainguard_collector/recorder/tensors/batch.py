@@ -20,7 +20,6 @@ class StepBatch:
         self._named: dict[Any, list[Union[Entry, Reductions]]] = {}
         self._values: dict[Any, list[Any]] = {}
         self._stacked: list[tuple[list[Union[Entry, Reductions]], Any]] = []
-        self._doubles: list[tuple[str, Any]] = []
         self._full: list[tuple[str, Any]] = []
         self._plain: list[tuple[str, Any]] = []
         self._size = 0
@@ -43,11 +42,6 @@ class StepBatch:
         self._named.setdefault(values.device, []).append(named)
         self._values.setdefault(values.device, []).append(values)
 
-    def add_double(self, name: str, value: Any) -> None:
-        """Add one number that needs all bits of a float64."""
-        self._on_gpu = self._on_gpu or value.is_cuda
-        self._doubles.append((name, _to_host(self._torch, value, copy=False)))
-
     def add_full(self, name: str, tensor: Any) -> None:
         """Add a copy of all entries of a tensor, unless the step is full."""
         tensor = tensor.detach()
@@ -65,7 +59,7 @@ class StepBatch:
 
     @property
     def is_empty(self) -> bool:
-        return not (self._values or self._stacked or self._doubles or self._full or self._plain)
+        return not (self._values or self._stacked or self._full or self._plain)
 
     def send_to_host(self) -> None:
         """Begin to copy what the device holds; called where the step ends."""
@@ -92,9 +86,6 @@ class StepBatch:
         for named, host in self._stacked:
             entries += named
             contents.append(_bytes_of(host))
-        for name, host in self._doubles:
-            entries.append(Entry(name, FLOAT64, [1], 8))
-            contents.append(_bytes_of(host.reshape(1)))
         for name, number in self._plain:
             entries.append(Entry(name, FLOAT64, [1], 8))
             contents.append(bytes(ctypes.c_double(float(number))))

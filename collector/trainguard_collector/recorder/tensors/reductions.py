@@ -133,18 +133,3 @@ def _column(kind: str, parts: "dict[str, Any]", size: int) -> Any:
     if name == "variance":
         return (parts[f"{prefix}deviation"] / size**0.5) ** 2
     return parts[f"{prefix}{name}"]
-
-
-def checksum(torch: Any, tensors: Sequence[Any]) -> Any:
-    """Return one float64 number, exact, that is the same where all bits of all tensors are; below 2^52.
-
-    Bits are summed as whole numbers, so that order does not matter, weighted by the tensor's place.
-    """
-    sums = []
-    for tensor in tensors:
-        flat = tensor.detach().contiguous().reshape(-1)
-        whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-        sums.append(flat.view(whole).sum(dtype=torch.int64))
-    stacked = torch.stack(sums)
-    weights = (torch.arange(1, len(sums) + 1, device=stacked.device, dtype=torch.int64) * 2_654_435_761) % (2**31) | 1
-    return ((stacked * weights).sum() & (2**52 - 1)).double()

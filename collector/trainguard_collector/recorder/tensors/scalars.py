@@ -3,12 +3,15 @@
 import json
 import time
 from contextlib import suppress
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from trainguard_collector.recorder.harmless import module
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collection, collections_of
+
+if TYPE_CHECKING:
+    from trainguard_collector.recorder.tensors.replicas import ReplicaWatch
 
 LONGEST_NAME = 1_000
 MOST_LATE = 100
@@ -27,6 +30,8 @@ class StepSaver:
         self._late: dict[str, Any] = {}
         self._is_in_step = self._has_collections_file = False
         self._worker = "worker_0"
+        self.replicas: Optional[ReplicaWatch] = None
+        self._checks_replicas = False
         self.skipped_steps = 0
         recorder.at_begin.append(self._begin)
         recorder.at_end.append(self._end)
@@ -62,8 +67,10 @@ class StepSaver:
         self._is_in_step = True
         self._send()
         self._due = self._due_at(numbers)
-        if self._due and self._saves:
+        self._checks_replicas = self.replicas is not None and self.replicas.is_due(numbers)
+        if (self._due and self._saves) or self._checks_replicas:
             self._batch = self._new_batch(numbers)
+        if self._batch is not None and self._saves:
             self._add_late(self._batch)
 
     def _new_batch(self, numbers: StepNumbers) -> StepBatch:
@@ -78,7 +85,16 @@ class StepSaver:
     def _end(self, *_: Any) -> None:
         batch, self._batch, self._is_in_step = self._batch, None, False
         if batch is not None:
+            self._check_replicas(batch)
             self._keep(batch)
+
+    def _check_replicas(self, batch: StepBatch) -> None:
+        if self.replicas is not None and self._checks_replicas:
+            self._worker = f"worker_{self._recorder.rank.rank}"
+            try:
+                self.replicas.add_to(batch)
+            except Exception as fault:  # the step's other numbers are saved without it
+                self._recorder.faults.add("replicas", fault)
 
     def _keep(self, batch: StepBatch) -> None:
         """Have a batch copied, and handed over when it is there."""
@@ -109,7 +125,7 @@ class StepSaver:
 
     def _listed(self) -> "tuple[dict[str, list[str]], int]":
         """Return the tensors of collections that name theirs, and how many workers save."""
-        return {}, 1
+        return {}, 1 if self.replicas is None else self._recorder.rank.world
 
 
 class ScalarRecorder(StepSaver):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
-from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
+from trainguard_collector.recorder.tensors.reductions import reduce_all
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, Saver, collections_of
 from trainguard_collector.recorder.tensors.scalars import LONGEST_NAME, StepSaver
 
@@ -55,7 +55,6 @@ def class_name(model: Any) -> str:
     return name[4:] if name.startswith("FSDP") and hasattr(model, "set_requires_gradient_sync") else name
 
 
-CHECKSUM = "trainguard/checksum/{rank}"
 _OF_NO_PARAMETER = frozenset({"gradients", "losses", "metrics", "activations", "relu_input", "relu_output"})
 _OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
 MOST_RATES = 8
@@ -80,7 +79,6 @@ class TensorRecorder(StepSaver):
         every: int,
         collections: Optional[Iterable[Union[str, CollectionConfig]]],
         include_workers: str = "one",
-        with_checksum: bool = True,
     ) -> None:
         if include_workers not in {"one", "all"}:
             raise ValueError(f"include_workers is {include_workers!r}, expected one or all")
@@ -89,13 +87,13 @@ class TensorRecorder(StepSaver):
         super().__init__(recorder, collections_of(collections, int(every)))
         self._torch = torch
         self._by_name = {each.name: each for each in self._collections}
-        self._with_checksum, self._all_workers = with_checksum, include_workers == "all"
+        self._all_workers = include_workers == "all"
         self._models: list[tuple[str, Any]] = []
         self._losses: list[Any] = []
         self._parameters: Optional[dict[int, tuple[str, Any]]] = None
         self._handles: list[Any] = []
         self._used = _Used()
-        self._owes_gradients = self._sums = False
+        self._owes_gradients = False
         self._suffix: Optional[str] = None
         self._saver = Saver(torch, self._collections)
         self._names: dict[tuple[str, str], str] = {}
@@ -117,11 +115,11 @@ class TensorRecorder(StepSaver):
         self._is_in_step = True
         self._send()
         due = self._due_at(numbers)
-        if not due and not (self._owes_gradients and numbers.mode == "TRAIN"):
+        self._checks_replicas = self.replicas is not None and self.replicas.is_due(numbers)
+        is_due = due or (self._owes_gradients and numbers.mode == "TRAIN")
+        if not ((is_due and self._saves) or self._checks_replicas):
             return
         self._look_around()
-        if not (self._saves or self._sums):
-            return
         self._due, self._parameters, self._used = due, None, _Used()
         self._saver.forget_copies()
         self._batch = self._new_batch(numbers)
@@ -145,9 +143,7 @@ class TensorRecorder(StepSaver):
             if self._saves:
                 self._saver.reduce_copies(batch)
                 self._save_parameters(batch)
-            if self._sums and self._due.get("weights", self._due.get("losses")) is not None:
-                tensors = [parameter for _, parameter in self._known().values()]
-                batch.add_double(CHECKSUM.format(rank=self._recorder.rank.rank), checksum(self._torch, tensors))
+            self._check_replicas(batch)
             self._keep(batch)
         self._send()
 
@@ -168,7 +164,6 @@ class TensorRecorder(StepSaver):
         rank: Rank = self._recorder.rank
         is_sharded = rank.world > 1 and any(_shards(model) for _, model in self._models)
         self._suffix = f"/shard_{rank.rank}" if is_sharded else ""
-        self._sums = self._with_checksum and rank.world > 1 and not is_sharded
         self._worker = f"worker_{rank.rank}"
 
     def _known(self) -> "dict[int, tuple[str, Any]]":
@@ -277,7 +272,7 @@ class TensorRecorder(StepSaver):
         listed: dict[str, list[str]] = {"weights": [], "biases": []}
         for name, _ in self._known().values():
             listed["biases" if name.removesuffix(self._suffix or "").endswith("bias") else "weights"].append(name)
-        return listed, self._recorder.rank.world if self._all_workers or self._sums else 1
+        return listed, self._recorder.rank.world if self._all_workers else super()._listed()[1]
 
 
 def _after_optimizers(act: Any) -> Any:

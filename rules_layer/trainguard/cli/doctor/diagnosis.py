@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
-from trainguard.cli.doctor import actions, bucket, job, job_case, job_statuses, roles, stack
+from trainguard.cli.doctor import actions, bucket, job, job_case, job_statuses, network, roles, stack
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import CheckResult, Findings, Level, Site, UnansweredError, fail, under_name, warn
 from trainguard.cli.output.aws_advice import advised
@@ -44,6 +44,7 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("message age", stack.check_delay),
     ("dead letters", stack.check_dead_letters),
     ("functions", stack.check_functions),
+    ("network", network.check_network),
     ("queue to function", stack.check_mappings),
     ("concurrency", stack.check_concurrency),
     ("sizing", stack.check_sizing),

@@ -124,6 +124,7 @@ class DoctorClients(Clients):
     iam: "cached_property[IAMClient]" = client_of("iam")
     kms: "cached_property[KMSClient]" = client_of("kms")
     sts: "cached_property[Any]" = client_of("sts")
+    ec2: "cached_property[Any]" = client_of("ec2")
 
 
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from trainguard.core.errors import RuleFailedError
+from trainguard.core.finding import Fact
 from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import FIRST_FAMILY, JOB_NODE, JobRecord, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
@@ -40,12 +41,15 @@ from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span, without
 from trainguard.pricing.cost import PaidTime
+from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.protocol import AnyJobRule, AnyRule, FrameworkRule, RuleParameters, SystemRule
 from trainguard.rules.registry import ALL_RULES, TITLE, spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import decode_state
 from trainguard.state.gpu_time import GpuTime
+
+GPU_HEALTH = GPUHealth.spec.name
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class ProfilerStreams(FamilyStreams):
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
         view, failed = self.job_view(job, plan, closed=moment.closed)
+        view = replace(view, hang=job_state.hang, gpu_faults=_gpu_faults(by_node.get(GPU_HEALTH, {})))
         runner = RuleRunner(plan.job_rules, job_state.stored_rules, plan)
 
         def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
@@ -237,6 +242,12 @@ class ProfilerStreams(FamilyStreams):
         watermark_s = max((mark for mark in named if mark is not None), default=furthest)
         history = msgspec.structs.replace(verdict.history, violations=verdict.history.times_fired, judged=0)
         return replace(verdict, history=history, watermark_s=watermark_s)
+
+
+def _gpu_faults(of_nodes: Mapping[str, Verdict]) -> dict[str, tuple[str, tuple[Fact, ...]]]:
+    """Return what is found on the GPUs of each node now."""
+    found = {node: verdict.result for node, verdict in of_nodes.items()}
+    return {node: (each.kind, each.facts) for node, each in found.items() if each.status is Status.FIRED}
 
 
 LACKING_SHARE = 0.05

@@ -117,15 +117,31 @@ def job_ledger(
     names = _with_missing({*system, *framework}, paid_time.nodes)
     with_gpus = {name: gpus for name in names if (gpus := _gpus_of(system.get(name), of_type or seen))}
     saver, evaluator = (_lead([framework.get(name) for name in with_gpus], each) for each in (CHECKPOINT, EVALUATION))
+    communication_us = _communication_us(framework.values())
     nodes = []
     for name, gpus in with_gpus.items():
         sampled, steps = system.get(name), framework.get(name)
         time = NodeTime(name, gpus, spans, steps=steps, ended=ended, saver=saver, evaluator=evaluator)
+        if steps is not None:
+            time.peers_share = _peers_share(steps, communication_us)
         if sampled is not None:
             time.gpu_names, time.use, time.interval_s = tuple(sampled.gpu_names), sampled.use(), sampled.interval_s
         nodes.append(node_ledger(time, shares))
     left_out = tuple(name for name in names if name in system and system[name].mig_names)
     return Ledger(nodes, paid_time.hourly, left_out, shares)
+
+
+def _communication_us(framework: Iterable[StepTime]) -> float:
+    """Return what a step waits in communication alone, microseconds: as long as the rank waits that is last."""
+    timed = [each for steps in framework for each in steps.processes.values() if each.timed]
+    return min((each.least_us / each.timed for each in timed), default=0.0)
+
+
+def _peers_share(steps: StepTime, communication_us: float) -> float:
+    """Return which share, 0 to 1, of a node's waits for peers is no communication."""
+    waited = sum(each.waited_us for each in steps.processes.values())
+    alone = communication_us * sum(each.timed for each in steps.processes.values())
+    return max(1.0 - alone / waited, 0.0) if waited else 1.0
 
 
 def _gpus_of(sampled: SampledNode | None, expected: int) -> int:

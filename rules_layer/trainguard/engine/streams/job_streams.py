@@ -22,6 +22,7 @@ from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span
 from trainguard.pricing.cost import PaidTime
+from trainguard.rules.standstill import KnownHang
 
 
 class LazyStreams(Mapping[StreamKey, AnyStream]):
@@ -185,7 +186,8 @@ class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
     ``published`` maps a rule to its row and the time of its last write, ``watermark_s`` to the event time up to which
-    that row was evaluated. ``reported`` names what was applied at the last full report of the job's end.
+    that row was evaluated. ``reported`` names what was applied at the last full report of the job's end. ``hang`` is
+    what the dumps of the newest standstill say.
     """
 
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
@@ -194,6 +196,7 @@ class JobState(msgspec.Struct):
     notified: dict[str, Notified] = msgspec.field(default_factory=dict, name="told")
     watermark_s: dict[str, float] = msgspec.field(default_factory=dict, name="through")
     reported: list[str] = msgspec.field(default_factory=list)
+    hang: KnownHang | None = None
 
 
 @dataclass(frozen=True)

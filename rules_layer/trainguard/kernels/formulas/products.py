@@ -118,7 +118,8 @@ def te_layer(inputs: Inputs) -> Cost:
 def fused_moe(inputs: Inputs) -> Cost:
     """Return the cost of experts: each token goes through two products of as many of them as it has weights.
 
-    Weights are ``[experts, 2 x width, hidden]`` and ``[experts, hidden, width]``; only chosen experts are read.
+    Weights are ``[experts, 2 x width, hidden]`` and ``[experts, hidden, width]``, often of another type than tokens.
+    Only chosen experts are read.
     """
     (tokens, hidden), first, second, weights = inputs.shapes[:4]
     experts, _, inner = first
@@ -126,7 +127,11 @@ def fused_moe(inputs: Inputs) -> Cost:
         raise ValueError("weights that do not fit")
     rows = tokens * weights[1]
     each = first[1] * hidden + second[1] * second[2]
-    return once(inputs, 2 * rows * each, min(experts, rows) * each, 2 * tokens * hidden)
+    of_token, of_weight = inputs.element_bytes[:2]
+    if of_token <= 0 or of_weight <= 0:
+        raise ValueError("types that are not known")
+    moved = of_weight * min(experts, rows) * each + of_token * 2 * tokens * hidden
+    return Cost(2 * rows * each, moved, moved)
 
 
 def convolution(stride: int, padding: int, dilation: int) -> Formula:

@@ -4,7 +4,7 @@ Sources: NVIDIA's "Matrix Multiplication Background User's Guide" (alignment, ti
 User's Guide" (channels).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil, prod
@@ -102,14 +102,58 @@ def rows_of_weight(operator: str, shapes: str) -> tuple[int, Shape] | None:
     return (prod(left[:-1]), tuple(right)) if left else None
 
 
+@dataclass(frozen=True, slots=True)
+class FusedExperts:
+    """Experts of one operator: each token, ``hidden`` wide, goes through ``chosen`` of them.
+
+    ``are_all`` says that no input maps the router's experts to those of this GPU.
+    """
+
+    experts: int
+    tokens: int
+    chosen: int
+    hidden: int
+    are_all: bool
+
+    @property
+    def rows(self) -> int:
+        return self.tokens * self.chosen
+
+    @property
+    def are_starved(self) -> bool:
+        return self.rows < FEW_ROWS * self.experts
+
+
+def fused_experts(operator: str, shapes: str) -> FusedExperts | None:
+    """Return the experts that an operator computes at once; None of another operator, and of shapes that do not fit."""
+    try:
+        return _fused_experts(operator, msgspec.json.decode(shapes, type=list[list[int]]))
+    except (msgspec.MsgspecError, IndexError, ValueError):
+        return None
+
+
+def _fused_experts(operator: str, shapes: Sequence[Sequence[int]]) -> FusedExperts | None:
+    if "fused_moe" not in operator and "fused_experts" not in operator:
+        return None
+    (tokens, hidden), (experts, *_), _, (_, chosen) = shapes[:4]
+    return FusedExperts(
+        experts=experts,
+        tokens=tokens,
+        chosen=chosen,
+        hidden=hidden,
+        are_all=not any(len(each) == 1 and each[0] > experts for each in shapes[4:]),
+    )
+
+
 def _why(operator: str, shapes: list[Shape], measured: Measured) -> Why:
     if operator in _MATRICES:
         left, right = (shapes[place] for place in _MATRICES[operator])
         if operator == "aten::linear":
             return _product(_Product(1, prod(left[:-1]), left[-1], right[0]), measured)
         return _product(_Product(prod(left[:-2]), left[-2], left[-1], right[-1]), measured)
-    if "fused_moe" in operator or "fused_experts" in operator:
-        return _experts(shapes[0][0] * shapes[3][1], shapes[1][0])
+    if (fused := _fused_experts(operator, shapes)) is not None:
+        starved = Why(Reason.FEW_ROWS, {"experts": fused.experts, "rows": fused.rows})
+        return starved if fused.are_starved else _UNKNOWN
     if operator in ATTENTION:
         return _attention(shapes[1 if "backward" in operator or "bwd" in operator else 0])
     if "conv" in operator:
@@ -191,10 +235,6 @@ def _filled(product: _Product, tiles: int) -> _Product:
 
 def _up(size: int, multiple: int) -> int:
     return ceil(size / multiple) * multiple
-
-
-def _experts(rows: int, experts: int) -> Why:
-    return Why(Reason.FEW_ROWS, {"experts": experts, "rows": rows}) if rows < FEW_ROWS * experts else _UNKNOWN
 
 
 def _attention(query: Shape) -> Why:

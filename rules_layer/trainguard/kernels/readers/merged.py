@@ -5,7 +5,7 @@ SGLang's ``profile_merger`` writes ``[TP00] 10`` where a rank's own trace has th
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class MergedRanks:
     def launch(self, processes: Sequence[Any]) -> None:
         """Note which processes launch work."""
         if len(self._launching) < MOST_RANKS:
-            self._launching.update(map(str, {each for each in processes if type(each) in (int, str)}))
+            self._launching.update(str(each) for each in distinct(processes) if type(each) in (int, str))
 
     def count_mixed(self) -> None:
         if len(self._places) < 2 and len(self._launching) > 1:
@@ -43,8 +43,7 @@ class MergedRanks:
 
     def places(self, processes: Sequence[Any]) -> Ints | None:
         """Return each row's rank by its place in the trace; None where the processes are those of one rank."""
-        texts = {each for each in processes if type(each) is str}
-        for text in sorted(texts):
+        for text in sorted(each for each in distinct(processes) if type(each) is str):
             label = _LABEL.match(text)
             if label and len(self._places) < MOST_RANKS:
                 self._places.setdefault(label[1], len(self._places))
@@ -74,6 +73,14 @@ class MergedRanks:
             known = device if device not in taken else max(taken) + 1
             self._devices[place, device] = known
         return known
+
+
+def distinct(values: Sequence[Any]) -> set[Any]:
+    """Return values without those that cannot be keys."""
+    try:
+        return set(values)
+    except TypeError:
+        return {each for each in values if isinstance(each, Hashable)}
 
 
 def apart(numbers: Ints, places: Ints) -> Ints:

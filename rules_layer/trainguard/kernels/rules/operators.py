@@ -1,6 +1,5 @@
 """Operators take much longer than the GPU needs for their shapes."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,25 +15,26 @@ from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.experts import uneven_groups
-from trainguard.kernels.rules.finding import SHOWN, Judged, rows_of
+from trainguard.kernels.rules.finding import SHOWN, Judged
+from trainguard.kernels.rules.operator_forms import (
+    FORMS,
+    REACHED_BYTES,
+    SPREAD_TOKENS,
+    Saved,
+    arithmetic_of,
+    forms_of,
+    margin_of,
+    named,
+)
 from trainguard.kernels.rules.rule import RankRule, portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.rules.thresholds import Share
-from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.rule_result import Measure
 
-REACHED, REACHED_AMD, REACHED_BYTES = 0.75, 0.54, 0.85
-"""What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory."""
-
-UNCONFIRMED = 0.9
-"""Of a peak that others quote: an operator must be slower by a tenth more."""
-
 SHORTEST_NS = 10_000
 """The start and the end of a kernel take microseconds: shorter calls are not compared."""
-
-_AMD = re.compile(r"AMD|Instinct", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,6 @@ class _Slow:
     @property
     def are_single(self) -> bool:
         return self.calls < self.called.entry.count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Saved:
-    """What other kernels would save, in nanoseconds, and what is measured by it; ``shown`` are the rows by name."""
-
-    kind: str
-    measured: str
-    measured_ns: float
-    saved_ns: float
-    facts: list[Fact]
-    shown: list[tuple[str, Ints]]
 
 
 _SAID: Mapping[Reason, tuple[str, str]] = {
@@ -91,7 +79,7 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.FEW_ROWS: (
         ": {experts} experts share {rows} rows",
-        "Route more tokens at once (a larger batch), or spread experts over ranks.",
+        SPREAD_TOKENS,
     ),
     Reason.UNEVEN: (
         ": {groups} products with such a matrix have from few to {most_rows} rows, {mean_rows} on average",
@@ -127,36 +115,13 @@ def _kind(reason: Reason) -> str:
     return f"slow_operators_{reason}"
 
 
-_UNFUSED = (
-    Saying(
-        "slow_operators_math_attention",
-        "{math_share} of the time attention runs as single operators ({operator}), which write its scores to memory.",
-        "Let scaled_dot_product_attention choose FlashAttention or cuDNN: BF16 inputs, and is_causal=True in the place "
-        "of a mask; or use FlexAttention.",
-        "attention ran without a fused kernel",
-    ),
-    Saying(
-        "slow_operators_unfused",
-        "Chains of {operator} over {shapes} read and write tensors of the same size one after the other: one kernel "
-        "would save up to {saved_share} of the time.",
-        "Fuse them by torch.compile, or use an operator that does it all, such as gelu(approximate='tanh').",
-        "operators in a row were not fused",
-    ),
-    Saying(
-        "slow_operators_layout",
-        "{layout_share} of the time tensors are turned between NCHW and NHWC around convolutions ({operator}).",
-        "Keep model and batches in one layout: .to(memory_format=torch.channels_last).",
-        "tensors were turned from one layout to another",
-    ),
-)
-
-
 class SlowOperators(RankRule):
     title = "Slow operators"
     fires_when = (
         "operators with recorded shapes that reach under {enough} (attention {enough_attention}) of what good kernels "
-        "do cost {least} of the time; else attention in its math form takes {least}, or chains of operators on "
-        "single elements would save {least} as one kernel"
+        "do cost {least} of the time; else experts that share few rows, or of which a router uses three in four at "
+        "most, or attention in its math form take {least}, or chains of operators on single elements would save "
+        "{least} as one kernel"
     )
     measure = Measure("share of the window that good kernels would save")
     says = (
@@ -170,7 +135,7 @@ class SlowOperators(RankRule):
             )
             for reason, (said, advice) in _SAID.items()
         )
-        + _UNFUSED
+        + FORMS
     )
 
     least: Share = 0.1
@@ -194,24 +159,24 @@ class SlowOperators(RankRule):
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
         found = self._saved(judged)
         empty = np.empty(0, dtype=np.int64)
-        rows = [] if found is None else [each for _, each in found.shown]
+        rows = [] if found is None or not found.saved_ns else [each for _, each in found.shown]
         return judged.when(np.concatenate([empty, *rows]), gpu)
 
-    def _saved(self, judged: Judged) -> _Saved | None:
-        """Return the first of slow operators, math attention, chains and turned layouts that costs enough time."""
-        for found in (self._slow_ones(judged), _in_math_form(judged), _unfused(judged), _turned(judged)):
+    def _saved(self, judged: Judged) -> Saved | None:
+        """Return the first of slow operators and of the forms that others run in that costs enough time."""
+        for found in (self._slow_ones(judged), *forms_of(judged)):
             if found is not None and judged.share(found.measured_ns) >= self.least:
                 return found
         return None
 
-    def _slow_ones(self, judged: Judged) -> _Saved | None:
+    def _slow_ones(self, judged: Judged) -> Saved | None:
         slow = self._slow(judged)
         if not slow:
             return None
         entry = slow[0].called.entry
         why = self._why(judged, slow[0])
         saved = min(sum(each.saved_ns for each in slow) / judged.counted, judged.compute_ns)
-        return _Saved(
+        return Saved(
             kind=_kind(why.reason),
             measured="saved_share",
             measured_ns=saved,
@@ -223,7 +188,7 @@ class SlowOperators(RankRule):
                 *(Fact(name=name, value=value) for name, value in why.numbers.items()),
                 *([Fact(name="faster_shape", value=why.faster)] if why.faster else []),
             ],
-            shown=[(_named(each.called.entry), each.rows) for each in slow],
+            shown=[(named(each.called.entry), each.rows) for each in slow],
         )
 
     def _why(self, judged: Judged, slow: _Slow) -> Why:
@@ -236,7 +201,7 @@ class SlowOperators(RankRule):
 
     def _enough(self, entry: OperatorEntry, peaks: PeaksEntry | None) -> float:
         enough = self.enough_attention if entry.name in ATTENTION else self.enough
-        return enough if peaks is None or peaks.confirmed else UNCONFIRMED * enough
+        return enough if peaks is None else margin_of(peaks) * enough
 
     def _slow(self, judged: Judged) -> list[_Slow]:
         """Return the operators below the threshold, those that would save most first."""
@@ -251,8 +216,7 @@ class SlowOperators(RankRule):
         needs = least_seconds(entry, peaks)
         if needs is None or entry.unrated in ("algorithm", "not_moved") or entry.kernel_ns < SHORTEST_NS * entry.count:
             return None
-        arithmetic = REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
-        computes, moves = needs[0] / arithmetic * 1e9, needs[1] / REACHED_BYTES * 1e9
+        computes, moves = needs[0] / arithmetic_of(peaks) * 1e9, needs[1] / REACHED_BYTES * 1e9
         good_ns = max(computes, moves)
         reached = good_ns / entry.kernel_ns
         by_memory = moves > computes
@@ -271,65 +235,3 @@ class SlowOperators(RankRule):
             return None
         total, calls = float(lasted[slow].sum()), int(slow.sum())
         return _Slow(called, good_ns * calls / total, total - good_ns * calls, calls, rows[slow[which]], by_memory)
-
-
-def _named(entry: OperatorEntry) -> str:
-    return f"{entry.name} {short_shapes(entry.shapes)}"
-
-
-def _in_math_form(judged: Judged) -> _Saved | None:
-    """Return attention in its math form: a fused kernel takes less than half of its time."""
-    rows = math_attention(judged)
-    if not len(rows):
-        return None
-    total = int((judged.trace.gpu.end[rows] - judged.trace.gpu.start[rows]).sum()) / judged.counted
-    return _Saved(
-        kind="slow_operators_math_attention",
-        measured="math_share",
-        measured_ns=total,
-        saved_ns=total / 2,
-        facts=[Fact(name="operator", value=MATH_ATTENTION)],
-        shown=[(MATH_ATTENTION, rows)],
-    )
-
-
-_TURNS = re.compile(r"nchwtonhwc|nhwctonchw|batched_transpose_\d", re.IGNORECASE)
-"""Kernels of cuDNN and MIOpen that turn images from one layout to the other."""
-
-
-def _turned(judged: Judged) -> _Saved | None:
-    lines = [line for line in judged.compute if _TURNS.search(line.name)]
-    if not lines:
-        return None
-    rows = rows_of(lines)
-    callers = np.unique(judged.operator[rows], return_counts=True)
-    caller = int(callers[0][callers[1].argmax()])
-    trace = judged.trace
-    total = sum(line.total_ns for line in lines) / judged.counted
-    return _Saved(
-        kind="slow_operators_layout",
-        measured="layout_share",
-        measured_ns=total,
-        saved_ns=total,
-        facts=[Fact(name="operator", value=lines[0].name if caller < 0 else trace.names[trace.operators.name[caller]])],
-        shown=[(line.name, line.rows) for line in lines],
-    )
-
-
-def _unfused(judged: Judged) -> _Saved | None:
-    peaks = peaks_entry(judged.trace.gpus)
-    chains = [] if peaks is None else chains_of(judged, peaks)
-    if not chains:
-        return None
-    saved = min(sum(each.saved_ns for each in chains) / judged.counted, judged.compute_ns)
-    return _Saved(
-        kind="slow_operators_unfused",
-        measured="saved_share",
-        measured_ns=saved,
-        saved_ns=saved,
-        facts=[
-            Fact(name="operator", value=chains[0].names),
-            Fact(name="shapes", value=short_shapes(chains[0].shapes)),
-        ],
-        shown=[(each.names, each.rows) for each in chains],
-    )

@@ -11,12 +11,14 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
+from trainguard.rules.hung_job.ranks import GpuFaults, cause_of, facts_of
 from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
 from trainguard.rules.hung_job.text import HungKind, text
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import LOW_GPUS, SYSTEM, TAKEN_GPU, ParameterHelp, RuleSpec
+from trainguard.rules.standstill import KnownHang
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
 LEARNED = 2.0
@@ -31,6 +33,8 @@ SPINNING_S, SPINNING_AT_END_S = 60.0, 15.0
 """All GPUs that spin while no step ends hang after so long; a job that ended like that alerts nobody for less."""
 SPINNING_STEPS = 5
 """A standstill of fewer steps, by their usual pace, may be a slow one."""
+EARLY_DUMP_S, LATE_DUMP_S = 60.0, 900.0
+"""A dump is of a standstill that begins at most so long after it, and is seen until so long before it."""
 BEFORE_WORK = 2.0
 """Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long."""
 
@@ -49,23 +53,25 @@ class HungNode(msgspec.Struct, frozen=True):
     quiet_s: float
 
 
-class HungDetails(Details, frozen=True):
-    """The nodes, and the number of each process's newest step."""
+class HungDetails(Details, frozen=True, omit_defaults=True):
+    """The nodes, the number of each process's newest step, and what dumps of the newest standstill say."""
 
     nodes: dict[str, HungNode]
     steps: dict[str, str]
+    hang: KnownHang | None = None
 
 
 NO_DETAILS = HungDetails({}, {})
 
 
-def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDetails:
+def details_of(watched: dict[str, WatchState], steps: dict[str, str], hang: KnownHang | None = None) -> HungDetails:
     return HungDetails(
         {
             node: HungNode(state.waiting, state.idle, state.drawn, state.known, state.quiet_s)
             for node, state in watched.items()
         },
         dict(itertools.islice(steps.items(), MOST_STEPS)),
+        hang,
     )
 
 
@@ -148,8 +154,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         collected = view.collected(SPEC.name, ProgressState).values()
         steps = {name: each for state in collected for name, each in sorted(state.processes.items())}
         details = NO_DETAILS
-        if view.detailed and watched:
-            details = details_of(watched, {name: each.number for name, each in steps.items()})
+        if view.detailed and (watched or view.hang is not None):
+            details = details_of(watched, {name: each.number for name, each in steps.items()}, view.hang)
         if not watched:
             return _not_watched(view, details)
         newest = max(state.through for state in watched.values())
@@ -195,8 +201,13 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             behind=late,
         )
         waiting, idle = gpus_of(present, "waiting"), gpus_of(present, "idle")
+        onset = last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since
+        hang = dumps_between(view.hang, onset, through)
+        if hang is not None:
+            found = with_ranks(found, hang, view.gpu_faults)
         # The others seem to wait for the idle ones, unless these are more.
-        where = [*late, *silent, *(idle if waiting and len(idle) <= len(waiting) else ())]
+        guessed = [*late, *silent, *(idle if waiting and len(idle) <= len(waiting) else ())]
+        where = [*((each.node for each in hang.named if each.node) if hang is not None else ()), *guessed]
         began = view.started_at if view.started_at is not None else since
         wasted = lasted / max(newest - began, lasted)
         return RuleResult.told(
@@ -207,7 +218,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             worst=where[0] if where else None,
             affected_share=wasted,
             wasted_share=wasted,
-            onset=last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since,
+            onset=onset,
+            cause="" if hang is None else cause_of(hang),
             gpus=(*waiting, *idle),
             time_left_s=0.0,
             details=details,
@@ -252,6 +264,19 @@ def facts_of_standstill(
         *_one("silent_nodes", len(silent) or None),
         *(Fact(name=name, value=place) for name, known in named.items() for place in known[:each]),
     )
+
+
+def dumps_between(hang: KnownHang | None, onset: float, through: float) -> KnownHang | None:
+    """Return what dumps say where they are of a standstill from ``onset`` to ``through``, epoch seconds; else None."""
+    is_of_it = hang is not None and onset - EARLY_DUMP_S <= hang.at <= through + LATE_DUMP_S
+    return hang if is_of_it else None
+
+
+def with_ranks(found: tuple[Fact, ...], hang: KnownHang, faults: GpuFaults) -> tuple[Fact, ...]:
+    """Return the facts of a standstill with those of its dumps, which name what the GPUs only hint at."""
+    first, *others = found
+    guesses = {"idle_gpu", "rank_behind", "ranks_behind"} if hang.named else set()
+    return (first, *facts_of(hang, faults), *(each for each in others if each.name not in guesses))
 
 
 def gpus_of(present: Mapping[str, WatchState], look: Literal["waiting", "idle"]) -> list[str]:

@@ -1,5 +1,6 @@
 """What the page shows of nodes without work."""
 
+from trainguard.core.finding import clock
 from trainguard.core.units import show_duration
 from trainguard.render.blocks import Block, Column
 from trainguard.render.names import shown_name
@@ -7,6 +8,7 @@ from trainguard.render.nodes import nodes_of, table_of
 from trainguard.render.numbers import NOTHING, number
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.rules.hung_job.rule import HungDetails
+from trainguard.rules.standstill import KnownHang, KnownRank
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
@@ -34,7 +36,51 @@ def blocks(entry: RuleEntry) -> list[Block]:
     ]
     newest = [(shown_name(process), shown_name(step)) for process, step in steps.items()]
     shown = table_of("GPUs of each node", columns, rows)
+    hang = next((each.hang for each in details if each.hang is not None), None)
+    shown += [] if hang is None else _ranks(hang)
     return shown + table_of("Newest step of each process", [Column("Process"), Column("Step", "number")], newest)
+
+
+def _ranks(hang: KnownHang) -> list[Block]:
+    """Show which ranks hold up the others, and what the dumps are."""
+    rows = [
+        (
+            f"{each.rank}",
+            shown_name(each.node) if each.node else NOTHING,
+            each.kind.replace("_", " "),
+            _operation(each),
+            shown_name(each.line) if each.line else NOTHING,
+            number(each.waiting),
+        )
+        for each in hang.named
+    ]
+    columns = [
+        Column("Rank", "number"),
+        Column("Node"),
+        Column("Is"),
+        Column("In"),
+        Column("Line"),
+        Column("Ranks that wait", "number"),
+    ]
+    about = [
+        ("Newest file", clock(hang.at)),
+        ("Files read", number(hang.files)),
+        ("Files that could not be read", number(hang.unread)),
+        ("Files left out", number(hang.left_out)),
+        ("Ranks without a dump", number(hang.without_dump)),
+        ("Ranks that wait", number(hang.waiting)),
+        ("They wait in", _operation(hang)),
+        ("At", shown_name(hang.waiting_line) if hang.waiting_line else NOTHING),
+    ]
+    shown = table_of("Ranks that hold up others, by dumps and stacks", columns, rows)
+    return shown + table_of("Dumps of the newest standstill", [Column("What"), Column("Value")], about)
+
+
+def _operation(held: KnownHang | KnownRank) -> str:
+    if not held.operation:
+        return NOTHING
+    group = f" of {shown_name(held.group)}" if held.group else ""
+    return f"{shown_name(held.operation)} {NOTHING if held.sequence is None else number(held.sequence)}{group}"
 
 
 def _watts(power: dict[str, float]) -> str:

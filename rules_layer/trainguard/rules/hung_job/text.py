@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from trainguard.core.records import Status
+from trainguard.rules.hung_job.ranks_text import what_to_do, who
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
@@ -48,11 +49,36 @@ _NAMED = {
 }
 
 
+def _has_ranks(sheet: FactSheet) -> bool:
+    return sheet.get("culprit_kind") is not None or sheet.get("awaited_operation") is not None
+
+
+def _by_ranks(sheet: FactSheet) -> str:
+    """Say what the dumps of the ranks say, if there are any."""
+    return f"; {who(sheet)}" if _has_ranks(sheet) else ""
+
+
 def _first(sheet: FactSheet) -> str:
+    if _has_ranks(sheet):
+        return f"{what_to_do(sheet)} Stop"
     found = _named(sheet, "late", "{names}") or _named(sheet, "silent", "{names}")
     waits = sheet.kind == HungKind.WAITS_FOR_IDLE and sheet.number("gpus_idle") <= sheet.number("gpus_waiting")
     found = found or (_named(sheet, "idle", "{names}") if waits else "")
-    return f"Look at {found} first" if found else "Take stack traces of all ranks (py-spy dump) first"
+    return (
+        f"Look at {found} first, then stop"
+        if found
+        else "Take stack traces of all ranks (py-spy dump) first, then stop"
+    )
+
+
+def _next_time(sheet: FactSheet) -> str:
+    return "" if _has_ranks(sheet) else f" {_GET_DUMPS}"
+
+
+_GET_DUMPS = (
+    "With TORCH_FR_BUFFER_SIZE and TORCH_NCCL_DUMP_ON_TIMEOUT, or trainguard-collector, dumps name the rank: see "
+    "docs/hangs.md."
+)
 
 
 def _paused(sheet: FactSheet) -> str:
@@ -88,17 +114,19 @@ _LOOKS: Mapping[HungKind, Callable[[FactSheet], str]] = {
     ),
 }
 _HUNG = Words(
-    "{stopped}{look}{behind}{gone}.",
-    "{first}, then stop the job and restart it from its last checkpoint: it is paid for and does not go on. Set a "
+    "{stopped}{look}{behind}{gone}{ranks}.",
+    "{first} the job and restart it from its last checkpoint: it is paid for and does not go on. Set a "
     "timeout of collectives (TORCH_NCCL_ASYNC_ERROR_HANDLING=1, the timeout of init_process_group), so that it fails "
-    "by itself, and replace the node if the same one hangs again.",
+    "by itself, and replace the node if the same one hangs again.{next_time}",
     "the job hung",
 )
 _PARTS: Parts = {
     "stopped": lambda sheet: sheet.say_if("last_step_end", "steps {had/have} stopped: "),
     "behind": lambda sheet: _named(sheet, "late", "; behind in steps: {names}"),
     "gone": lambda sheet: _named(sheet, "silent", "; no samples any more from {names}"),
+    "ranks": _by_ranks,
     "first": _first,
+    "next_time": _next_time,
     "busy": _paused,
     "of_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say(" of {node}"),
     "on_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say("{node}: "),

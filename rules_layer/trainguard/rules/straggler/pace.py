@@ -1,6 +1,7 @@
-"""A training process's own work in each step: forward passes, waits for data and the optimizer.
+"""A training process's own work in each step.
 
-A backward pass ends with everybody's gradients, so that the fastest process has the longest: it is left out.
+Where a process does not say how long it waits for its peers, it is forward passes, waits for data and the optimizer: a
+backward pass ends with everybody's gradients, so that the fastest process has the longest.
 """
 
 import msgspec
@@ -8,8 +9,9 @@ import numpy as np
 
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import EventTable
-from trainguard.formats.profile.snapshots import IntArray
+from trainguard.formats.profile.snapshots import BoolArray, IntArray
 from trainguard.rules.framework_events import EventClass, class_of_phase
+from trainguard.rules.straggler.own_time import OwnSteps, OwnTime, knows_waits
 
 BLOCK_US, BLOCKS = 300_000_000, 12
 MOST_PROCESSES = 256
@@ -19,18 +21,23 @@ _ON_GPU = frozenset({"forward", "optimizer"})
 
 
 class Pace(msgspec.Struct, array_like=True):
-    """Steps and their time, microseconds: in all (with the wait before), own work, and waits for data in that."""
+    """Steps and their time, microseconds: in all (with the wait before), own work, and waits for data in that.
+
+    ``timed`` are those of which the waits for peers are known.
+    """
 
     steps: int = 0
     total_us: int = 0
     own_us: int = 0
     wait_us: int = 0
+    timed: OwnTime = msgspec.field(default_factory=OwnTime)
 
-    def add(self, steps: int, total_us: int, own_us: int, wait_us: int) -> None:
-        self.steps += steps
-        self.total_us += total_us
-        self.own_us += own_us
-        self.wait_us += wait_us
+    def add(self, other: "Pace") -> None:
+        self.steps += other.steps
+        self.total_us += other.total_us
+        self.own_us += other.own_us
+        self.wait_us += other.wait_us
+        self.timed.add(other.timed)
 
 
 class ProcessPace(msgspec.Struct, array_like=True):
@@ -56,25 +63,35 @@ class PaceState(msgspec.Struct, array_like=True):
         starts_us, durations_us = starts_us[order], durations_us[order]
         ends_us = starts_us + durations_us
         own_us, wait_us, before_us = _work(starts_us, ends_us, table)
-        chosen = is_training[order] & (own_us > 0)
+        is_training = is_training[order]
+        timed = _timed(table, starts_us - before_us, ends_us, is_training)
+        chosen = is_training & ((own_us > 0) | (timed is not None))
         if not chosen.any():
             return
         process = self.processes.setdefault(events.steps[0].process, ProcessPace())
         blocks = ends_us // BLOCK_US
         for block in np.unique(blocks[chosen]).tolist():
             part = chosen & (blocks == block)
-            counts = (
+            pace = Pace(
                 int(np.count_nonzero(part)),
                 int((durations_us + before_us)[part].sum()),
                 int(own_us[part].sum()),
                 int(wait_us[part].sum()),
+                OwnTime() if timed is None else timed.sums(part),
             )
-            process.whole.add(*counts)
-            process.blocks.setdefault(block, Pace()).add(*counts)
+            process.whole.add(pace)
+            process.blocks.setdefault(block, Pace()).add(pace)
         newest = max(process.blocks)
         process.blocks = {block: pace for block, pace in sorted(process.blocks.items()) if block > newest - BLOCKS}
         if len(self.processes) > MOST_PROCESSES:
             self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
+
+
+def _timed(table: EventTable, starts_us: IntArray, ends_us: IntArray, training: BoolArray) -> OwnSteps | None:
+    if not knows_waits(table):
+        return None
+    edges_us = np.maximum.accumulate(np.concatenate([starts_us[:1], ends_us]))
+    return OwnSteps(table, edges_us, training, np.stack([starts_us, ends_us])[:, ~training])
 
 
 def _work(starts_us: IntArray, ends_us: IntArray, table: EventTable) -> tuple[IntArray, IntArray, IntArray]:

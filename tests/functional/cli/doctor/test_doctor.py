@@ -206,7 +206,7 @@ def test_throttled_request_is_reported_and_goes_on(account: Account, service: st
             "lambda",
             "GetFunctionConfiguration",
             "ResourceNotFoundException",
-            {"functions", "concurrency", "scheduler", "reconciliations", "roles"},
+            {"functions", "network", "concurrency", "scheduler", "reconciliations", "roles"},
         ),
         ("events", "DescribeRule", "ResourceNotFoundException", {"EventBridge rules", "event pattern"}),
         ("dynamodb", "DescribeTable", "ResourceNotFoundException", {"tables"}),

@@ -12,7 +12,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from tests.functional.cli import doctor_account, doctor_stack, healthy_answers
-from tests.functional.cli.doctor_account import Account
+from tests.functional.cli.doctor_account import Account, endpoint
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
@@ -130,6 +130,8 @@ def test_commands_use_no_action_beyond_the_policy(
 def test_doctor_uses_every_action_of_the_policy(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.encrypt_bucket(healthy_answers.KEY)
+    kinds = {"s3": "Gateway", "dynamodb": "Gateway", "lambda": "Interface", "sqs": "Interface"}
+    account.place_in_vpc(routes=[], endpoints=[endpoint(service, kind) for service, kind in kinds.items()])
     doctor_account.install(account)
     monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     result = CliRunner().invoke(app, ["doctor", "--region", doctor_stack.REGION, "--job", JOB])

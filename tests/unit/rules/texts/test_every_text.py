@@ -56,8 +56,8 @@ UNSEEN = frozenset(
             "CaptureKind.UNREAD",
             "CaptureKind.WORK_LOST",
         ),
-        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD"),
-        *("training/RanksOutOfSync: equal", "training/GradientNormDrift: drifts with a moving target"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD", "StragglerKind.UNEVEN"),
+        "training/GradientNormDrift: drifts with a moving target",
         *(
             f"training/NotLearning: {kind}"
             for kind in ("worse than a guess", "capped", "jumps", "level", "moves", "uncertain", "warm-up", "worsens")

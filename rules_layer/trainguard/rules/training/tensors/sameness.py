@@ -1,19 +1,15 @@
-"""UnchangedTensor, SimilarAcrossRuns and RanksOutOfSync: tensors that are the same over steps, runs or ranks.
+"""UnchangedTensor and SimilarAcrossRuns: tensors that are the same over steps or runs.
 
-Source: AWS documentation of the first two; equality is that of ``numpy.allclose``, across runs with NaN the same as
-NaN. Ranks are compared by checksums ``trainguard/checksum/<rank>`` of their parameters.
+Source: AWS documentation; equality is that of ``numpy.allclose``, across runs with NaN the same as NaN.
 """
 
 import math
-import re
-from statistics import mode
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from trainguard.core.errors import RunMissingError
 from trainguard.core.finding import Fact
-from trainguard.core.units import counted
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
@@ -25,11 +21,9 @@ from trainguard.rules.training.readings import (
     furthest,
     known,
     measured,
-    scalar,
-    step_check,
     used,
 )
-from trainguard.rules.training.step_rule import Check, SelectingParameters, StepParameters, StepRule, StepState
+from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
 
 UNCHANGED_KINDS, SIMILAR_KINDS = ("unchanged", "changed"), ("differs", "same")
@@ -118,6 +112,8 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
+OF_RANKS = "trainguard/"
+"""Begins the names of checksums and hashes, which differ as soon as a bit does."""
 
 
 class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -177,7 +173,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         there, there_too = other, frozenset(other.names)
         readings = []
         for tensor in parameters.tensors(step) if parameters.selects else step.names:
-            if tensor not in there_too:
+            if tensor not in there_too or tensor.startswith(OF_RANKS):
                 continue
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
             if same is None:
@@ -197,77 +193,3 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
             return found
 
         return checked(step, readings, facts, kinds=SIMILAR_KINDS)
-
-
-APART, EQUAL = "apart", "equal"
-
-
-def _ranks(sheet: FactSheet) -> Words:
-    ranks = int(sheet.number("ranks"))
-    if not fires(sheet):
-        return said(sheet, f"the checksums of {counted(ranks, 'rank')} are equal")
-    apart, same = int(sheet.number("ranks_apart")), int(sheet.number("ranks_alike"))
-    named = sheet.all("checksum_apart")
-    has = "had" if sheet.past else "has"
-    shown_ranks = ", ".join(f"{(each.device or '').removeprefix('rank ')} {has} {each.value}" for each in named)
-    more = f" and {apart - len(named)} more {'differed' if sheet.past else 'differ'}" if apart > len(named) else ""
-    have = "had" if sheet.past else "has" if same == 1 else "have"
-    return said(
-        sheet,
-        f"{same} of {ranks} ranks {have} the checksum {sheet.name('checksum')}, rank {shown_ranks}{more}",
-        "Stop and go back to a checkpoint before this step: from here on ranks train different models. Look for "
-        "parameters outside the distributed wrapper, a rank that loaded another checkpoint or has another seed, "
-        "steps that one rank skips, and a broken GPU: if it is always the same rank, replace its node.",
-        "ranks held different parameters",
-    )
-
-
-CHECKSUM = re.compile(r"trainguard/checksum/(?P<rank>[0-9]{1,6})")
-SHOWN = 6
-
-
-class RanksOutOfSync(StepRule[StepParameters, StepState]):
-    spec = step_spec(
-        "RanksOutOfSync",
-        title="Ranks out of sync",
-        looks_at="a checksum of the parameters of each rank",
-        fires_when="ranks hold other parameters than most do",
-        condition="the checksums of the parameters of two ranks differ at the same step",
-        measures=(Measure("ranks that differ from most"),),
-        needs=(
-            "It checks a checksum of the parameters per rank: record one number for each as trainguard/checksum/RANK, "
-            "for all ranks at the same steps."
-        ),
-        say=_ranks,
-        kinds=(APART, EQUAL),
-    )
-
-    def check(self, state: StepState, step: StepView, parameters: StepParameters) -> Check | None:
-        sums: dict[int, str] = {}
-        for name in step.names:
-            found = CHECKSUM.fullmatch(name)
-            value = used(state, scalar, step, name) if found is not None else None
-            if found is not None and value is not None:
-                # As text, a NaN equals another one, and 0 does not equal -0.
-                sums[int(found["rank"])] = repr(value)
-        if len(sums) < 2:
-            state.waiting += bool(sums)
-            return None
-        most = mode(sums[rank] for rank in sorted(sums))
-        apart = [rank for rank in sorted(sums) if sums[rank] != most]
-        facts = (
-            Fact(name="ranks", value=len(sums)),
-            Fact(name="ranks_apart", value=len(apart), threshold=0.0),
-            Fact(name="ranks_alike", value=len(sums) - len(apart)),
-            Fact(name="checksum", value=most),
-            *(Fact(name="checksum_apart", value=sums[rank], device=f"rank {rank}") for rank in apart[:SHOWN]),
-        )
-        return step_check(
-            step,
-            facts,
-            fires=bool(apart),
-            tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
-            value=float(len(apart)),
-            threshold=0.0,
-            kind=APART if apart else EQUAL,
-        )

@@ -1,0 +1,158 @@
+"""Which objects of a job are dumps and stacks of its ranks, and what those of its newest standstill say.
+
+The collector writes ``<job>/hang-dumps/<node>/<time>/nccl_trace_rank_<N>`` and ``stack_rank_<N>.txt``. Dumps that the
+flight recorder writes by itself (``TORCH_FR_DUMP_TEMP_FILE``) lie in another folder of the job.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+
+import msgspec
+
+from trainguard.core.errors import ObjectMissingError, ProfileSourceError
+from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot, is_future
+from trainguard.core.ports import ListedObject, ReadableObjects
+from trainguard.formats.hangs.flight_recorder import rank_of_name
+from trainguard.hangs.evidence import MOST_BYTES, Evidence
+from trainguard.hangs.known import known_hang
+from trainguard.rules.standstill import KnownHang
+
+HANG_FOLDER = "hang-dumps"
+OWN_FOLDERS = ("checkpoints", "tensorboard-output", "trainer-output", "profiler-output")
+"""Folders of a job in which the recorder's own dumps are looked for."""
+
+OWN_NAME = "nccl_trace_rank_"
+HANG_READS = (f"*/{HANG_FOLDER}/*", *(f"*/{folder}/{OWN_NAME}*" for folder in OWN_FOLDERS))
+"""The keys of dumps and stacks, as IAM writes them."""
+
+WINDOW_S = 1_200.0
+"""The files of one standstill are written within so long: ranks give a collective up after 10 minutes."""
+
+MOST_FILES = 20_000
+MOST_ALL_BYTES = 384 * 1024 * 1024
+"""Bytes of all files together, unpacked: a thousand full dumps, which take five minutes."""
+
+_AT_ONCE = 10
+_AHEAD = 40
+_NAME = re.compile(
+    r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.txt|"
+    r"(?:nccl)?ras[^/]{0,80}\.json)(?:\.gz)?"
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
+
+
+@dataclass(frozen=True, slots=True)
+class HangFile:
+    """A dump, a stack, or an answer of RAS, taken ``at`` epoch seconds; ``node`` is empty where it is unknown."""
+
+    key: str
+    name: str
+    node: str
+    at: float
+    mark: str
+
+    @property
+    def rank(self) -> int | None:
+        is_of_rank = "_rank_" in self.name.rpartition("/")[2]
+        return rank_of_name(self.name.removesuffix(".gz")) if is_of_rank else None
+
+
+def hang_files(root: ProfileRoot, listed: Iterable[ListedObject]) -> list[HangFile]:
+    """Return a job's files of its newest standstill among objects of it, in the order of their keys."""
+    found = [file for each in islice(listed, MOST_FILES) if (file := _file(root, each)) is not None]
+    newest = max((each.at for each in found), default=0.0)
+    return sorted((each for each in found if newest - each.at <= WINDOW_S), key=lambda each: each.key)
+
+
+def listed_files(objects: ReadableObjects, bucket: str, root: ProfileRoot) -> list[HangFile]:
+    """Return a job's files of its newest standstill; of other folders those directly in them. PortUnavailableError."""
+    places = (f"{HANG_FOLDER}/", *(f"{folder}/{OWN_NAME}" for folder in OWN_FOLDERS))
+    return hang_files(root, (each for place in places for each in objects.list(bucket, root.folder + place, "")))
+
+
+def version_of(files: Sequence[HangFile]) -> str:
+    """Return a hash of the files: another one when one comes late; empty without any."""
+    held = "\n".join(f"{each.key}\n{each.mark}" for each in files)
+    return hashlib.sha256(held.encode()).hexdigest()[:20] if files else ""
+
+
+def read_hang(objects: ReadableObjects, bucket: str, files: Sequence[HangFile]) -> KnownHang | None:
+    """Return what files say, None without any; one that cannot be read costs itself. Raises PortUnavailableError."""
+    if not files:
+        return None
+    evidence, left_out = Evidence(), []
+    for file, data in _contents(objects, bucket, files):
+        if evidence.size >= MOST_ALL_BYTES:
+            left_out.append(file)
+        elif isinstance(data, bytes):
+            evidence.add(file.name, data, file.at)
+        else:
+            evidence.refuse(file.name, str(data))
+    unknown = {each.rank for each in left_out} - evidence.ranks
+    verdict = evidence.verdict()
+    if unknown:
+        # Who left a dump that was not read has left one.
+        details = [each for each in verdict.details if each.kind != "no_dump" or each.rank not in unknown]
+        without = [rank for rank in verdict.without_dump if rank not in unknown]
+        named = [each.rank for each in details]
+        verdict = msgspec.structs.replace(verdict, details=details, culprits=named, without_dump=without)
+    nodes = {each.rank: each.node for each in files if each.rank is not None and each.node}
+    at = max(each.at for each in files)
+    read = len(files) - len(left_out)
+    known = known_hang(verdict, nodes, version=version_of(files), at=at, files=read)
+    return msgspec.structs.replace(known, left_out=len(left_out))
+
+
+_Content = bytes | Exception
+
+
+def _contents(objects: ReadableObjects, bucket: str, files: Sequence[HangFile]) -> Iterator[tuple[HangFile, _Content]]:
+    """Yield the files in order with what they hold, or why that cannot be read; some are read ahead."""
+
+    def read(file: HangFile) -> _Content:
+        try:
+            return objects.get(bucket, file.key, MOST_BYTES)
+        except (ObjectMissingError, ProfileSourceError, OSError) as fault:
+            return fault
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hang-dumps") as readers:
+        for start in range(0, len(files), _AHEAD):
+            ahead = files[start : start + _AHEAD]
+            yield from zip(ahead, readers.map(read, ahead), strict=True)
+
+
+def _file(root: ProfileRoot, listed: ListedObject) -> HangFile | None:
+    folder, _, below = listed.key.removeprefix(root.folder).partition("/")
+    *parts, file = below.split("/")
+    if not listed.key.startswith(root.folder) or folder == RESULTS_FOLDER or not _NAME.fullmatch(file):
+        return None
+    if folder not in {HANG_FOLDER, *OWN_FOLDERS} or (folder != HANG_FOLDER and not file.startswith(OWN_NAME)):
+        return None
+    known = HangFile(
+        key=listed.key,
+        name=f"{folder}/{below}",
+        node="",
+        at=listed.last_modified,
+        mark=listed.etag or f"{listed.size} {listed.last_modified}",
+    )
+    if folder != HANG_FOLDER or not parts:
+        return known
+    at = _seconds(parts[-1])
+    node = parts[0] if at is None or len(parts) > 1 else ""
+    is_time = at is not None and not is_future(at, listed.last_modified)
+    return replace(known, node=node[:120], at=at if is_time and at is not None else listed.last_modified)
+
+
+def _seconds(text: str) -> float | None:
+    """Return the time that a folder's name says, epoch seconds."""
+    if not _TIME.fullmatch(text):
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H-%M-%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None

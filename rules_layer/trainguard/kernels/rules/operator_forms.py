@@ -1,0 +1,205 @@
+"""Operators that cost time by the form in which they run, none of them slow: what each form costs, and would save."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.core.finding import Fact
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.entries import OperatorEntry
+from trainguard.kernels.peaks import peaks_entry
+from trainguard.kernels.rollup_entries import PeaksEntry
+from trainguard.kernels.rules.experts import Fused, fused_of
+from trainguard.kernels.rules.finding import Judged, rows_of
+from trainguard.kernels.rules.rule import portion
+from trainguard.kernels.rules.text import Saying
+from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
+
+REACHED, REACHED_AMD, REACHED_BYTES = 0.75, 0.54, 0.85
+"""What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory."""
+
+UNCONFIRMED = 0.9
+"""Of a peak that others quote: an operator must be slower by a tenth more."""
+
+_AMD = re.compile(r"AMD|Instinct", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What other kernels would save, in nanoseconds, and what is measured by it; ``shown`` are the rows by name."""
+
+    kind: str
+    measured: str
+    measured_ns: float
+    saved_ns: float
+    facts: list[Fact]
+    shown: list[tuple[str, Ints]]
+
+
+SPREAD_TOKENS = "Route more tokens at once (a larger batch), or spread experts over ranks."
+
+FORMS = (
+    Saying(
+        "slow_operators_math_attention",
+        "{math_share} of the time attention runs as single operators ({operator}), which write its scores to memory.",
+        "Let scaled_dot_product_attention choose FlashAttention or cuDNN: BF16 inputs, and is_causal=True in the place "
+        "of a mask; or use FlexAttention.",
+        "attention ran without a fused kernel",
+    ),
+    Saying(
+        "slow_operators_unfused",
+        "Chains of {operator} over {shapes} read and write tensors of the same size one after the other: one kernel "
+        "would save up to {saved_share} of the time.",
+        "Fuse them by torch.compile, or use an operator that does it all, such as gelu(approximate='tanh').",
+        "operators in a row were not fused",
+    ),
+    Saying(
+        "slow_operators_layout",
+        "{layout_share} of the time tensors are turned between NCHW and NHWC around convolutions ({operator}).",
+        "Keep model and batches in one layout: .to(memory_format=torch.channels_last).",
+        "tensors were turned from one layout to another",
+    ),
+    Saying(
+        "slow_operators_starved",
+        "{starved_share} of the time {experts} experts share {rows} rows ({operator}, {shapes}): their weights are "
+        "read for few rows each, and arithmetic reaches {compute_share} of what good kernels do.",
+        SPREAD_TOKENS,
+        "experts shared few rows",
+    ),
+    Saying(
+        "slow_operators_unused",
+        "{operator} ({shapes}), {experts_share} of the time, is faster than memory can read its {experts} experts: a "
+        "call uses at most {most_used} of them.",
+        "Log how many tokens each expert gets, and balance them by the router's auxiliary loss or a bias.",
+        "a router used some of its experts alone",
+    ),
+)
+
+
+def forms_of(judged: Judged) -> Iterator[Saved | None]:
+    """Yield what each form costs, None of one that is not there; causes in the order in which one is said."""
+    peaks = peaks_entry(judged.trace.gpus)
+    experts = [] if peaks is None else fused_of(judged, peaks, arithmetic_of(peaks), margin_of(peaks))
+    yield _starved(judged, [each for each in experts if each.experts.are_starved])
+    yield _in_math_form(judged)
+    yield None if peaks is None else _unfused(judged, peaks)
+    yield _turned(judged)
+    yield _unused(judged, [each for each in experts if each.some_are_unused])
+
+
+def arithmetic_of(peaks: PeaksEntry) -> float:
+    """Return what good kernels reach of a GPU's arithmetic."""
+    return REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
+
+
+def margin_of(peaks: PeaksEntry) -> float:
+    return 1.0 if peaks.confirmed else UNCONFIRMED
+
+
+def named(entry: OperatorEntry) -> str:
+    """Return an operator's name with its shapes."""
+    return f"{entry.name} {short_shapes(entry.shapes)}"
+
+
+def _starved(judged: Judged, found: list[Fused]) -> Saved | None:
+    """Return experts that share few rows: a larger batch wins half of what is no arithmetic."""
+    if not found:
+        return None
+    first, total = found[0], _total(judged, found)
+    computes = sum(each.computes_ns for each in found) / judged.counted
+    own = [
+        Fact(name="rows", value=first.experts.rows),
+        portion("compute_share", first.computes_ns / first.called.entry.kernel_ns),
+    ]
+    return _of_experts("slow_operators_starved", "starved_share", found, total, max(total - computes, 0.0) / 2, own)
+
+
+def _unused(judged: Judged, found: list[Fused]) -> Saved | None:
+    """Return experts of which a call uses some alone: that costs the model, and no time."""
+    if not found:
+        return None
+    own = [Fact(name="most_used", value=found[0].most_used)]
+    return _of_experts("slow_operators_unused", "experts_share", found, _total(judged, found), 0.0, own)
+
+
+def _of_experts(
+    kind: str, measured: str, found: list[Fused], measured_ns: float, saved_ns: float, own: list[Fact]
+) -> Saved:
+    entry = found[0].called.entry
+    return Saved(
+        kind=kind,
+        measured=measured,
+        measured_ns=measured_ns,
+        saved_ns=saved_ns,
+        facts=[
+            Fact(name="operator", value=entry.name),
+            Fact(name="shapes", value=short_shapes(entry.shapes)),
+            Fact(name="experts", value=found[0].experts.experts),
+            *own,
+        ],
+        shown=[(named(each.called.entry), each.called.rows) for each in found],
+    )
+
+
+def _total(judged: Judged, found: list[Fused]) -> float:
+    return min(sum(each.called.entry.kernel_ns for each in found) / judged.counted, judged.compute_ns)
+
+
+def _in_math_form(judged: Judged) -> Saved | None:
+    """Return attention in its math form: a fused kernel takes less than half of its time."""
+    rows = math_attention(judged)
+    if not len(rows):
+        return None
+    total = int((judged.trace.gpu.end[rows] - judged.trace.gpu.start[rows]).sum()) / judged.counted
+    return Saved(
+        kind="slow_operators_math_attention",
+        measured="math_share",
+        measured_ns=total,
+        saved_ns=total / 2,
+        facts=[Fact(name="operator", value=MATH_ATTENTION)],
+        shown=[(MATH_ATTENTION, rows)],
+    )
+
+
+_TURNS = re.compile(r"nchwtonhwc|nhwctonchw|batched_transpose_\d", re.IGNORECASE)
+"""Kernels of cuDNN and MIOpen that turn images from one layout to the other."""
+
+
+def _turned(judged: Judged) -> Saved | None:
+    lines = [line for line in judged.compute if _TURNS.search(line.name)]
+    if not lines:
+        return None
+    rows = rows_of(lines)
+    callers = np.unique(judged.operator[rows], return_counts=True)
+    caller = int(callers[0][callers[1].argmax()])
+    trace = judged.trace
+    total = sum(line.total_ns for line in lines) / judged.counted
+    return Saved(
+        kind="slow_operators_layout",
+        measured="layout_share",
+        measured_ns=total,
+        saved_ns=total,
+        facts=[Fact(name="operator", value=lines[0].name if caller < 0 else trace.names[trace.operators.name[caller]])],
+        shown=[(line.name, line.rows) for line in lines],
+    )
+
+
+def _unfused(judged: Judged, peaks: PeaksEntry) -> Saved | None:
+    chains = chains_of(judged, peaks)
+    if not chains:
+        return None
+    saved = min(sum(each.saved_ns for each in chains) / judged.counted, judged.compute_ns)
+    return Saved(
+        kind="slow_operators_unfused",
+        measured="saved_share",
+        measured_ns=saved,
+        saved_ns=saved,
+        facts=[
+            Fact(name="operator", value=chains[0].names),
+            Fact(name="shapes", value=short_shapes(chains[0].shapes)),
+        ],
+        shown=[(each.names, each.rows) for each in chains],
+    )

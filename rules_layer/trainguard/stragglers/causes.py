@@ -1,0 +1,197 @@
+"""What explains the loss: slow ranks, uneven stages, sequence lengths, transfers; each is replayed away and alone."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from trainguard.formats.operations import Bools, Floats, Ints
+from trainguard.stragglers.operations import BACKWARD, FORWARD, Operations, combined, places_in_keys
+from trainguard.stragglers.paces import Paces, paces_of, steady
+from trainguard.stragglers.whatif import WhatIf
+
+MOST_OF_LOSS = 0.5
+SLOW = 0.05
+"""A rank is slow that takes this part longer than its peers, a stage that takes it longer than the mean stage."""
+
+STEADY_STEPS = 0.8
+SEQUENCE_CORRELATION = 0.7
+"""A long sequence makes a micro-batch's forward and backward pass longer alike; a pause does not."""
+
+_FEWEST_PAIRS = 8
+_FEWEST_BATCHES = 3
+"""Of a rank: it is not known of fewer whether the rank or its batches are slow."""
+
+_FEWEST_STEPS = 3
+_MOST_SLOW = 0.25
+_MOST_OF_HOST = 0.75
+
+
+class CauseKind(StrEnum):
+    """``COPY``: all stages of a data-parallel rank, as longer data make them. ``HOST``: the ranks of one machine."""
+
+    RANKS = "ranks"
+    HOST = "host"
+    COPY = "copy"
+    STAGE = "stage"
+    SEQUENCES = "sequences"
+    TRANSFERS = "transfers"
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """What explains a part of the loss.
+
+    share: Of the loss: the mean of what is saved without the cause, and of what the cause alone loses. Above 1 where
+        causes overlap.
+    saves: Part of a step's time that is saved without it. times: How many times as long as its peers the work takes.
+    ranks, dp_rank, stage, host, operation: Whose it is; empty and None where that is not one.
+    correlation: Of forward and backward times of micro-batches. unsure: The stage is one rank or one machine, which
+        may be slow itself; or there are too few steps to tell slow ranks from long batches.
+    """
+
+    kind: CauseKind
+    share: float
+    saves: float
+    times: float | None = None
+    ranks: list[int] = []
+    dp_rank: int | None = None
+    stage: int | None = None
+    host: str = ""
+    operation: str = ""
+    correlation: float | None = None
+    unsure: bool = False
+
+
+def causes_of(what_if: WhatIf) -> list[Cause]:
+    """Return what explains parts of the loss, the largest first."""
+    paces = paces_of(what_if.ops, what_if.lasting)
+    if not len(paces.rows):
+        return []
+    times = paces.times
+    slow = times >= 1 + np.maximum(SLOW, paces.chance())
+    slow &= steady(paces, what_if.ops.step[paces.rows], times) >= STEADY_STEPS
+    found = [
+        *_slow_ranks(what_if, paces, slow),
+        *_stages(what_if, paces),
+        *_sequences(what_if, paces, slow),
+        *_transfers(what_if),
+    ]
+    return sorted(found, key=lambda cause: -cause.share)
+
+
+def _weighed(what_if: WhatIf, without: Floats, alone: Floats) -> tuple[float, float]:
+    """Return the share of the loss and the part of a step that is saved; ``alone`` is the cause in an even job."""
+    loss = what_if.replayed_s - what_if.even_s
+    saved = what_if.replayed_s - what_if.mean_step(without)
+    lost = what_if.mean_step(alone) - what_if.even_s
+    return (saved + lost) / 2 / loss if loss > 0 else 0.0, saved / what_if.replayed_s
+
+
+def _by_factor(what_if: WhatIf, paces: Paces, factor: Floats) -> tuple[float, float]:
+    all_rows = np.ones(len(what_if.ops))
+    all_rows[paces.rows] = np.where(factor > 0, factor, 1.0)
+    return _weighed(what_if, what_if.lasting / all_rows, what_if.even * all_rows)
+
+
+def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
+    if not slow.any():
+        return
+    times = paces.times
+    kind, dp_rank, host = _whose(what_if.ops, paces, slow)
+    if kind is CauseKind.RANKS and slow.sum() > max(1, int(_MOST_SLOW * len(slow))):
+        return
+    share, saves = _by_factor(what_if, paces, paces.slow(slow))
+    order = np.argsort(-times, kind="stable")
+    stages = np.unique(paces.stage[slow])
+    yield Cause(
+        kind=kind,
+        share=share,
+        saves=saves,
+        times=float(times[slow].max()),
+        ranks=[int(paces.ranks[at]) for at in order if slow[at]],
+        dp_rank=dp_rank,
+        stage=int(stages[0]) if len(stages) == 1 else None,
+        host=host,
+        unsure=len(what_if.ops.steps) < _FEWEST_STEPS,
+    )
+
+
+def _whose(ops: Operations, paces: Paces, slow: Bools) -> tuple[CauseKind, int | None, str]:
+    """Return whether the slow ranks are one machine, one copy of the model with its data, or some ranks."""
+    hosts, copies = np.unique(paces.host[slow]), np.unique(paces.dp_rank[slow])
+    mine = paces.host == hosts[0]
+    is_host = len(hosts) == 1 and bool(ops.hosts[hosts[0]]) and 1 < mine.sum() < len(mine)
+    if is_host and slow.sum() >= _MOST_OF_HOST * mine.sum():
+        return CauseKind.HOST, None, ops.hosts[hosts[0]]
+    copy = paces.dp_rank == copies[0]
+    if len(copies) == 1 and bool(slow[copy].all()) and len(np.unique(paces.stage[copy])) > 1:
+        return CauseKind.COPY, int(copies[0]), ""
+    return CauseKind.RANKS, int(copies[0]) if len(copies) == 1 else None, ""
+
+
+def _stages(what_if: WhatIf, paces: Paces) -> Iterator[Cause]:
+    """Yield the stage that takes longest, if stages are uneven: their work could be shared out differently."""
+    stages, place = np.unique(paces.stage, return_inverse=True)
+    if len(stages) < 2:
+        return
+    own = paces.own.sum(axis=1)
+    # The lower median: one slow rank of two does not make a slow stage.
+    spent = np.array([np.sort(own[place == at])[(int((place == at).sum()) - 1) // 2] for at in range(len(stages))])
+    times = spent / spent.mean()
+    longest = int(times.argmax())
+    if times[longest] < 1 + SLOW:
+        return
+    share, saves = _by_factor(what_if, paces, times[place][paces.rank])
+    hosts = np.unique(paces.host[place == longest])
+    alone = len(hosts) == 1 and len(np.unique(paces.host)) > 1
+    host = what_if.ops.hosts[hosts[0]] if alone else ""
+    yield Cause(
+        kind=CauseKind.STAGE,
+        share=share,
+        saves=saves,
+        times=float(times[longest]),
+        stage=int(stages[longest]),
+        host=host,
+        unsure=bool(host) or len(own[place == longest]) == 1,
+    )
+
+
+def _sequences(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
+    if np.bincount(paces.rank).min() < 2 * _FEWEST_BATCHES:
+        return
+    longer = paces.of_batch(slow)
+    correlation = _correlation(what_if.ops, paces.rows, longer)
+    if correlation is None or correlation < SEQUENCE_CORRELATION:
+        return
+    share, saves = _by_factor(what_if, paces, longer)
+    yield Cause(kind=CauseKind.SEQUENCES, share=share, saves=saves, correlation=correlation)
+
+
+def _correlation(ops: Operations, rows: Ints, times: Floats) -> float | None:
+    """Return the correlation of forward and backward times of the same micro-batches; None of too few."""
+    within = combined(ops.lane, np.maximum(ops.chunk, 0))
+    is_forward, is_backward = ops.of_kind(FORWARD)[rows], ops.of_kind(BACKWARD)[rows]
+    batch = ops.batch
+    if (batch[rows] < 0).any():
+        batch = places_in_keys(combined(within, ops.kind))
+    keys = combined(within, batch)[rows]
+    _, forward, backward = np.intersect1d(keys[is_forward], keys[is_backward], return_indices=True)
+    if len(forward) < _FEWEST_PAIRS:
+        return None
+    pairs = times[is_forward][forward], times[is_backward][backward]
+    if min(pairs[0].std(), pairs[1].std()) == 0:
+        return None
+    return float(np.corrcoef(*pairs)[0, 1])
+
+
+def _transfers(what_if: WhatIf) -> Iterator[Cause]:
+    """Yield the kind of transfer that costs most, without the waiting for those who start late."""
+    is_transfer = what_if.ops.is_transfer
+    if not is_transfer.any():
+        return
+    lasting, even = what_if.lasting, what_if.even
+    share, saves = _weighed(what_if, np.where(is_transfer, even, lasting), np.where(is_transfer, lasting, even))
+    names, kind = what_if.work_kinds
+    worst = max(np.unique(kind[is_transfer]), key=lambda at: what_if.slowdown_of(kind == at))
+    yield Cause(kind=CauseKind.TRANSFERS, share=share, saves=saves, operation=names[worst])

@@ -1,0 +1,75 @@
+"""`trainguard doctor` on a stack in a VPC: each service has a way, by a default route or an endpoint of its own."""
+
+from typing import Any
+
+import pytest
+
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import Account, endpoint
+from tests.functional.cli.doctor_stack import REGION, STACK
+from tests.functional.cli.healthy_answers import NOW
+from trainguard.cli.doctor.network import check_network
+from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.services.deployment import find_deployment
+
+NAT = {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}
+INTERNET = {"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-1", "State": "active"}
+S3, DYNAMODB = endpoint("s3", "Gateway"), endpoint("dynamodb", "Gateway")
+LAMBDA, SQS = endpoint("lambda", "Interface"), endpoint("sqs", "Interface")
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Account:
+    account = Account()
+    doctor_account.install(account)
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
+    return account
+
+
+def examined() -> list[CheckResult]:
+    deployment, clients = find_deployment(STACK, REGION, None)
+    return list(check_network(Site(deployment, clients, now=NOW)))
+
+
+@pytest.mark.parametrize(
+    ("routes", "endpoints", "found"),
+    [
+        ([NAT], [], "1 subnet with a default route"),
+        ([], [S3, DYNAMODB, LAMBDA, SQS], "the endpoints of 4 services in vpc-1"),
+    ],
+)
+def test_functions_with_a_way_to_every_service_are_well(
+    account: Account, routes: list[dict[str, Any]], endpoints: list[dict[str, Any]], found: str
+) -> None:
+    account.place_in_vpc(routes=routes, endpoints=endpoints)
+    (finding,) = examined()
+    assert (finding.level, finding.found) == (Level.OK, found)
+
+
+@pytest.mark.parametrize(
+    ("routes", "endpoints", "lacking"),
+    [
+        ([INTERNET], [S3, DYNAMODB, LAMBDA], ["sqs"]),
+        ([NAT | {"State": "blackhole"}], [S3, DYNAMODB, LAMBDA], ["sqs"]),
+        ([], [LAMBDA, SQS], ["s3", "dynamodb"]),
+        ([], [S3, DYNAMODB, LAMBDA, SQS | {"PrivateDnsEnabled": False}], ["sqs"]),
+        ([], [S3, DYNAMODB, LAMBDA, SQS | {"State": "pending"}], ["sqs"]),
+    ],
+)
+def test_each_service_without_a_way_is_named_with_its_command(
+    account: Account, routes: list[dict[str, Any]], endpoints: list[dict[str, Any]], lacking: list[str]
+) -> None:
+    account.place_in_vpc(routes=routes, endpoints=endpoints)
+    findings = examined()
+    assert [finding.level for finding in findings] == [Level.FAIL] * len(lacking)
+    for finding, service in zip(findings, lacking, strict=True):
+        assert finding.found.startswith(f"{service} cannot be reached: subnet-1 without a default route")
+        assert f"--service-name com.amazonaws.{REGION}.{service} " in str(finding.command)
+
+
+def test_route_table_of_the_subnet_goes_before_the_main_one(account: Account) -> None:
+    account.place_in_vpc(routes=[NAT], endpoints=[S3, DYNAMODB, LAMBDA, SQS])
+    own = {"RouteTableId": "rtb-2", "Associations": [{"Main": False, "SubnetId": "subnet-1"}], "Routes": []}
+    account.change("ec2", "DescribeRouteTables", lambda answer, _: answer["RouteTables"].append(own))
+    (finding,) = examined()
+    assert finding.found == "the endpoints of 4 services in vpc-1"

@@ -1,0 +1,38 @@
+"""``python -m tests.torch.stragglers COUNT [SEED]``: how many planted stragglers are named, and at what cost."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.torch.stragglers.ranks import Training, drawn, run
+from trainguard.core.records import Status
+from trainguard.rules.rule_result import RuleResult
+
+
+def is_right(training: Training, said: RuleResult) -> bool:
+    """Whether a balanced training has no finding, or the late rank is named with its part, and its cost within 10 %."""
+    if training.is_balanced:
+        return said.status is Status.OK
+    facts = {each.name: each.value for each in said.facts}
+    if said.status is not Status.FIRED or not str(facts["rank"]).endswith(f"rank{training.rank}"):
+        return False
+    late_ms = 1e3 * (float(facts["own_work"]) - float(facts["own_work_of_peers"]))
+    return facts.get("late_in") == training.place and abs(late_ms / training.late_ms - 1.0) <= 0.1
+
+
+def main(count: int, seed: int) -> None:
+    counts = {True: [0, 0], False: [0, 0]}
+    for training in drawn(seed, count):
+        with tempfile.TemporaryDirectory() as folder:
+            said = run(training, Path(folder))
+        right = is_right(training, said)
+        counts[training.is_balanced][0] += right
+        counts[training.is_balanced][1] += 1
+        sys.stdout.write(f"{'right' if right else 'WRONG'} {training.name} {said.kind}: {said.reason}\n")
+        sys.stdout.flush()
+    for balanced, what in ((False, "planted ones named"), (True, "balanced ones silent")):
+        sys.stdout.write(f"{counts[balanced][0]} of {counts[balanced][1]} {what}\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -1,0 +1,234 @@
+"""Small trainings of gloo ranks under the recorder, with planted sleeps, and what the rule says of them."""
+
+import os
+import random
+import re
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.straggler.pace import BLOCK_US, PaceState
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters
+from trainguard_collector.objects import objects_folder
+from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.recorder.recorder import Recorder
+
+WAIT_S = 120.0
+STEPS, BLOCKS = 30, 4
+PLACES = ("forward", "backward", "optimizer", "data_wait", "other")
+WAYS = ("ddp", "fsdp", "by_hand")
+BALANCED = ("even", "jitter", "turns", "checkpoints", "pauses")
+_ORIGIN = re.compile(rb'("start_time_since_epoch_in_micros": )(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """``rank`` sleeps ``late_ms`` in a ``place`` of each step; of balanced ones ``place`` is one of BALANCED."""
+
+    place: str
+    way: str
+    world: int
+    rank: int
+    late_ms: int
+    work_ms: int
+    seed: int
+
+    @property
+    def is_balanced(self) -> bool:
+        return self.place in BALANCED
+
+    @property
+    def name(self) -> str:
+        return f"{self.place}-{self.way}-{self.world}-rank{self.rank}-{self.late_ms}ms-of-{self.work_ms}ms"
+
+
+def drawn(seed: int, count: int) -> list[Training]:
+    """Return trainings of all kinds in turn, planted and balanced."""
+    chance = random.Random(seed)
+    kinds = (*PLACES, *BALANCED)
+    found = []
+    for number in range(count):
+        place, way, world = kinds[number % len(kinds)], chance.choice(WAYS), chance.randint(2, 8)
+        work_ms = chance.choice([60, 100, 150])
+        late_ms = round(work_ms * chance.uniform(0.8, 2.0))
+        found.append(Training(place, way, world, chance.randrange(world), late_ms, work_ms, chance.randrange(10**6)))
+    return found
+
+
+class _Sleeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, seconds: float) -> torch.Tensor:
+        ctx.seconds = seconds
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        time.sleep(ctx.seconds)
+        return gradients[0], None
+
+
+class _Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 2)
+        self.register_buffer("counted", torch.zeros(1))  # DDP sends it from rank 0 before each forward pass
+        self.forward_s = self.backward_s = 0.0
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.forward_s)
+        middle: torch.Tensor = _Sleeps.apply(self.first(values), self.backward_s)  # type: ignore[no-untyped-call]
+        found: torch.Tensor = self.last(torch.relu(middle))
+        return found
+
+
+class _Sgd(torch.optim.SGD):
+    seconds = 0.0
+
+    def step(self, closure: Any = None) -> Any:
+        time.sleep(self.seconds)
+        return super().step(closure)
+
+
+class _Rank:
+    """One rank: where it sleeps, step by step."""
+
+    def __init__(self, training: Training, rank: int) -> None:
+        self._training, self._rank = training, rank
+        self._chance = random.Random(training.seed)
+        self.extra = dict.fromkeys((*PLACES, "checkpoint", "evaluation"), 0.0)
+
+    def plan(self, step: int) -> None:
+        training = self._training
+        turn, spread = self._chance.randrange(training.world), self._chance.random()
+        own = random.Random(hash((training.seed, self._rank, step))).random()
+        late = training.late_ms / 1e3
+        self.extra = dict.fromkeys(self.extra, 0.0)
+        if training.place in PLACES and self._rank == training.rank:
+            self.extra[training.place] = late
+        elif training.place == "jitter":
+            self.extra["forward"], self.extra["backward"] = late * spread, 0.3 * late * own
+        elif training.place == "turns" and self._rank == turn:
+            self.extra["forward"] = late
+        elif training.place == "checkpoints" and self._rank == 0 and step % 10 == 9:
+            self.extra["checkpoint"] = 3.0 * late
+        elif training.place == "pauses" and self._rank == training.rank and step == STEPS // 2:
+            self.extra["other"] = 10.0 * late
+
+    def batches(self) -> Iterator[torch.Tensor]:
+        for step in range(STEPS):
+            self.plan(step)
+            time.sleep(0.002 + self.extra["data_wait"])
+            yield torch.randn(4, 8)
+
+
+def run(training: Training, folder: Path) -> RuleResult:
+    """Run the ranks, and judge what they have recorded as if they had gone on for a quarter of an hour."""
+    context = get_context("fork")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = [(training, rank, folder, port) for rank in range(training.world)]
+    ranks = [context.Process(target=_train, args=each, daemon=True) for each in arguments]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join(WAIT_S)
+        if each.exitcode != 0:
+            raise RuntimeError(f"{training.name}: a rank ended with {each.exitcode}")
+    return judge(folder, sorted({node_of(rank) for rank in range(training.world)}))
+
+
+def _train(training: Training, rank: int, folder: Path, port: int) -> None:
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        GLOO_SOCKET_IFNAME="lo",
+        RANK=str(rank),
+        WORLD_SIZE=str(training.world),
+        TRAINGUARD_OUTPUT=str(folder / "output"),
+        TRAINGUARD_SPOOL=str(folder / "spool"),
+        TRAINGUARD_JOB="run-1",
+        TRAINGUARD_NODE=node_of(rank),
+    )
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=training.world)
+    plain = _Model()
+    model: nn.Module = plain
+    if training.way == "ddp":
+        model = nn.parallel.DistributedDataParallel(plain, bucket_cap_mb=1e-5)  # type: ignore[arg-type]
+    elif training.way == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(plain, mesh=init_device_mesh("cpu", (training.world,)))
+    optimizer = _Sgd(model.parameters(), lr=0.01)
+    recorder = Recorder(with_sampler=False)
+    recorder.attach(model)
+    sleeps = _Rank(training, rank)
+    for batch in recorder.wrap(sleeps.batches()):
+        extra = sleeps.extra
+        with recorder.step():
+            plain.forward_s = 0.4 * training.work_ms / 1e3 + extra["forward"]
+            plain.backward_s = 0.5 * training.work_ms / 1e3 + extra["backward"]
+            optimizer.seconds = 0.1 * training.work_ms / 1e3 + extra["optimizer"]
+            model(batch).square().mean().backward()
+            if training.way == "by_hand":
+                for each in model.parameters():
+                    dist.all_reduce(each.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+        time.sleep(extra["other"])
+        if extra["checkpoint"]:
+            with recorder.phase("checkpoint"):
+                time.sleep(extra["checkpoint"])
+    recorder.close()
+    faults = recorder.faults.newest
+    dist.barrier()
+    dist.destroy_process_group()
+    os._exit(1 if faults else 0)
+
+
+def node_of(rank: int) -> str:
+    return f"node-{rank // 4}"
+
+
+def judge(folder: Path, nodes_of_job: list[str]) -> RuleResult:
+    """Judge the steps as if they came again in each of some blocks of five minutes."""
+    files = {}
+    for node in nodes_of_job:
+        outgoing = Outgoing(objects_folder(str(folder / "spool"), "run-1", node), "run-1", node)
+        outgoing.prepare(final=True)
+        for key, path in outgoing.ready():
+            if key.endswith("_pythontimeline.json"):
+                process = key.rpartition("/")[2].split("_")[1].partition("-")[0]
+                files[node, process] = path.read_bytes()
+    began = min(int(found[2]) for body in files.values() if (found := _ORIGIN.search(body)))
+    states: dict[str, PaceState] = {}
+    shift = BLOCK_US - began % BLOCK_US
+    for block in range(BLOCKS):
+        for (node, process), body in files.items():
+            states.setdefault(node, PaceState()).fold(_shifted(body, f"{node}-{process}", shift + block * BLOCK_US))
+    start_s = (began + shift) / 1e6
+    through = start_s + BLOCKS * BLOCK_US / 1e6
+    nodes = {
+        node: NodeFacts(node, framework=FrameworkView(node, through, closed=False), collected={"Straggler": state})
+        for node, state in states.items()
+    }
+    view = JobView(start_s, through, None, True, True, closed=False, nodes=nodes)
+    return Straggler().judge(view, StragglerParameters())
+
+
+def _shifted(body: bytes, process: str, shift_us: int) -> FrameworkEvents:
+    moved = _ORIGIN.sub(lambda found: found[1] + str(int(found[2]) + shift_us).encode(), body)
+    return read_framework_object("key", moved, process=process, end_us=2**60)

@@ -1,0 +1,20 @@
+"""A rank of gloo that is late in a part of its steps is named with what that costs, though all end together."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.torch.stragglers.__main__ import is_right
+from tests.torch.stragglers.ranks import Training, run
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(
+    ("place", "way"),
+    [("backward", "ddp"), ("forward", "fsdp"), ("optimizer", "by_hand"), ("data_wait", "ddp"), ("turns", "ddp")],
+)
+def test_the_late_rank_is_named_with_its_part_and_cost(place: str, way: str, tmp_path: Path) -> None:
+    training = Training(place, way, world=3, rank=1, late_ms=150, work_ms=100, seed=5)
+    said = run(training, tmp_path)
+    assert is_right(training, said), said.reason
