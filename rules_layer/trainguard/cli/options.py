@@ -66,7 +66,8 @@ def option(name: str, metavar: str | None, meaning: str, *, show_default: bool =
 
 
 # Options that commands explain in their own words.
-rule_option = partial(option, "--rule", "MODULE:CLASS")
+rule_option = partial(option, "--rule")
+all_option = partial(option, "--all", None)
 region_option = partial(option, "--region", "REGION")
 compare_option = partial(option, "--compare", "OTHER")
 job_option = partial(option, "--job", "JOB")
@@ -105,7 +106,7 @@ Prices = Annotated[Path | None, option("--prices", "FILE", "A price table instea
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
-OwnRule = Annotated[str | None, rule_option("Load this custom rule too.")]
+OwnRule = Annotated[str | None, rule_option("MODULE:CLASS", "Load this custom rule too.")]
 OwnRules = Annotated[
     Path | None,
     option(

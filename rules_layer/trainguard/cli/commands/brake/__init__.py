@@ -7,7 +7,7 @@ import typer
 
 from trainguard.cli.command import Result, command
 from trainguard.cli.conversion import PlainGroup
-from trainguard.cli.options import Where, argument, job_option, option, rule_names, until
+from trainguard.cli.options import Where, all_option, argument, job_option, option, rule_names, rule_option, until
 
 brake = typer.Typer(
     name="brake",
@@ -34,13 +34,11 @@ def list_brakes(*, where: Where) -> Result:
 @brake.command()
 @command(loads_rules=("rules_package",))
 def add(
-    what: Annotated[_What, argument("alerts|evaluation|stops", "What is held back.")],
+    what: Annotated[_What, argument("WHAT", "What is held back: alerts, evaluation or stops.")],
     *,
     why: Annotated[str, option("--why", "TEXT", "The reason, for whoever meets the brake.")],
     job: Annotated[str | None, job_option("Of this job; else of all.")] = None,
-    rule: Annotated[
-        str | None, option("--rule", "RULE", "Of this rule; else of all.", autocompletion=rule_names)
-    ] = None,
+    rule: Annotated[str | None, rule_option("RULE", "Of this rule; else of all.", autocompletion=rule_names)] = None,
     ends: Annotated[
         float | None,
         option(
@@ -68,7 +66,7 @@ def add(
 def release(
     brake_id: Annotated[str | None, argument("BRAKE", "The brake, as `trainguard brake list` names it.")] = None,
     *,
-    every_brake: Annotated[bool, typer.Option("--all", help="Release all brakes.")] = False,
+    every_brake: Annotated[bool, all_option("Release all brakes.")] = False,
     where: Where,
 ) -> Result:
     """Take a brake off before its time.
