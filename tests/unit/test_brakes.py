@@ -67,6 +67,12 @@ def test_of_two_of_one_id_the_earlier_end_counts() -> None:
     assert released([over], {"b-1"}, by="eve", now=NOW + 70.0) == (over,)
 
 
+@pytest.mark.parametrize("part", [0.0, 0.0004, 0.0005, 0.0006, 0.9996])
+def test_released_brake_is_over_at_once(part: float) -> None:
+    (over,) = released([BRAKE], {"b-1"}, by="bob", now=NOW + 60.0 + part)
+    assert not over.in_force(NOW + 60.0 + part)
+
+
 def test_brake_that_ended_is_forgotten_after_a_day() -> None:
     over = released([BRAKE], {"b-1"}, by="bob", now=NOW)
     assert read_brakes(written_brakes(over, now=NOW + KEPT_S - 1.0)).brakes == over
