@@ -102,6 +102,7 @@ class TrainGuardStack(Stack):
             "KernelsStateMachineArn": parts.captures.state_machine_arn,
             "StopSwitchParameter": parts.actions.stop_switch.parameter_name,
             "StopSwitchOverrideParameter": parts.actions.stop_switch_override,
+            "BrakesParameter": settings.brakes,
             "DefaultSettingsParameter": settings.default.parameter_name,
             "SettingsPath": settings.path,
             "AlertTopicArn": parts.actions.alerts.topic_arn,

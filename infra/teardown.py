@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 CDK = PROJECT_ROOT / "node_modules" / ".bin" / "cdk"
 MARK = "StopSwitchParameter"
 
-OVERRIDE = "StopSwitchOverrideParameter"
-"""The output that names the operators' stop switch, which no deployment makes, writes or deletes."""
+OVERRIDE, BRAKES = "StopSwitchOverrideParameter", "BrakesParameter"
+"""The outputs that name what operators have set: parameters which no deployment makes, writes or deletes."""
+
+_SHOWN = 200
 
 _RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 _BUCKET = "AWS::S3::Bucket"
@@ -130,9 +132,9 @@ def describe(stack: str, fate: Fate) -> str:
     return "\n".join(lines)
 
 
-def describe_override(ssm: "SSMClient", deployment: Deployment) -> str | None:
-    """Say that the operators' stop switch stays, for it outlives every deployment; None where there is none."""
-    name = deployment.outputs.get(OVERRIDE)
+def describe_kept(ssm: "SSMClient", deployment: Deployment, output: str) -> str | None:
+    """Say that an operators' parameter stays, for it outlives every deployment; None where there is none."""
+    name = deployment.outputs.get(output)
     if name is None:
         return None
     delete = f"`aws ssm delete-parameter --name {name} --region {deployment.region}` deletes it"
@@ -143,7 +145,7 @@ def describe_override(ssm: "SSMClient", deployment: Deployment) -> str | None:
         if isinstance(fault.__cause__, ClientError) and error_code(fault.__cause__) == "ParameterNotFound":
             return None
         return f"  stays if it is there: AWS::SSM::Parameter {name}, which could not be read ({fault}). {delete}."
-    return f"  stays: AWS::SSM::Parameter {name}, {value!r}: a later stack of this name obeys it. {delete}."
+    return f"  stays: AWS::SSM::Parameter {name}, {value[:_SHOWN]!r}: a later stack of this name obeys it. {delete}."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -180,8 +182,9 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
     fate = read_fate(clients.cloudformation, stack)
     _say(f"Account {deployment.account}, Region {deployment.region}, stack {stack} ({deployment.status})")
     _say(describe(stack, fate))
-    if stays := describe_override(clients.ssm, deployment):
-        _say(stays)
+    for output in (OVERRIDE, BRAKES):
+        if stays := describe_kept(clients.ssm, deployment, output):
+            _say(stays)
     if known.asks and not _agreed(stack):
         _say("Nothing was deleted.")
         return _KEPT

@@ -27,11 +27,11 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "jobs": {"jobs": "schema_version generated_at jobs more"},
     "status": {
-        "status": "schema_version generated_at jobs",
+        "status": "schema_version generated_at jobs brakes",
         "status JOB": "schema_version generated_at job status secondary_status instance_type instance_count tuning_job "
-        "active started_at ended_at evaluated_through verdict fired rules nodes evaluated evaluated_because "
-        "setting_faults rules_elsewhere rule_places staged muted",
-        "status of a tuning job": "schema_version generated_at tuning_job seen finished with_findings more jobs",
+        "active started_at ended_at evaluated_through verdict fired rules nodes evaluated evaluated_because braked "
+        "setting_faults rules_elsewhere rule_places staged muted brakes",
+        "status of a tuning job": "schema_version generated_at tuning_job seen finished with_findings more jobs brakes",
     },
     "verdict": {"verdict": " ".join(JobVerdict.__struct_fields__)},
     "explain": {
@@ -59,7 +59,11 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "params validate": {"params validate": "schema_version valid settings faults elsewhere"},
     "alerts": {"alerts": "schema_version generated_at since alerts"},
-    "stops": {"stops": "schema_version stack region account in_force deployed override parameter override_parameter"},
+    "stops": {
+        "stops": "schema_version stack region account in_force deployed override parameter override_parameter",
+        "stops status": "brakes",
+    },
+    "brake": {"brake": "schema_version generated_at stack region account parameter brakes faults"},
     "prices show": {"prices": "schema_version region currency instances"},
     "prices update": {
         "prices update": "schema_version file region currency date priced compared_with changed new kept unused"

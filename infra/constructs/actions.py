@@ -91,6 +91,7 @@ class Actions(Construct):
             ],
             environment=variables,
             timeout_s=30,
+            audited=True,
         )
         # It handles the most foreign text: it may send alerts, and write into no rule's row.
         bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
@@ -101,8 +102,9 @@ class Actions(Construct):
                 allow("PublishAlerts", ["sns:Publish"], [*self.topics.values()]),
                 allow("EmitFindings", ["events:PutEvents"], [bus], {"StringEquals": {"events:source": EVENT_SOURCE}}),
                 allow("ClaimAlerts", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [rows], claims),
+                platform.settings.read_brakes(),
             ],
-            environment={**variables, **self.topics},
+            environment={**variables, **self.topics, **platform.settings.environment_of_brakes()},
             timeout_s=30,
         )
         self.functions = (record_fire, decide_stop, stop_job, self.send_alert)
@@ -139,15 +141,18 @@ class Actions(Construct):
                 allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
                 allow("ReadRuleState", ["dynamodb:GetItem"], [storage.rule_state.table_arn]),
                 count_stops,
+                platform.settings.read_brakes(),
                 *look_at_resources(config.stoppable),
             ],
             environment={
                 "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
                 "STOP_SWITCH_OVERRIDE_PARAMETER": self.stop_switch_override,
+                **platform.settings.environment_of_brakes(),
                 **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
                 "STOP_BUDGET_TABLE": shared or storage.rule_state.table_name,
                 "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(config.max_stops_per_hour),
                 "STOPPABLE_RESOURCES": ",".join(config.stoppable) or "none",
             },
             timeout_s=30,
+            audited=True,
         )

@@ -54,12 +54,14 @@ class Evaluation(Construct):
             allow("ReadHang", ["s3:GetObject"], [f"{storage.bucket_arn}/{KEPT_HANG}"]),
             allow("ListProfileObjects", ["s3:ListBucket"], [storage.bucket_arn]),
             settings.read(),
+            settings.read_brakes(),
         ]
         environment = {
             **storage.variables("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "PROFILE_BUCKET"),
             "TASK_QUEUE_URL": queue.queue_url,
             **machines,
             **settings.environment(),
+            **settings.environment_of_brakes(),
         }
         objects = [f"{storage.bucket_arn}/{keys}" for family in FAMILIES for keys in family.reads]
         receive = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
@@ -116,14 +118,17 @@ class Evaluation(Construct):
             statements=[
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
                 allow("ReconcileJobs", ["lambda:InvokeFunction"], [self.reconcile_job.arn]),
+                settings.read_brakes(),
             ],
             environment={
                 **storage.variables("JOBS_TABLE"),
+                **settings.environment_of_brakes(),
                 "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
             },
             timeout_s=60,
             memory_mib=platform.config.scheduler_memory_mb,
             dead_letters=kept,
+            audited=True,
         )
         # The next run of the scheduler does all that a failed one left, so a repeat would only compete with it.
         self.scheduler.function.configure_async_invoke(max_event_age=_LEAST_EVENT_AGE, retry_attempts=0)

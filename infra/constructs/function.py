@@ -53,10 +53,14 @@ def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
     return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if config.retain_data else RemovalPolicy.DESTROY
 
 
+AUDIT_RETENTION_DAYS = 400
+"""More than a year, and more than a deployment can choose for its other logs."""
+
+
 def log_group(
-    scope: Construct, construct_id: str, config: DeploymentConfig, *, name: str | None = None
+    scope: Construct, construct_id: str, config: DeploymentConfig, *, name: str | None = None, audited: bool = False
 ) -> logs.LogGroup:
-    """Return a log group with the deployment's retention; CloudFormation names it by default."""
+    """Return a log group with the deployment's retention, or that of audits; CloudFormation names it by default."""
     group = logs.LogGroup(
         scope,
         construct_id,
@@ -65,7 +69,9 @@ def log_group(
         encryption_key=own_key(scope, config),
     )
     # The L2 construct accepts no parameter of the template for a number.
-    cast("logs.CfnLogGroup", group.node.default_child).retention_in_days = config.log_retention_days
+    cast("logs.CfnLogGroup", group.node.default_child).retention_in_days = (
+        AUDIT_RETENTION_DAYS if audited else config.log_retention_days
+    )
     return group
 
 
@@ -88,7 +94,8 @@ class TrainGuardFunction(Construct):
     ``folder`` is its name in logs and metrics. ``statements`` are without those for its log, and for its traces; CDK
     adds nothing to the role. ``dead_letters`` keeps an event whose every attempt failed, ``failures`` in its place also
     why it failed. ``concurrency`` executions are reserved, and its highest number of them. ``metrics_namespace`` is the
-    stack's, so that several stacks do not mix.
+    stack's, so that several stacks do not mix. An ``audited`` one logs stops or brakes: its log is
+    kept for over a year.
     """
 
     def __init__(  # noqa: PLR0913 - properties, by name
@@ -105,13 +112,14 @@ class TrainGuardFunction(Construct):
         failures: sqs.IQueue | None = None,
         concurrency: int | None = None,
         scratch_mib: int | None = None,
+        audited: bool = False,
     ) -> None:
         super().__init__(scope, "".join(word.capitalize() for word in folder.split("_")))
         self._scope, self._dead_letters = scope, dead_letters
         self.service_name = folder
         self.metrics_namespace = platform.config.stack_name
         self.memory_mib = memory_mib
-        self.log_group = log_group(self, "Logs", platform.config)
+        self.log_group = log_group(self, "Logs", platform.config, audited=audited)
         write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
         common = [allow("WriteLogs", write_logs, [self.log_group.log_group_arn])]
         if platform.config.traced:

@@ -1,4 +1,4 @@
-"""Settings of jobs that hold for the whole stack, or that a job may name: documents in SSM parameters."""
+"""Settings of jobs that hold for the whole stack, or that a job may name, and the operators' brakes: SSM parameters."""
 
 import json
 
@@ -12,12 +12,19 @@ from infra.constructs.policy import allow
 
 
 class Settings(Construct):
-    """The stack's default settings for every job, and the path of those that a job may name in a tag."""
+    """The stack's default settings for every job, and the path of those that a job may name in a tag.
+
+    Attributes
+    ----------
+    brakes : str
+        Name of the operators' parameter with their brakes, which the stack never writes.
+    """
 
     def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
         super().__init__(scope, "Settings")
         stack = config.stack_name
         self.path = f"/{stack}/settings/"
+        self.brakes = f"/{stack}/brakes"
         self.default = ssm.StringParameter(
             self,
             "StackDefault",
@@ -29,6 +36,13 @@ class Settings(Construct):
 
     def environment(self) -> dict[str, str]:
         return {"DEFAULT_SETTINGS_PARAMETER": self.default.parameter_name, "SETTINGS_PATH": self.path}
+
+    def environment_of_brakes(self) -> dict[str, str]:
+        return {"BRAKES_PARAMETER": self.brakes}
+
+    def read_brakes(self) -> iam.PolicyStatement:
+        arn = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=self.brakes[1:])
+        return allow("ReadBrakes", ["ssm:GetParameter"], [arn])
 
     def read(self) -> iam.PolicyStatement:
         named = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=f"{self.path[1:]}*")

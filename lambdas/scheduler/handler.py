@@ -1,10 +1,13 @@
-"""Has every active job evaluated once a minute."""
+"""Has every active job evaluated once a minute, and keeps in its log which brakes are in force."""
 
+import time
 from typing import Any
 
+import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.environment import load_environment
@@ -16,10 +19,11 @@ from trainguard.engine.reconcile import Scheduler
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(("jobs_table", "reconcile_job_function"), function="scheduler")
+environment = load_environment(("jobs_table", "reconcile_job_function", "brakes_parameter"), function="scheduler")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 requests = LambdaInvocations(client=clients.functions, function=environment.reconcile_job_function)
+brakes = KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter), journal)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -27,5 +31,8 @@ requests = LambdaInvocations(client=clients.functions, function=environment.reco
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Run the scheduler once; a job for which no request is taken is counted and left to the next one."""
     del event  # a run of the scheduler carries nothing: what is to be done stands in the tables
+    in_force = brakes().in_force(time.time())
+    if in_force:
+        journal.count("brakes_in_force", len(in_force), reason=msgspec.json.encode(in_force).decode())
     outcome = Scheduler(jobs=jobs, requests=requests, timing=lambda_timing(context), journal=journal).run()
     return {"jobs": outcome.jobs, "failed": outcome.failed}

@@ -37,6 +37,7 @@ PREFIX = "runs/"
 JOB = "resnet50-slow-loader-2026-07-14"
 STOP_SWITCH = "/TrainGuard/stop-switch"
 STOP_SWITCH_OVERRIDE = "/TrainGuard/stop-switch-override"
+BRAKES = "/TrainGuard/brakes"
 MAX_STOPS_PER_HOUR = 2
 ALERT_TOPIC, CHAT_TOPIC = (f"arn:aws:sns:{REGION}:{DEFAULT_ACCOUNT_ID}:{name}" for name in ("alerts", "chat"))
 OPTIONAL = {"reconcile_job": {"POLL_SOURCE_FUNCTION": POLL_SOURCE}}
@@ -153,16 +154,18 @@ class Deployment:
         settings = {"DEFAULT_SETTINGS_PARAMETER": DEFAULT_SETTINGS, "SETTINGS_PATH": SETTINGS_PATH}
         fires = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
         bucket = {"PROFILE_BUCKET": BUCKET}
-        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings
+        brakes = {"BRAKES_PARAMETER": BRAKES}
+        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings | brakes
         return {
             "evaluate_objects": evaluation,
-            "scheduler": jobs | {"RECONCILE_JOB_FUNCTION": RECONCILE_JOB},
+            "scheduler": jobs | {"RECONCILE_JOB_FUNCTION": RECONCILE_JOB} | brakes,
             "reconcile_job": evaluation,
             "poll_source": jobs | {"LIVE_SOURCES": self.live_sources},
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
                 "STOP_SWITCH_OVERRIDE_PARAMETER": STOP_SWITCH_OVERRIDE,
+                **brakes,
                 **jobs,
                 "RULE_STATE_TABLE": RULE_STATE,
                 "STOP_BUDGET_TABLE": self.stop_budget_table,
@@ -175,6 +178,7 @@ class Deployment:
                 "RULE_STATE_TABLE": RULE_STATE,
                 "ALERT_TOPIC_ARN": ALERT_TOPIC,
                 "CHAT_TOPIC_ARN": CHAT_TOPIC,
+                **brakes,
             },
             "canary": {"RULE_STATE_TABLE": RULE_STATE} | bucket,
             "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,

@@ -5,8 +5,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from moto.ssm.exceptions import ValidationException
+from moto.ssm.models import SimpleSystemManagerBackend
 
 from tests.functional.deployment import (
+    BRAKES,
     BUCKET,
     JOB,
     MAX_STOPS_PER_HOUR,
@@ -20,6 +23,7 @@ from tests.functional.offline import offline_session
 from tests.functional.tables import RULE_STATE
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
+from trainguard.core.brakes import Braked, new_brake, written_brakes
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
@@ -114,6 +118,34 @@ def test_override_forbids_stops_through_an_upgrade(deployment: Deployment, overr
     answer = deployment.function("decide_stop")(recent_fire(deployment)).value
     assert (answer["stop"], answer["decision"]) == (False, decision)
     assert answer["why"].startswith(f"its override is '{override}'")
+
+
+def test_brake_forbids_stops_from_the_next_decision_on(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    decide = deployment.function("decide_stop")
+    assert decide(recent_fire(deployment)).value["stop"] is True
+    brake = new_brake("b-1", Braked.STOPS, by="ada", why="an audit", now=time.time())
+    deployment.clients.ssm.put_parameter(Name=BRAKES, Value=written_brakes([brake], now=time.time()), Type="String")
+    answer = decide(recent_fire(deployment)).value
+    assert (answer["stop"], answer["decision"]) == (False, "refused")
+    assert answer["why"].startswith("an operator has braked stops on all jobs: brake b-1 of ada")
+
+
+def test_brakes_that_are_denied_leave_the_stop_undecided(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.create_training_job()
+    decide = deployment.function("decide_stop")
+    read = SimpleSystemManagerBackend.get_parameter
+
+    def denied(backend: SimpleSystemManagerBackend, name: str) -> Any:
+        if name == BRAKES:
+            raise ValidationException("nobody may read it now")
+        return read(backend, name)
+
+    monkeypatch.setattr(SimpleSystemManagerBackend, "get_parameter", denied)
+    with pytest.raises(PortUnavailableError, match="nobody may read it now"):
+        decide(recent_fire(deployment))
 
 
 def test_allowing_override_does_not_beat_a_forbidding_stack(deployment: Deployment) -> None:

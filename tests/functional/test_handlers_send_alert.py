@@ -6,6 +6,7 @@ import pytest
 
 from tests.functional.deployment import (
     ALERT_TOPIC,
+    BRAKES,
     CHAT_TOPIC,
     JOB,
     Deployment,
@@ -13,6 +14,7 @@ from tests.functional.deployment import (
 )
 from tests.functional.tables import RULE_STATE
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
+from trainguard.core.brakes import Braked, new_brake, written_brakes
 from trainguard.core.text import LONGEST_SENTENCE, mail_line
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.alert import compose_alert
@@ -36,6 +38,26 @@ def test_warning_whose_stop_is_past_is_not_sent(deployment: Deployment) -> None:
     answer = deployment.function("send_alert")(event("send_alert_warning"))
     assert answer.value["sent"] is False
     assert answer.metrics == {}
+
+
+@pytest.mark.usefixtures("topics")
+def test_silenced_alert_is_marked_and_sent_after_the_brake(deployment: Deployment) -> None:
+    brake = new_brake("b-1", Braked.ALERTS, by="ada", why="a storm", now=time.time())
+    ssm = deployment.clients.ssm
+    ssm.put_parameter(Name=BRAKES, Value=written_brakes([brake], now=time.time()), Type="String")
+    given = event("send_alert_stop_refused") | {"execution": "first"}
+    answer = deployment.function("send_alert")(given)
+    assert (answer.value["sent"], answer.value["unsent"]) == (False, [])
+    assert answer.value["outcome"]["action"].startswith("silenced by brake b-1 of ada")
+    assert answer.metrics["AlertsSilenced"] == 1
+    marks = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE)
+    (mark,) = marks.silenced()
+    assert (mark.alert_id, mark.execution, mark.silenced) == (given["fire"]["alertId"], "first", brake.words)
+    assert mark == marks.mark(mark.alert_id)
+    assert (set(mark.sent), mark.reached_people) == ({Channel.BUS}, False)
+    ssm.delete_parameter(Name=BRAKES)
+    assert deployment.function("send_alert")(given).value["sent"] is True
+    assert marks.mark(mark.alert_id).reached_people
 
 
 @pytest.mark.usefixtures("topics")

@@ -18,6 +18,15 @@ FINAL = [status for status in JobStatus if status.is_final]
 NOT_FINAL = [status for status in JobStatus if not status.is_final]
 
 
+def test_brake_is_kept_in_the_item_until_it_is_taken_off(world: World) -> None:
+    world.jobs.register(JobRecord("braked", "arn:braked", "profiles", ""))
+    world.jobs.set_braked("unknown", "why")
+    assert world.jobs.load("unknown") is None
+    for why in ("Not evaluated since noon.", "for another reason", None):
+        world.jobs.set_braked("braked", why)
+        assert world.jobs.load("braked") == JobRecord("braked", "arn:braked", "profiles", "", braked=why)
+
+
 def test_given_no_item_when_loaded_then_there_is_none(world: World) -> None:
     assert world.jobs.load("job") is None
 

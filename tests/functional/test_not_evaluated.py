@@ -1,9 +1,21 @@
 """A job that is not to be evaluated: known, with the reason, and otherwise left alone, whatever happens to it."""
 
+import time
+
 import pytest
 from moto.ssm.exceptions import ValidationException
 
-from tests.functional.deployment import JOB, OPTED_IN, Deployment, event, object_message, recorded_objects, ringing
+from tests.functional.deployment import (
+    BRAKES,
+    JOB,
+    OPTED_IN,
+    Deployment,
+    event,
+    object_message,
+    recorded_objects,
+    ringing,
+)
+from trainguard.core.brakes import Braked, new_brake, released, written_brakes
 from trainguard.core.records import JobRecord, JobStatus
 
 NOTHING_FAILED: dict[str, list[str]] = {"batchItemFailures": []}
@@ -83,6 +95,39 @@ def test_known_job_is_unchanged_by_a_later_exclusion_switch(
     left_alone.world.put_settings(left_alone.world.settings.default, '{"evaluate": "all"}')
     left_alone.function("job_lifecycle")(event("training_job_in_progress"))
     assert not stored(left_alone).policy.evaluated
+
+
+def test_brake_on_evaluation_reaches_a_running_job(deployment: Deployment) -> None:
+    deployment.create_training_job(tags={"trainguard:evaluation-every-s": "60"})
+    objects = recorded_objects()[:40]
+    deployment.put(objects)
+    batch = ringing([object_message(each.key, at=each.appears_at) for each in objects])
+    now = time.time()
+    brake = new_brake("b-1", Braked.EVALUATION, by="ada", why="costs", now=now)
+    ssm = deployment.clients.ssm
+    ssm.put_parameter(Name=BRAKES, Value=written_brakes([brake], now=now), Type="String")
+    answer = deployment.function("evaluate_objects")(batch)
+    assert (answer.value, answer.metrics["NotEvaluated"]) == (NOTHING_FAILED, len(objects))
+    (logged,) = [line for line in deployment.function("scheduler")(event("scheduler")).logged if "b-1" in str(line)]
+    assert '"by":"ada"' in str(logged["reason"])
+    deployment.reconcile_jobs()
+    world = deployment.world
+    (row,) = world.rows.of_job(JOB)
+    assert row.finding.reason == stored(deployment).braked
+    assert row.finding.reason.startswith(f"Not evaluated since {brake.since}, by an operator's brake b-1 of ada")
+    assert not world.nodes.of_job(JOB)
+    ssm.put_parameter(
+        Name=BRAKES,
+        Value=written_brakes(released([brake], {"b-1"}, by="ada", now=now), now=now),
+        Type="String",
+        Overwrite=True,
+    )
+    deployment.reconcile_jobs()
+    assert stored(deployment).braked is None
+    later = recorded_objects()[40:60]
+    deployment.put(later)
+    newest = ringing([object_message(each.key, at=each.appears_at) for each in later])
+    assert deployment.function("evaluate_objects")(newest).metrics["ObjectsApplied"] > len(later)
 
 
 def test_denied_settings_store_returns_the_messages(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

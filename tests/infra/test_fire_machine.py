@@ -115,7 +115,13 @@ def test_fire_runs_every_step_in_order() -> None:
     assert run.given("DecideStop") == FIRE | {"attempt": "first", "warned": True}
     assert run.given("StopJob") == {"fire": FIRE, "decision": STOP}
     stop = {"made": True, "error": None}
-    assert run.given("SendAlert") == {"fire": FIRE, "decision": STOP, "stop": stop, "due": False}
+    assert run.given("SendAlert") == {
+        "fire": FIRE,
+        "decision": STOP,
+        "stop": stop,
+        "due": False,
+        "execution": "an-execution",
+    }
     assert run.given("RecordAlert") == {"fire": FIRE, "alert": OUTCOME}
     assert run.given("BuildReport") == FIRE
     assert run.given("RecordReport") == {"fire": FIRE, "reportUri": PAGE}
@@ -222,7 +228,7 @@ def test_later_notification_marks_and_stops_nothing(kind: str, steps: list[str])
     assert run.start(later) == Ending("SUCCEEDED")
     assert run.names == steps
     nothing = {"decision": NOTHING, "stop": {"made": False, "error": None}}
-    assert run.given("SendAlert") == {"fire": later, **nothing, "due": False}
+    assert run.given("SendAlert") == {"fire": later, **nothing, "due": False, "execution": "an-execution"}
 
 
 @pytest.mark.parametrize("kind", ["fire", "escalation", "cleared", "notice"])

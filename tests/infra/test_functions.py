@@ -8,9 +8,10 @@ import pytest
 
 from infra.overlay import AWS
 from tests.infra.synthesis import ROOT
-from tests.infra.template import Template
+from tests.infra.template import Resource, Template
 
 SETTINGS = {"DEFAULT_SETTINGS_PARAMETER": "{SettingsStackDefault}", "SETTINGS_PATH": "/TrainGuard/settings/"}
+BRAKES = {"BRAKES_PARAMETER": "/TrainGuard/brakes"}
 EVALUATION = SETTINGS | {
     "JOBS_TABLE": "{StorageJobs}",
     "NODE_STATE_TABLE": "{StorageNodeState}",
@@ -20,12 +21,13 @@ EVALUATION = SETTINGS | {
     "REPORT_STATE_MACHINE_ARN": "{ReportsReport.Arn}",
     "KERNELS_STATE_MACHINE_ARN": "{CapturesKernels.Arn}",
     "PROFILE_BUCKET": "{StorageProfiles}",
+    **BRAKES,
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
     "EvaluationSchedulerFunction": (
         "scheduler",
-        {"JOBS_TABLE": "{StorageJobs}", "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}"},
+        {"JOBS_TABLE": "{StorageJobs}", "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}"} | BRAKES,
     ),
     "EvaluationReconcileJobFunction": ("reconcile_job", EVALUATION),
     "LifecycleJobLifecycleFunction": (
@@ -44,6 +46,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}",
             "STOP_SWITCH_OVERRIDE_PARAMETER": "/TrainGuard/stop-switch-override",
+            **BRAKES,
             "JOBS_TABLE": "{StorageJobs}",
             "RULE_STATE_TABLE": "{StorageRuleState}",
             "STOP_BUDGET_TABLE": "{StorageRuleState}",
@@ -63,6 +66,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "RULE_STATE_TABLE": "{StorageRuleState}",
             "ALERT_TOPIC_ARN": "{ActionsAlerts}",
             "CHAT_TOPIC_ARN": "{ActionsChat}",
+            **BRAKES,
         },
     ),
     "ReportsPlanReportFunction": (
@@ -181,6 +185,7 @@ def test_outputs_name_every_place(template: Template) -> None:
         "KernelsStateMachineArn": "{CapturesKernels.Arn}",
         "StopSwitchParameter": "{ActionsStopSwitch}",
         "StopSwitchOverrideParameter": "/TrainGuard/stop-switch-override",
+        "BrakesParameter": "/TrainGuard/brakes",
         "DefaultSettingsParameter": "{SettingsStackDefault}",
         "SettingsPath": "/TrainGuard/settings/",
         "AlertTopicArn": "{ActionsAlerts}",
@@ -197,16 +202,23 @@ def test_stop_switch_takes_three_words(template: Template) -> None:
     assert parameter["AllowedPattern"] == "^(enabled|dry-run|disabled)$"
 
 
-def test_upgrade_does_not_write_the_stop_switch_override(
-    template: Template,
-) -> None:
-    override = template.outputs["StopSwitchOverrideParameter"]
+def test_upgrade_writes_nothing_of_operators(template: Template) -> None:
+    written_by_operators = {template.outputs[name] for name in ("StopSwitchOverrideParameter", "BrakesParameter")}
     names = {each.properties.get("Name") for each in template.of_type("AWS::SSM::Parameter").values()}
-    assert override == "/TrainGuard/stop-switch-override"
+    assert written_by_operators == {"/TrainGuard/stop-switch-override", "/TrainGuard/brakes"}
     assert len(names) > 1
-    assert override not in names
+    assert not written_by_operators & names
     actions = {action for _, statement in template.role_statements() for action in statement.actions}
     assert {action for action in actions if action.startswith("ssm:")} == {"ssm:GetParameter"}
+
+
+def test_log_of_stops_and_brakes_is_kept_over_a_year(template: Template) -> None:
+    audited = {name for name, each in template.of_type("AWS::Logs::LogGroup").items() if days_of(each) > 365}
+    assert audited == {"ActionsDecideStopLogs", "ActionsStopJobLogs", "EvaluationSchedulerLogs"}
+
+
+def days_of(log_group: Resource) -> int:
+    return int(log_group.properties["RetentionInDays"])
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,10 @@ EVALUATE = (
     | grants(KEPT_HANG, "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | DESCRIBE_JOBS
+    | grants(f"{PARAMETER}/TrainGuard/brakes", "ssm:GetParameter")
 )
 
+READ_BRAKES = grants(f"{PARAMETER}/TrainGuard/brakes", "ssm:GetParameter")
 READ_SETTINGS = grants(DEFAULT_SETTINGS, "ssm:GetParameter") | grants(NAMED_SETTINGS, "ssm:GetParameter")
 
 TRAINING = (
@@ -118,6 +120,7 @@ EXPECTED: dict[str, Grants] = {
     "EvaluationSchedulerRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
     | grants("{EvaluationReconcileJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | READ_BRAKES
     | logs("EvaluationScheduler"),
     "EvaluationReconcileJobRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
@@ -134,6 +137,7 @@ EXPECTED: dict[str, Grants] = {
     | logs("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
     | grants(f"{PARAMETER}/TrainGuard/stop-switch-override", "ssm:GetParameter")
+    | READ_BRAKES
     | grants(JOBS, "dynamodb:GetItem")
     | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS
@@ -151,6 +155,7 @@ EXPECTED: dict[str, Grants] = {
     | grants("{ActionsChat}", "sns:Publish")
     | grants("arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:event-bus/default", "events:PutEvents")
     | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | READ_BRAKES
     | logs("ActionsSendAlert"),
     "ActionsFireRole": set().union(
         *(

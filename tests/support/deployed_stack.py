@@ -36,6 +36,7 @@ STACK: Final = "TrainGuard"
 REGION: Final = "eu-west-1"
 PREFIX = "jobs/"
 STOP_SWITCH = "/TrainGuard/stop-switch"
+BRAKES = "/TrainGuard/brakes"
 EXPIRES_AT = 1_900_000_000
 _MACHINE = {"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}
 
@@ -134,6 +135,7 @@ def _outputs(clients: Clients, *, tables: bool, machine: bool) -> dict[str, str]
         create_tables(clients.dynamodb)
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
     outputs |= {"StopSwitchParameter": STOP_SWITCH, "StopSwitchOverrideParameter": f"{STOP_SWITCH}-override"}
+    outputs |= {"BrakesParameter": BRAKES}
     if machine:
         made = clients.stepfunctions.create_state_machine(
             name="report", roleArn="arn:aws:iam::123456789012:role/report", definition=json.dumps(_MACHINE)

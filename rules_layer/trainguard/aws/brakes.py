@@ -38,7 +38,7 @@ class SsmBrakes:
         return self._stored()[1]
 
     def change(self, change: Change, *, now: float) -> BrakeList:
-        """Write the list as ``change`` makes it of the stored one, joined with what others write meanwhile.
+        """Write the list as ``change`` makes it of the stored one, joined with what others write in the meantime.
 
         Return what is in force then, with the faults of what was there and could not be read, which is not written
         again. Raises BrakesFullError, PortUnavailableError, and StateConflictError where others never cease to write.
@@ -91,6 +91,6 @@ class KnownBrakes:
                 self._known = self._stored.read()
             except PortUnavailableError as fault:
                 self._journal.count("brakes_unread", reason=str(fault))
-            for fault in self._known.faults:
-                self._journal.count("brakes_unread", reason=fault)
+            for each in self._known.faults:
+                self._journal.count("brakes_unread", reason=each)
         return self._known

@@ -76,6 +76,8 @@ ROUTINE = QUIET | {
     "stops_announced",
     "stops_in_dry_run",
     "stops_refused",
+    "brakes_in_force",
+    "alerts_silenced",
 }
 """Normal counters; everything else is a warning."""
 

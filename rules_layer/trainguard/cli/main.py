@@ -11,6 +11,7 @@ import typer
 from trainguard.cli.command import complete
 from trainguard.cli.commands.alerts import alerts
 from trainguard.cli.commands.analyze import analyze
+from trainguard.cli.commands.brake import brake
 from trainguard.cli.commands.cost import cost
 from trainguard.cli.commands.doctor import doctor
 from trainguard.cli.commands.explain import explain
@@ -78,6 +79,7 @@ app.command("open")(open_report)
 app.add_typer(params)
 app.add_typer(alerts)
 app.add_typer(stops)
+app.add_typer(brake)
 app.command()(report)
 app.command()(replay)
 app.command()(notifications)

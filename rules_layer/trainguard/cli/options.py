@@ -1,5 +1,6 @@
 """Options: those of several commands are here, each once."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,19 @@ def span(written: str) -> float:
     if unit not in units or not number.replace(".", "", 1).isdecimal():
         raise typer.BadParameter(f"{written!r} is no span of time, expected for example 90s, 30m, 12h, 7d or 2w")
     return float(number) * units[unit]
+
+
+def until(written: str) -> float:
+    """Read a time to come, such as ``2h`` from now or ``2026-12-01T08:00Z``, as epoch seconds."""
+    from trainguard.core.timestamps import epoch_from_iso, iso_time
+
+    try:
+        moment = epoch_from_iso(written) if "T" in written else time.time() + span(written)
+        iso_time(moment)
+    except (ValueError, OverflowError, typer.BadParameter) as fault:
+        expected = "expected for example 2h, 7d, or 2026-12-01T08:00Z"
+        raise typer.BadParameter(f"{written!r} is no time to come, {expected}") from fault
+    return moment
 
 
 def instance_types(begun: str) -> list[str]:
@@ -52,7 +66,8 @@ def option(name: str, metavar: str | None, meaning: str, *, show_default: bool =
 
 
 # Options that commands explain in their own words.
-rule_option = partial(option, "--rule", "MODULE:CLASS")
+rule_option = partial(option, "--rule")
+all_option = partial(option, "--all", None)
 region_option = partial(option, "--region", "REGION")
 compare_option = partial(option, "--compare", "OTHER")
 job_option = partial(option, "--job", "JOB")
@@ -91,7 +106,7 @@ Prices = Annotated[Path | None, option("--prices", "FILE", "A price table instea
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
-OwnRule = Annotated[str | None, rule_option("Load this custom rule too.")]
+OwnRule = Annotated[str | None, rule_option("MODULE:CLASS", "Load this custom rule too.")]
 OwnRules = Annotated[
     Path | None,
     option(

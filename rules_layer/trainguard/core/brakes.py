@@ -5,6 +5,7 @@ by it, as the earlier end of a brake counts.
 """
 
 import json
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -185,9 +186,9 @@ def new_brake(  # noqa: PLR0913 - the fields of a brake, by name
 
 def released(brakes: Sequence[Brake], ids: Collection[str], *, by: str, now: float) -> tuple[Brake, ...]:
     """Return the brakes, those of ``ids`` ended at ``now`` where they still hold."""
+    # A time is written in whole milliseconds; one that is rounded up would not be over yet.
+    ended = iso_time(math.floor(now * 1_000.0) / 1_000.0)
     return tuple(
-        msgspec.structs.replace(each, until=iso_time(now), released_by=by)
-        if each.id in ids and each.in_force(now)
-        else each
+        msgspec.structs.replace(each, until=ended, released_by=by) if each.id in ids and each.in_force(now) else each
         for each in brakes
     )

@@ -77,8 +77,11 @@ class BatchProcessor:
             return []
         except TrainGuardError as error:
             return self._give_back(everything, job_messages.job, None, error)
-        if job is None or (left := _left(job, job_messages)) is not None:
-            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else left
+        if job is None:
+            self._journal.count("foreign_keys", len(everything), job=job_messages.job, reason=_elsewhere(job_messages))
+            return []
+        if (left := _left(job, job_messages)) is not None:
+            what, why = left
             self._journal.count(what, len(everything), job=job_messages.job, reason=why)
             return []
         failed: list[str] = []

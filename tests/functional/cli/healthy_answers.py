@@ -266,7 +266,7 @@ def _stores() -> dict[Question, Answer]:
 
 def _actions() -> dict[Question, Answer]:
     def parameter(given: Given) -> dict[str, Any]:
-        if given["Name"].endswith("stop-switch-override"):
+        if given["Name"].endswith(("stop-switch-override", "/brakes")):
             raise RefusalError("ParameterNotFound", "")
         value = "enabled" if given["Name"].endswith("stop-switch") else '{"evaluate": "all"}'
         return {"Parameter": {"Name": given["Name"], "Value": value}}

@@ -1,4 +1,4 @@
-"""A job whose evaluation an operator brakes: nothing is said of it meanwhile, and nothing is missing afterwards."""
+"""A job whose evaluation an operator brakes: it has no verdict then, and nothing is missing afterwards."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -67,8 +67,11 @@ class Run:
         return row
 
 
+Rule = type[HotCpu] | type[SlowSteps]
+
+
 @cache
-def unbraked(rule: type[Any]) -> tuple[Any, ...]:
+def unbraked(rule: Rule) -> tuple[Any, ...]:
     return Run(rule()).result
 
 
@@ -76,11 +79,13 @@ def unbraked(rule: type[Any]) -> tuple[Any, ...]:
     ("rule", "first", "last", "seed"),
     [(HotCpu, 0, 10, 3), (HotCpu, 3, 12, None), (HotCpu, 5, 6, 5), (SlowSteps, 5, 20, None), (HotCpu, 15, 22, None)],
 )
-def test_braked_time_is_judged_in_full_afterwards(rule: type[Any], first: int, last: int, seed: int | None) -> None:
+def test_braked_time_is_judged_in_full_afterwards(rule: Rule, first: int, last: int, seed: int | None) -> None:
     braked = Run(rule(), first, last, seed=seed)
     assert braked.result == unbraked(rule)
-    assert braked.world.jobs.load(NAME).braked is None
-    assert not braked.world.jobs.load(NAME).active
+    job = braked.world.jobs.load(NAME)
+    assert job is not None
+    assert job.braked is None
+    assert not job.active
     assert any(each.what == "not_evaluated" for each in braked.world.journal.entries)
 
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+from trainguard.core.brakes import NO_BRAKES, Braked, BrakeList, new_brake, read_brakes
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.ports import TrainingJobDescription
@@ -56,6 +58,7 @@ def decide(
     node_row: RuleRow | None = None,
     registered: JobRecord | None = JOB,
     override: str | None = None,
+    brakes: BrakeList = NO_BRAKES,
     **changes: Any,
 ) -> StopDecision:
     case = StopCase(
@@ -71,7 +74,41 @@ def decide(
     for name, value in changes.items():
         setattr(case, name, value)
     known = StopPreconditions(job=registered, row=row, node_row=node_row)
-    return decide_stop(case, description, StopSwitches(switch, override), known=known, now=NOW)
+    return decide_stop(case, description, StopSwitches(switch, override, brakes), known=known, now=NOW)
+
+
+BRAKE = new_brake("b-1", Braked.STOPS, by="arn:aws:iam::1:user/ada", why="an audit", now=NOW - 60.0)
+
+
+@pytest.mark.parametrize("attempt", ["first", "final"])
+@pytest.mark.parametrize(
+    ("changes", "stop"),
+    [
+        ({}, False),
+        ({"job": "job"}, False),
+        ({"rule": RULE}, False),
+        ({"until": iso_time(NOW + 1.0)}, False),
+        ({"what": Braked.EVALUATION}, False),
+        ({"until": iso_time(NOW)}, True),
+        ({"job": "other"}, True),
+        ({"rule": "CPUBottleneck"}, True),
+        ({"what": Braked.ALERTS}, True),
+        ({"what": Braked.EVALUATION, "job": "other"}, True),
+    ],
+)
+def test_brake_forbids_the_stops_that_it_covers(changes: dict[str, Any], stop: bool, attempt: str) -> None:
+    brakes = BrakeList((msgspec.structs.replace(BRAKE, **changes),))
+    decision = decide("job", RUNNING, "enabled", brakes=brakes, attempt=attempt)
+    assert (decision.stop, decision.opted_in) == (stop, True)
+    assert stop or decision.why.startswith("an operator has braked ")
+    assert stop or "b-1 of ada" in decision.why
+
+
+@pytest.mark.parametrize("switch", ["enabled", "dry-run"])
+def test_brake_that_cannot_be_read_forbids_stops(switch: str) -> None:
+    decision = decide("job", RUNNING, switch, brakes=read_brakes("[7]"))
+    assert (decision.stop, decision.decision) == (False, "refused")
+    assert "cannot be read" in decision.why
 
 
 @pytest.mark.parametrize("attempt", ["first", "final"])

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
+from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.ssm import stored_switches
 from trainguard.cli.doctor.site import DEPLOY, CheckResult, Site, asking, fail, ok, span, unless, warn
+from trainguard.cli.services.brakes import BRAKES_OUTPUT
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches, is_known
@@ -45,6 +47,23 @@ def check_switch(site: Site) -> Iterable[CheckResult]:
     in_force = switches.in_force
     found = f"{in_force}: {_MEANINGS[in_force]} (the stack's value is {switches.deployed}, {override})"
     return unless(faults, found)
+
+
+def check_brakes(site: Site) -> Iterable[CheckResult]:
+    """Say which brakes are in force; one that cannot be read forbids stops."""
+    parameter = site.deployment.output(BRAKES_OUTPUT)
+    with asking("ssm:GetParameter"):
+        found = SsmBrakes(client=lambda: site.clients.ssm, parameter=parameter).read()
+    history = site.aws("ssm", "get-parameter-history", "--name", parameter)
+    faults = [
+        fail(each, "Nothing is stopped until it can be read: correct the parameter, or release it.", history)
+        for each in found.faults
+    ]
+    faults += [
+        warn(f"{each.scope} are held back: {each.words}", f"`trainguard brake release {each.id}` ends it.")
+        for each in found.in_force(site.now)
+    ]
+    return unless(faults, "none is on")
 
 
 def check_topic(site: Site, output: str, what: str, setting: str) -> Iterator[CheckResult]:

@@ -56,6 +56,7 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("state machines", actions.check_machines),
     ("executions", actions.check_executions),
     ("stop switch", actions.check_switch),
+    ("brakes", actions.check_brakes),
     ("alert topic", lambda site: actions.check_topic(site, *_FINDINGS)),
     ("operations topic", lambda site: actions.check_topic(site, *_ALARMS)),
     ("alarms", actions.check_alarms),

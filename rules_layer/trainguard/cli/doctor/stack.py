@@ -202,6 +202,7 @@ EXPECTED_OUTPUTS = (
     "KernelsStateMachineArn",
     "StopSwitchParameter",
     "StopSwitchOverrideParameter",
+    "BrakesParameter",
     "DefaultSettingsParameter",
     "SettingsPath",
     "AlertTopicArn",

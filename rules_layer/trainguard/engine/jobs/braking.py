@@ -17,7 +17,7 @@ from trainguard.engine.streams.session import SILENT_S
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _KEPT = frozenset({Status.FIRED, Status.ERROR})
-"""What a row goes on to say of a job that is not evaluated: no other status may look like an all-clear."""
+"""Statuses that the row of a job that is not evaluated keeps: another one could look like an all-clear."""
 
 _UNKNOWN = "unknown"
 """The diagnosis's level of a job of which nothing can be said."""
@@ -39,11 +39,11 @@ def hold(job: JobRecord, brake: Brake, services: Services) -> None:
 
 
 def let_go(job: JobRecord, services: Services, now: float) -> list[NodeTask]:
-    """Say that a job is evaluated again; return a task for each open stream, to apply what came meanwhile."""
+    """Say that a job is evaluated again; return a task for each open stream, to apply what came in the meantime."""
     services.jobs.set_braked(job.job, None)
     if job.closing:
         return []
-    _say(job, f"Evaluated again since {iso_time(now)}: what was recorded meanwhile is judged now.", services)
+    _say(job, f"Evaluated again since {iso_time(now)}: what was recorded in the meantime is judged now.", services)
     services.jobs.set_fast_polling(job.job, polled_fast=True)
     return [
         NodeTask(record.key.job, record.key.node, record.key.stream, "flush", now - SILENT_S, job.generation)

@@ -144,6 +144,22 @@ class FleetKernels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     page: str | None = None
 
 
+class FleetBrake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operator's brake in force on ``what``: ``alerts``, ``evaluation`` or ``stops``.
+
+    ``job`` and ``rule`` None stand for all; ``until`` None is until somebody releases it.
+    """
+
+    id: str
+    what: str
+    job: str | None
+    rule: str | None
+    since: str
+    until: str | None
+    by: str
+    why: str
+
+
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All jobs of a deployment, or of a folder.
 
@@ -166,6 +182,8 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Bounded; how many there are in all stands in ``totals`` and ``notes``.
     kernel_profiles : list of FleetKernels
         The newest first; bounded.
+    brakes : list of FleetBrake
+        In force when the report was made.
     notes : list of str
         What was left out, and how numbers are to be read, in sentences.
     """
@@ -188,6 +206,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     folder: str | None = None
     owners: list[FleetGroup] = []
     kernel_profiles: list[FleetKernels] = []
+    brakes: list[FleetBrake] = []
 
 
 IDENTITY = f"urn:trainguard:fleet:{SCHEMA_VERSION}"

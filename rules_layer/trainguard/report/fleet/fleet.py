@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from trainguard.core.brakes import BrakeList
 from trainguard.core.canary_name import is_canary
 from trainguard.core.finding import severity_rank
 from trainguard.core.records import JobRecord, RuleRow, Status
@@ -15,7 +16,16 @@ from trainguard.core.stores import Jobs
 from trainguard.core.timestamps import iso_time
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, Heat, StopMade
+from trainguard.report.fleet.document import (
+    FleetBrake,
+    FleetGroup,
+    FleetJob,
+    FleetReport,
+    FleetRule,
+    FleetTotals,
+    Heat,
+    StopMade,
+)
 from trainguard.report.fleet.facts import (
     JobFacts,
     by_week,
@@ -111,6 +121,16 @@ def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]
         more = f" and {len(damaged) - _NAMED:,} more" if len(damaged) > _NAMED else ""
         notes = [*notes, f"Not read in full, so no finding is no all-clear: {', '.join(damaged[:_NAMED])}{more}."]
     return msgspec.structs.replace(report, folder=folder, jobs=jobs, unjudged=unjudged, notes=notes)
+
+
+def with_brakes(report: FleetReport, found: BrakeList, *, now: float) -> FleetReport:
+    """Return the report with the brakes in force, each in a note too: what they silence looks like peace."""
+    shown = [
+        FleetBrake(**{name: getattr(each, name) for name in FleetBrake.__struct_fields__})
+        for each in found.in_force(now)
+    ]
+    notes = [f"An operator holds back {each.scope}: {each.words}." for each in found.in_force(now)]
+    return msgspec.structs.replace(report, brakes=shown, notes=[*notes, *found.faults, *report.notes])
 
 
 def _placed(job: FleetJob, place: JobPlace) -> FleetJob:

@@ -34,7 +34,7 @@ class StopSwitches:
     def objection(self, *, job: str, rule: str, now: float) -> str | None:
         """Return why no stop may be made, by the switch or a brake; None where one may, or a dry run.
 
-        A brake that cannot be read forbids stops. So does one on evaluation: nobody knows whether a finding goes on.
+        A brake that cannot be read forbids stops. So does one on evaluation: whether a finding goes on is unknown.
         """
         if self.in_force is StopSwitch.DISABLED:
             return self.why

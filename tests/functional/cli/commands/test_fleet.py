@@ -54,7 +54,7 @@ def test_replayed_job_is_counted_once(tables: DeployedStack) -> None:
     assert json.loads(Path("fleet.json").read_bytes()) == document
     assert JOB in Path("fleet.html").read_text("utf-8")
     assert result.stderr == ""
-    reads = {("cloudformation", "DescribeStacks"), ("dynamodb", "Scan"), ("dynamodb", "Query")}
+    reads = {("cloudformation", "DescribeStacks"), ("dynamodb", "Scan"), ("dynamodb", "Query"), ("ssm", "GetParameter")}
     assert set(stack.calls) == reads
 
 

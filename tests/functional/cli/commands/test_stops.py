@@ -55,6 +55,7 @@ def test_forbidden_stops_stay_forbidden_through_an_upgrade(stack: DeployedStack,
         "override": forbidden,
         "parameter": STOP_SWITCH,
         "override_parameter": OVERRIDE,
+        "brakes": [],
     }
 
 

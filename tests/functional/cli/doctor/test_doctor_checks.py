@@ -13,7 +13,9 @@ from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
 from trainguard.cli.doctor.site import CheckResult, Level, Site
 from trainguard.cli.services.deployment import find_deployment
+from trainguard.core.brakes import Braked, new_brake, written_brakes
 
+BRAKE = new_brake("b-1", Braked.ALERTS, by="arn:aws:iam::1:user/ada", why="a storm", now=NOW)
 Change = Callable[[dict[str, Any], Given], object]
 
 
@@ -328,6 +330,28 @@ def test_stop_switch_override_shows_both_values(account: Account, override: str,
     if level is Level.FAIL:
         words = "aws ssm put-parameter --overwrite --name /TrainGuard/stop-switch-override --value disabled "
         assert str(finding.command).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("document", "level", "found"),
+    [
+        ("[]", Level.OK, "none is on"),
+        (written_brakes([BRAKE], now=NOW), Level.WARN, "alerts on all jobs are held back: brake b-1 of ada until"),
+        ("[7]", Level.FAIL, "brake 1 of 1 cannot be read"),
+    ],
+)
+def test_brakes_in_force_are_warnings(account: Account, document: str, level: Level, found: str) -> None:
+    before = account.answers[SWITCH]
+
+    def answer(given: Given) -> dict[str, Any]:
+        named = given["Name"] == "/TrainGuard/brakes"
+        return {"Parameter": {"Name": given["Name"], "Value": document, "Version": 3}} if named else before(given)
+
+    account.answers[SWITCH] = answer
+    (finding,) = of_check(examined(), "brakes")
+    assert finding.level is level
+    assert finding.found.startswith(found)
+    assert level is not Level.WARN or finding.advice == "`trainguard brake release b-1` ends it."
 
 
 def test_failed_fire_execution_says_how_to_see_unsent_alerts(

@@ -42,7 +42,7 @@ def test_active_jobs_are_listed_worst_first_without_ended_ones(
     deployed.add(job("a-quiet"), [row("BatchSize")])
     deployed.add(job("ended", active=False), firing("BatchSize", Severity.CRITICAL))
     found = document(deployed)
-    assert list(found) == ["schema_version", "generated_at", "jobs"]
+    assert list(found) == ["schema_version", "generated_at", "jobs", "brakes"]
     assert [line["job"] for line in found["jobs"]] == ["a-high", JOB, "a-quiet"]
     lines = deployed.run("status").stdout.splitlines()
     assert [line.split("\t")[0] for line in lines] == ["a-high", JOB, "a-quiet"]

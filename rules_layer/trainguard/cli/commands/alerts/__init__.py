@@ -7,7 +7,7 @@ import typer
 
 from trainguard.cli.command import Result, command
 from trainguard.cli.conversion import PlainGroup
-from trainguard.cli.options import Where, argument, since_option
+from trainguard.cli.options import Where, all_option, argument, since_option
 
 alerts = typer.Typer(
     name="alerts",
@@ -48,7 +48,7 @@ def list_unsent(
 def send(
     job: Annotated[str | None, argument("JOB", "The training job whose alerts are sent.")] = None,
     *,
-    every_job: Annotated[bool, typer.Option("--all", help="Send the alerts of all jobs.")] = False,
+    every_job: Annotated[bool, all_option("Send the alerts of all jobs.")] = False,
     since: _Since = None,
     where: Where,
 ) -> Result:

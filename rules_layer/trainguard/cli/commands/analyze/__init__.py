@@ -44,7 +44,7 @@ def analyze(
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
-    rule: Annotated[str | None, rule_option("Run only this custom rule.")] = None,
+    rule: Annotated[str | None, rule_option("MODULE:CLASS", "Run only this custom rule.")] = None,
     as_json: bool,
 ) -> Result:
     """Evaluate an ended job with all rules; with --out, write their reports. Of several runs, each has a line.

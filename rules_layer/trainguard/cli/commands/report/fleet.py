@@ -11,6 +11,7 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, table
 from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.brakes import known_brakes
 from trainguard.cli.services.deployment import connect
 from trainguard.cli.services.job_list import read_whole_job
 from trainguard.cli.services.names import unpriced
@@ -26,7 +27,7 @@ from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
 from trainguard.report.fleet.facts import with_kernels
-from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_places
+from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_brakes, with_places
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.job.build import BuiltReport, report_files
 
@@ -51,6 +52,7 @@ def stack_fleet(
         prices=prices,
     )
     report = build_fleet(fleet, read_fleet(fleet, stores.jobs, partial(read_whole_job, stores)), now=now)
+    report = with_brakes(report, known_brakes(connection.deployment, connection.clients), now=now)
     return _fleet_result(report, page, open_page=open_page)
 
 
@@ -82,6 +84,8 @@ def _blocks(report: FleetReport) -> list[Block]:
         ("lost", _lost(totals)),
         ("stops made", f"{totals.stops:,}"),
     ]
+    if report.brakes:
+        facts.append(("brakes", Cell(f"{len(report.brakes)} in force: `trainguard brake list`", "bold yellow")))
     of = f"{report.stack} in {report.region}" if report.folder is None else report.folder
     blocks: list[Block] = [Heading(of), Facts(facts)]
     wasters = [job for job in report.jobs if job.fired][:_SHOWN]

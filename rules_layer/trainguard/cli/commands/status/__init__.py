@@ -32,13 +32,14 @@ def status(
     from trainguard.cli.commands.status.job_status import job_result, tuning_result
     from trainguard.cli.output.rendering import stdout_console
     from trainguard.cli.output.result import watch as redraw
+    from trainguard.cli.services.brakes import known_brakes, with_brakes
     from trainguard.cli.services.deployment import connect
     from trainguard.cli.services.job_list import active_result
 
-    stores = functools.cache(lambda: connect(where).stores)
+    connection = functools.cache(lambda: connect(where))
 
-    def look() -> Result:
-        known, now = stores(), time.time()
+    def shown(now: float) -> Result:
+        known = connection().stores
         if job is None:
             return active_result(known, now=now)
         # A tuning job's name is meant where no training job has it.
@@ -46,6 +47,10 @@ def status(
         return (
             job_result(known, job, nodes=nodes, now=now) if tuning_job is None else tuning_result(tuning_job, now=now)
         )
+
+    def look() -> Result:
+        now, known = time.time(), connection()
+        return with_brakes(shown(now), known_brakes(known.deployment, known.clients), now, job)
 
     if watch and not as_json:
         return redraw(look, console=stdout_console(), every_s=every, fail_on_fire=fail_on_fire)

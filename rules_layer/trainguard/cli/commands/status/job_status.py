@@ -67,6 +67,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         "nodes": [row_json(row) for of_rule in of_nodes.values() for row in of_rule] if nodes else [],
         "evaluated": None if policy is None else policy.evaluated,
         "evaluated_because": None if policy is None else policy.why,
+        "braked": known.braked,
         "setting_faults": known.faults,
         "rules_elsewhere": known.rules_elsewhere,
         "rule_places": known.rule_places,
@@ -107,8 +108,8 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
         judged = "still evaluated" if record.active else "evaluated to its end"
         style = status_of_job(record.status, active=record.active).style
         facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
-        if not record.policy.evaluated:
-            facts.append(("not evaluated", Cell(record.policy.why, "bold yellow")))
+        if record.braked is not None or not record.policy.evaluated:
+            facts.append(("not evaluated", Cell(record.braked or record.policy.why, "bold yellow")))
         facts += [
             ("staged", _named(record.policy.alerts.staged, "recorded, without alerts or stops")),
             ("muted", _named(record.policy.alerts.muted, "they raise no alert")),

@@ -17,7 +17,7 @@ stops = typer.Typer(
 @stops.command()
 @command()
 def status(*, where: Where) -> Result:
-    """Show the stop switch: what the stack deploys, what operators say, and which of the two is in force.
+    """Show the stop switch: what the stack deploys, what operators say, what is in force, and brakes on stops.
 
     Examples: `trainguard stops status`, `trainguard stops status --json`
     """

@@ -3,6 +3,7 @@
 The stack is found in whatever state it is: stops must be forbidden also where a deployment has failed.
 """
 
+import time
 from collections.abc import Sequence
 
 from trainguard.aws.aws_errors import translated
@@ -12,7 +13,9 @@ from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.output.rendering import Block, Facts, Line
 from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.brakes import known_brakes, with_brakes
 from trainguard.cli.services.deployment import Deployment, look_up
+from trainguard.core.brakes import Braked, BrakeList
 from trainguard.core.errors import PortUnavailableError
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches
 
@@ -30,8 +33,11 @@ _UNKNOWN = "unknown"
 
 def shown_switch(where: Where) -> CommandResult:
     deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    switches = _read(deployment, clients)
-    return _result(deployment, switches.deployed, switches.override)
+    switches, now = _read(deployment, clients), time.time()
+    result = _result(deployment, switches.deployed, switches.override)
+    found = known_brakes(deployment, clients)
+    held = tuple(each for each in found.brakes if each.what is not Braked.ALERTS)
+    return with_brakes(result, BrakeList(held, found.faults), now)
 
 
 def written_switch(word: str, where: Where) -> CommandResult:

@@ -1,0 +1,104 @@
+"""``trainguard brake``: lists, adds and releases brakes. The stack is found in whatever state it is."""
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from trainguard.aws.brakes import SsmBrakes
+from trainguard.aws.clients import Clients
+from trainguard.cli.options import Where
+from trainguard.cli.output.rendering import Block, Line
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.output.rows import iso
+from trainguard.cli.services.brakes import BRAKES_OUTPUT, brake_entries, brake_table
+from trainguard.cli.services.deployment import Deployment, look_up
+from trainguard.cli.services.names import rule_named
+from trainguard.core.brakes import LONGEST_NAME, Braked, BrakeList, new_brake, released
+from trainguard.core.errors import RequestError, UnknownNameError
+from trainguard.rules import family_rules
+
+_AT_ONCE = "It reaches running jobs within a minute."
+_UNKNOWN = "unknown"
+
+
+def listed(where: Where, *, now: float) -> CommandResult:
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
+    return _result(deployment, _store(deployment, clients).read(), now)
+
+
+def added(
+    what: str, where: Where, *, why: str, job: str | None, rule: str | None, until: float | None, now: float
+) -> CommandResult:
+    """Add a brake; raises RequestError for what no brake can be."""
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
+    name = None if rule is None else _rule(rule)
+    identity = f"b-{secrets.token_hex(3)}"
+    try:
+        brake = new_brake(
+            identity, Braked(what), by=_caller(clients), why=why, now=now, job=job, rule=name, until=until
+        )
+        found = _store(deployment, clients).change(lambda brakes: [*brakes, brake], now=now)
+    except (ValueError, msgspec.ValidationError) as fault:
+        raise RequestError(str(fault), "`trainguard brake list` shows the brakes there are.") from fault
+    return _result(deployment, found, now, said=f"Added {brake.id}: {brake.scope}. {_AT_ONCE}")
+
+
+def released_brakes(brake_id: str | None, where: Where, *, now: float) -> CommandResult:
+    """Release a brake, or all; raises RequestError for one that is not in force."""
+    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
+    store, by = _store(deployment, clients), _caller(clients)
+    before = store.read()
+    ids = {each.id for each in before.in_force(now) if brake_id in {None, each.id}}
+    if brake_id is not None and not ids:
+        there = ", ".join(each.id for each in before.in_force(now)) or "none"
+        raise RequestError(f"no brake {brake_id!r} is in force", f"In force: {there}.")
+    if not ids and not before.faults:
+        return _result(deployment, before, now)
+    found = store.change(lambda brakes: released(brakes, ids, by=by, now=now), now=now)
+    return _result(deployment, found, now, said=f"Released {', '.join(sorted(ids)) or 'none'}. {_AT_ONCE}")
+
+
+def _store(deployment: Deployment, clients: Clients) -> SsmBrakes:
+    return SsmBrakes(client=lambda: clients.ssm, parameter=deployment.output(BRAKES_OUTPUT))
+
+
+def _rule(word: str) -> str:
+    try:
+        return rule_named(word, family_rules.names())
+    except UnknownNameError as fault:
+        raise RequestError(str(fault), "Name a custom rule's package with --rules-package DIR.") from fault
+
+
+def _caller(clients: Clients) -> str:
+    """Return who asks, as AWS knows them; the parameter's history has it too."""
+    try:
+        sts = clients.create("sts", None)
+        return str(sts.get_caller_identity()["Arn"])[:LONGEST_NAME]  # type: ignore[attr-defined]
+    except (ClientError, BotoCoreError):
+        return _UNKNOWN
+
+
+def _result(deployment: Deployment, found: BrakeList, now: float, *, said: str | None = None) -> CommandResult:
+    """Return the brakes as they are; of faults it says that they are not written again where somebody has written."""
+    entries = brake_entries(found.brakes, now)
+    blocks: list[Block] = [] if said is None else [Line(said)]
+    blocks += brake_table(entries) if entries else [Line("No brake is on.")]
+    document = {
+        "generated_at": iso(now),
+        "stack": deployment.stack,
+        "region": deployment.region,
+        "account": deployment.account,
+        "parameter": deployment.output(BRAKES_OUTPUT),
+        "brakes": entries,
+        "faults": found.faults,
+    }
+    return CommandResult(document=document, blocks=blocks, notes=_notes(found, is_written=said is not None))
+
+
+def _notes(found: BrakeList, *, is_written: bool) -> Sequence[str]:
+    then = (
+        "It is not written again: the parameter's history has it." if is_written else "Until then nothing is stopped."
+    )
+    return [f"{fault}. {then}" for fault in found.faults]

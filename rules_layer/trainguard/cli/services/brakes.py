@@ -1,0 +1,67 @@
+"""The operators' brakes for commands that show them beside something else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from trainguard.aws.brakes import SsmBrakes
+from trainguard.aws.clients import Clients
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.deployment import Deployment
+from trainguard.core.brakes import NO_BRAKES, Brake, BrakeList
+from trainguard.core.errors import PortUnavailableError
+
+BRAKES_OUTPUT = "BrakesParameter"
+
+_COLUMNS = (
+    Column("brake"),
+    Column("holds back", folds=True),
+    Column("since", drops=1),
+    Column("until"),
+    Column("by", folds=True, drops=2),
+    Column("why", folds=True),
+)
+
+
+def known_brakes(deployment: Deployment, clients: Clients) -> BrakeList:
+    """Return the brakes; where they cannot be read, that as a fault. An older stack has none."""
+    parameter = deployment.outputs.get(BRAKES_OUTPUT)
+    if parameter is None:
+        return NO_BRAKES
+    try:
+        return SsmBrakes(client=lambda: clients.ssm, parameter=parameter).read()
+    except PortUnavailableError as fault:
+        return BrakeList(faults=(f"The brakes are not known: {fault}",))
+
+
+def brake_entries(brakes: Iterable[Brake], now: float) -> list[Mapping[str, Any]]:
+    """Return the brakes as `--json` has them, the newest last."""
+    return [msgspec.structs.asdict(each) | {"in_force": each.in_force(now)} for each in brakes]
+
+
+def brake_table(entries: Sequence[Mapping[str, Any]]) -> list[Block]:
+    return [Grid(_COLUMNS, [_row(each) for each in entries])]
+
+
+def _row(entry: Mapping[str, Any]) -> Sequence[Any]:
+    brake = Brake(**{name: value for name, value in entry.items() if name != "in_force"})
+    ended = "" if entry["in_force"] else (" (released)" if brake.released_by else " (over)")
+    style = "bold yellow" if entry["in_force"] else "dim"
+    until = "it is released" if brake.until is None else brake.until
+    return [Cell(brake.id, style), brake.scope, brake.since, f"{until}{ended}", brake.by, brake.why]
+
+
+def with_brakes(result: CommandResult, found: BrakeList, now: float, job: str | None = None) -> CommandResult:
+    """Return a command's result with the brakes in force, on a job or on any, before all else."""
+    entries = brake_entries((each for each in found.in_force(now) if job is None or each.job in {None, job}), now)
+    shown = [Heading("Brakes in force"), *brake_table(entries)] if entries else []
+    document = result.document if isinstance(result.document, Mapping) else msgspec.structs.asdict(result.document)
+    return replace(
+        result,
+        document={**document, "brakes": entries},
+        blocks=[*shown, *result.blocks],
+        notes=[*result.notes, *found.faults],
+    )
