@@ -15,6 +15,7 @@ from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.engine.installed import FAMILIES
+from trainguard.hangs.files import KEPT_HANG
 
 EVALUATOR_TIMEOUT_S = 60
 BATCH_SIZE = 100
@@ -50,6 +51,7 @@ class Evaluation(Construct):
             allow("StartExecutions", ["states:StartExecution"], [fires, reports]),
             describe_training_jobs(self),
             allow("ReadJobFiles", ["s3:GetObject"], [f"{storage.bucket_arn}/*/job.json"]),
+            allow("ReadHang", ["s3:GetObject"], [f"{storage.bucket_arn}/{KEPT_HANG}"]),
             allow("ListProfileObjects", ["s3:ListBucket"], [storage.bucket_arn]),
             settings.read(),
         ]

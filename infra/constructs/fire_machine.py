@@ -228,8 +228,8 @@ def _bare_alert() -> State:
 
 
 def _report_branch() -> State:
-    """Build the report of a fire, or of an escalation, from state, and record its place in the rule's row."""
-    is_reported = f"{_FIRE}.kind in ['fire', 'escalation'] and $not({_IS_RESEND})"
+    """Build the report of a fire, an escalation or a known cause from state, and record its place in the row."""
+    is_reported = f"{_FIRE}.kind in ['fire', 'escalation', 'cause'] and $not({_IS_RESEND})"
     place = {"fire": _expression(_FIRE), "reportUri": _expression("$states.input.reportUri")}
     return {
         "StartAt": "HasReport",

@@ -14,6 +14,7 @@ from infra.constructs.storage import Storage
 from trainguard.core.canary_name import CANARY_PREFIX
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
+from trainguard.hangs.files import HANG_READS, KEPT_HANG
 from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ _WRITES = {
     "Reports/DigestProfile/Role": tuple(f"{_REPORT}parts/*{each}" for each in ("", "/keys/*", "/training.json")),
     "Reports/ReportRole": (f"{_REPORT}parts/*",),
 }
+_OF_A_JOB = ("*/job.json", KEPT_HANG)
 _READS = {
     "Captures/DigestTrace/Role": TRACE_READS,
     "Reports/DigestProfile/Role": ("*/profiler-output/*", *TRAINING_HEALTH.reads),
-    "Evaluation/EvaluateObjects/Role": (*(keys for family in FAMILIES for keys in family.reads), "*/job.json"),
-    "Evaluation/ReconcileJob/Role": ("*/job.json",),
+    "Evaluation/EvaluateObjects/Role": (*(keys for family in FAMILIES for keys in family.reads), *_OF_A_JOB),
+    "Evaluation/ReconcileJob/Role": _OF_A_JOB,
+    "Reports/BuildReport/Role": (*HANG_READS, KEPT_HANG),
 }
 """Keys of the bucket by the roles that reach them; others are refused by the synthesis."""
 

@@ -14,7 +14,7 @@ def allow(
     sid: str,
     actions: Sequence[str],
     resources: Sequence[str],
-    conditions: Mapping[str, Mapping[str, str]] | None = None,
+    conditions: Mapping[str, Mapping[str, str | list[str]]] | None = None,
 ) -> iam.PolicyStatement:
     return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
 

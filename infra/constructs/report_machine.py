@@ -6,11 +6,13 @@ payloads nor the history outgrow their limits. A digest that fails at every atte
 so; every other fault fails the execution at its end.
 
 The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned, or not be
-put together, is built from state; on request it would replace a full one by less. The variables:
+put together, is built from state; on request it would replace a full one by less. With ``"kind": "hang"`` the dumps
+of a job that stands still are read, and its report is built from state. The variables:
 
 =========== ======================================================================================================
 job, run    the job's name; this execution's name, under which the parts lie
 atEnd       whether the job's end asks for it
+kind        the input's, empty on request
 plan        answer of `plan_report`: ``count``, ``bucket``, ``key``, and ``items`` where they are few; while it has
             ``more`` to list, its next call takes its ``listing``
 report      answer of `build_report`
@@ -47,11 +49,13 @@ def definition() -> State:
                     "job": "{% $states.input.job %}",
                     "run": "{% $states.context.Execution.Name %}",
                     "atEnd": "{% $states.input.kind = 'end' %}",
+                    "kind": "{% $type($states.input.kind) = 'string' ? $states.input.kind : '' %}",
                     "plan": {"listing": None},
                     **dict.fromkeys(_FAULTS, ""),
                 },
-                "Next": "PlanReport",
+                "Next": "IsOfHang",
             },
+            "IsOfHang": choice("$kind = 'hang'", then="BuildFromState", otherwise="PlanReport"),
             "PlanReport": invoke(
                 "PlanReport",
                 payload={"job": "{% $job %}", "run": "{% $run %}", "listing": "{% $plan.listing %}"},
@@ -100,7 +104,7 @@ def _building_states() -> State:
         ),
         "BuildFromState": invoke(
             "BuildFromState",
-            payload={"job": "{% $job %}"},
+            payload={"job": "{% $job %}", "kind": "{% $kind %}"},
             answer="report",
             otherwise={"reportUri": ""},
             fault="stateFault",

@@ -9,11 +9,13 @@ from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.state_machine import state_machine
 from trainguard.engine.training.family import TRAINING_HEALTH
+from trainguard.hangs.files import HANG_READS, KEPT_HANG
 
 _REPORTS = "*/rule-output/TrainGuardReport/"
 _PARTS = f"{_REPORTS}parts/*"
 _KEYS = f"{_PARTS}/keys/*"
 _RUN_PART = f"{_PARTS}/training.json"
+_LISTED = (_PARTS, *HANG_READS)
 _READ_BY_DIGESTS = ("*/profiler-output/*", *TRAINING_HEALTH.reads, _KEYS, _RUN_PART)
 
 
@@ -56,7 +58,8 @@ class Reports(Construct):
                 *read_job,
                 allow("WriteReport", ["s3:PutObject"], [f"{bucket}/{_REPORTS}*"]),
                 allow("ReadAndDeleteParts", ["s3:GetObject", "s3:DeleteObject"], [f"{bucket}/{_PARTS}"]),
-                allow("ListParts", ["s3:ListBucket"], [bucket], {"StringLike": {"s3:prefix": _PARTS}}),
+                allow("ReadDumps", ["s3:GetObject"], [f"{bucket}/{keys}" for keys in (*HANG_READS, KEPT_HANG)]),
+                allow("ListPartsAndDumps", ["s3:ListBucket"], [bucket], {"StringLike": {"s3:prefix": list(_LISTED)}}),
             ],
             environment=tables,
             timeout_s=600,

@@ -34,6 +34,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         return {"dropped": reports.drop(call.job, call.run, now=time.time())}
     if call.run:
         page, files = reports.full(call.job, call.run, now=time.time())
+    elif call.kind == "hang":
+        page, files = reports.of_hang(call.job, now=time.time())
     elif call.kind == "fire":
         page, files = reports.of_fire(call.job, now=time.time())
     else:

@@ -9,6 +9,7 @@ from tests.claims import (
     batch,
     bottleneck,
     growth,
+    hang_dumps,
     health,
     hung,
     loading,
@@ -26,7 +27,15 @@ from tests.claims.times import time_claims
 WITHIN = {"%": 0.1, "share": 1e-3, "points": 0.1, "points/h": 0.1, "W": 0.1, "min": 0.1, "bytes": 1.0, "bytes/h": 1.0}
 """How far a value may be from the truth, by unit: 0.1 percentage points; counts not at all, times an interval."""
 
-EXACT_TIMES = {"median_step", "outlier_above", "fetch_time", "mean_step", "own_work", "own_work_of_peers"}
+EXACT_TIMES = {
+    "median_step",
+    "outlier_above",
+    "fetch_time",
+    "mean_step",
+    "own_work",
+    "own_work_of_peers",
+    "lost_gpu_time",
+}
 """Durations that are given for events: those do not depend on the sampling."""
 
 
@@ -34,7 +43,7 @@ RULES: dict[str, dict[str, Recompute]] = {
     "LoadBalancing": balance.FACTS,
     "CPUBottleneck": {**bottleneck.FACTS, **phases.FACTS},
     "IOBottleneck": {**bottleneck.FACTS, **phases.FACTS},
-    "HungJob": hung.FACTS,
+    "HungJob": {**hung.FACTS, **hang_dumps.FACTS},
     "StepOutlier": steps.STEP_OUTLIER,
     "Dataloader": loading.DATALOADER,
     "LowGPUUtilization": low.FACTS,

@@ -261,10 +261,10 @@ def _unused(trace: KernelTrace, fused: list[Called]) -> Found | None:
             found.append((called, used))
     if not found:
         return None
-    called = [each for each, _ in found]
-    measured, facts = _fused(trace, called)
-    facts |= {"experts_share": measured / trace.window, "experts": _rows(called[0])[0], "most_used": found[0][1]}
-    return Found(measured, 0.0, facts, _lines(called), [])
+    every = [each for each, _ in found]
+    measured, facts = _fused(trace, every)
+    facts |= {"experts_share": measured / trace.window, "experts": _rows(every[0])[0], "most_used": found[0][1]}
+    return Found(measured, 0.0, facts, _lines(every), [])
 
 
 def _fused(trace: KernelTrace, found: list[Called]) -> tuple[float, dict[str, float | str]]:

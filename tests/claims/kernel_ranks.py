@@ -108,7 +108,7 @@ class Ranks:
             return None
         sure = steps >= FEW_STEPS and net >= ERRORS * float(lead.std()) / math.sqrt(steps)
         others = [self.computes[each] for each in found.places if each != place]
-        facts = {
+        facts: dict[str, Any] = {
             "lateness_share": share,
             "late_rank": self.name(place),
             "collective": found.name,

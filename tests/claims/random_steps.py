@@ -26,7 +26,8 @@ SLOW = ("Checkpoint", "Evaluation", "Compilation")
 BESIDE = ("Log", "Prepare", "Decode", "Upload", "Sample", "Shuffle", "Metric", "Copy", "Wait")
 """Phases beside the steps: with the others more than a minute's largest."""
 
-PHASES = (STEP, LOADER, LOADER_SETUP, FORWARD, BACKWARD, OPTIMIZER, WORKER, ON_GPU, ON_CPU, *SLOW, *BESIDE)
+PEER_WAIT = "peer_wait"
+PHASES = (STEP, LOADER, LOADER_SETUP, FORWARD, BACKWARD, OPTIMIZER, WORKER, ON_GPU, ON_CPU, *SLOW, *BESIDE, PEER_WAIT)
 SHORTEST_S, LONGEST_S, MOST_STEPS = 1_500.0, 5_400.0, 700
 Row = dict[str, Any]
 
@@ -59,8 +60,12 @@ def steps_job(seed: int) -> Drawn:
     return replace(job, seconds=seconds, interval_s=round(max(seconds / 600.0, job.interval_s / 10.0), 3), steps=False)
 
 
-def write_steps_job(seed: int, root: Path) -> Path:
-    """Write the folder of a job with the events of all its processes; return it."""
+def write_steps_job(seed: int, root: Path, *, tells_waits: bool = False) -> Path:
+    """Write the folder of a job with the events of all its processes; return it.
+
+    With ``tells_waits`` each tells how long it waits for its peers: a slow one hardly, the others in most of their
+    backward passes.
+    """
     job = steps_job(seed)
     folder = write_random_job(job, root)
     about = json.loads((folder / "job.json").read_text())
@@ -72,7 +77,10 @@ def write_steps_job(seed: int, root: Path) -> Path:
     for place, (node, rank) in enumerate(ranks):
         own = np.random.default_rng([seed, 7, place])
         factor, by_waits = slow.get((node, rank), (1.0, False))
-        _write(_rows(own, job, plan, factor, by_waits=by_waits), folder, f"rank{place}", node, plan.file_s)
+        rows = _rows(own, job, plan, factor, by_waits=by_waits)
+        if tells_waits:
+            rows = _with_waits(rows, np.random.default_rng([seed, 8, place]), 0.03 if factor > 1.0 else 0.9)
+        _write(rows, folder, f"rank{place}", node, plan.file_s)
         if plan.workers:
             _write(_fetches(own, job, plan), folder, f"rank{place}w", node, plan.file_s)
     return folder
@@ -127,6 +135,15 @@ def _rows(rng: Generator, job: Drawn, plan: Plan, factor: float, *, by_waits: bo
         for row in _beside(rng, plan, start, length, int((START + start) // 60.0)):
             yield row
         at, number = start + length + more + 0.01 * plan.pace, number + 1
+
+
+def _with_waits(rows: Iterator[Row], rng: Generator, share: float) -> Iterator[Row]:
+    """Yield events, and waits for peers at the ends of backward passes."""
+    for row in rows:
+        yield row
+        if row["name"] == BACKWARD:
+            length = share * float(rng.uniform(0.8, 1.0)) * row["dur"] / 1e6
+            yield _row(PEER_WAIT, (row["ts"] + row["dur"]) / 1e6 - length, length)
 
 
 def _passes(rng: Generator, plan: Plan, start: float, forward: float, length: float, more: float) -> Iterator[Row]:

@@ -327,10 +327,19 @@ class _Model:
                     hashes[tensor] += 1
                 elif wrong < 0.3:
                     hashes[: 1 + tensor] += rank % 3
-                group = {"of": "parameters", "ranks": f"{first}-{first + size - 1}", "copies": size, "count": 6}
+                group: dict[str, Any] = {
+                    "of": "parameters",
+                    "ranks": f"{first}-{first + size - 1}",
+                    "copies": size,
+                    "count": 6,
+                }
                 group |= {"layout": str(rng.choice(["a"] * 9 + ["b"])), "sure": True, "device": "cpu"}
                 group |= {"moment": [int(rng.choice([7] * 19 + [8]))]}
-                about = {"version": 1, "at": float(rng.choice([1e9] * 19 + [1e9 + 99.0])), "mode_step": place}
+                about: dict[str, Any] = {
+                    "version": 1,
+                    "at": float(rng.choice([1e9] * 19 + [1e9 + 99.0])),
+                    "mode_step": place,
+                }
                 about |= {"attempt": "0", "left_out": 0, "sets": [group]}
                 if rng.random() < 0.05:
                     continue

@@ -2,11 +2,13 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from functools import cached_property
+from statistics import mean, median
 
 from tests.claims.context import Context, Expected, Fact, Recompute
+from tests.claims.peer_waits import OTHER, PARTS, timed_steps
 from tests.claims.raw import Event
 from tests.claims.timelines import STEP, files_of, is_on_gpu, nodes_with_events, own_times
 
@@ -18,12 +20,17 @@ _PASSES, _ON_GPU = ("Forward-SubModuleInternal", "Optimizer"), ("forward", "opti
 
 @dataclass
 class Sums:
-    """Steps, and microseconds: of the steps with the waits before them, of own work in them, and of that in waits."""
+    """Steps, and microseconds: of the steps with the waits before them, of own work in them, and of that in waits.
+
+    ``timed`` are the same by name of steps of which waits for peers are known: ``steps``, ``own``, ``peers``, ``least``
+    and each part of own work.
+    """
 
     steps: int = 0
     total: int = 0
     own: int = 0
     waits: int = 0
+    timed: Counter[str] = field(default_factory=Counter)
 
     def add(self, steps: int, total: int, own: int, waits: int) -> None:
         """Add steps."""
@@ -45,6 +52,7 @@ class Rank:
         for block in blocks:
             each = self.blocks[block]
             found.add(each.steps, each.total, each.own, each.waits)
+            found.timed.update(each.timed)
         return found
 
 
@@ -79,15 +87,25 @@ def _add_file(rank: Rank, events: list[Event]) -> None:
             place = next((at for at, step in enumerate(steps) if step.end_us > each.start_us), None)
             if place is not None and steps[place].start_us <= each.start_us:
                 (asked if each.phase in _PASSES else taken)[place] += own
+    tells = _add_timed(rank, steps, events, before.get(0, (0, 0))[1])
     for place, step in enumerate(steps):
         wait_before = before.get(place, (0, 0))[1]
         waits = inside[place] + wait_before
         work = max(asked[place], taken[place]) + waits
-        if work and "TRAIN" in step.name:
+        if (work or tells) and "TRAIN" in step.name:
             rank.blocks[step.end_us // (BLOCK_S * 1_000_000)].add(1, step.length_us + wait_before, work, waits)
 
 
-@dataclass(frozen=True)
+def _add_timed(rank: Rank, steps: list[Event], events: list[Event], before_us: int) -> bool:
+    """Add what steps are without waits for peers; return whether the file tells those."""
+    tells = any(each.name == "peer_wait" for each in events)
+    if tells and steps:
+        for block, sums in timed_steps(steps, events, before_us, BLOCK_S * 1_000_000).items():
+            rank.blocks[block].timed.update(sums)
+    return tells
+
+
+@dataclass
 class Judged:
     """Ranks over the blocks of a finding, with what their peers have, and which of them are slow, the slowest first."""
 
@@ -95,10 +113,25 @@ class Judged:
     blocks: list[int]
     slow: list[str]
 
+    @cached_property
+    def is_timed(self) -> bool:
+        """Tell whether waits for peers are known of at least half of each rank's steps, in each block."""
+        held = [rank.blocks[block] for rank in self.ranks.values() for block in self.blocks]
+        return all(2 * sums.timed["steps"] >= sums.steps for sums in held)
+
     def mean(self, name: str, what: str, blocks: Sequence[int] | None = None) -> float:
         """Return microseconds a step."""
         sums = self.ranks[name].over(self.blocks if blocks is None else blocks)
-        return float(getattr(sums, what)) / sums.steps
+        if not self.is_timed:
+            return float(getattr(sums, what)) / sums.steps
+        timed = sums.timed
+        known = {**timed, "total": timed["own"] + timed["peers"], "waits": timed["data_wait"]}
+        known[OTHER] = max(timed["own"] - sum(timed[part] for part in PARTS), 0)
+        return known.get(what, 0) / timed["steps"]
+
+    def late(self, name: str, what: str = "own") -> float:
+        """Return by how many microseconds a step a rank has more than its peers."""
+        return self.mean(name, what) - self.of_peers(name, what)
 
     def of_peers(self, name: str, what: str, blocks: Sequence[int] | None = None) -> float:
         """Return the median of the other ranks' means."""
@@ -171,6 +204,39 @@ def _by_waits(context: Context, fact: Fact) -> Expected:
     return float(waits >= BY_WAITS * own)
 
 
+def _of_worst(what: Callable[[Judged, str], Expected]) -> Recompute:
+    def recompute(context: Context, fact: Fact) -> Expected:
+        del fact
+        judged = _judged(context)
+        return what(judged, judged.slow[0]) if judged.is_timed and judged.slow else "no slow rank tells its waits"
+
+    return recompute
+
+
+def _late_in(judged: Judged, name: str) -> Expected:
+    """Return the part of the step with at least half of what a rank has more."""
+    parts = {part: judged.late(name, part) for part in (*PARTS, OTHER)}
+    most = max(parts, key=lambda part: parts[part])
+    return most if parts[most] >= 0.5 * judged.late(name) else "no part"
+
+
+def _lost_of_step(judged: Judged, name: str) -> Expected:
+    return 100.0 * judged.late(name) / judged.mean(name, "total")
+
+
+def _lost_gpu_time(judged: Judged, name: str) -> Expected:
+    steps = judged.ranks[name].over(judged.blocks).steps
+    return judged.late(name) * steps * (len(judged.ranks) - len(judged.slow)) / 1e6
+
+
+def _in_turn(context: Context, fact: Fact) -> Expected:
+    """Return which percentage of a step the rank that waits least waits beyond the least waits of any."""
+    del fact
+    judged = _judged(context)
+    waits, least = (min(judged.mean(name, what) for name in judged.ranks) for what in ("peers", "least"))
+    return 100.0 * (waits - least) / mean(judged.mean(name, "total") for name in judged.ranks)
+
+
 def _slow_node(context: Context, fact: Fact) -> Expected:
     """Return the node all of whose ranks are slow, and no others."""
     del fact
@@ -202,4 +268,8 @@ STRAGGLER: dict[str, Recompute] = {
     "ranks_affected": lambda context, _: float(len(_judged(context).slow)),
     "ranks_waiting": lambda context, _: float(len(_ranks(context)) - len(_judged(context).slow)),
     "longer_by_waits": _by_waits,
+    "late_in": _of_worst(_late_in),
+    "lost_of_step": _of_worst(_lost_of_step),
+    "lost_gpu_time": _of_worst(_lost_gpu_time),
+    "waited_in_turn": _in_turn,
 }

@@ -163,9 +163,21 @@ def _first_rank(context: Context, match: re.Match[str]) -> str | None:
     )
 
 
-def _mostly_waits(context: Context, match: re.Match[str]) -> str | None:
-    """Leave it to the fact: its recomputation holds that waits are half of it or more."""
-    return None if context.first("longer_by_waits") else "no fact says so"
+_PLACES = {
+    "in waits for data": "data_wait",
+    "in the forward pass": "forward",
+    "in the backward pass": "backward",
+    "in the optimizer": "optimizer",
+    "outside of passes": "other",
+}
+
+
+def _mostly_in(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation holds that waits, or a part of the step, are half of it or more."""
+    late_in = context.first("late_in")
+    place = _PLACES[match[1]]
+    says_so = late_in["value"] == place if late_in else place == "data_wait" and context.first("longer_by_waits")
+    return None if says_so else "no fact says so"
 
 
 def _every_rank(context: Context, match: re.Match[str]) -> str | None:
@@ -207,7 +219,7 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"Look at [^.;,]* first", _first_rank),
     (r"and it ha[sd] none", _is_silent),
     (r"the first step began", _first_step),
-    (r"most of it in waits for data", _mostly_waits),
+    (rf"most of it ({'|'.join(_PLACES)})", _mostly_in),
     (r"every rank of \S+ (?:was|is) slow, most of all", _every_rank),
     (r"the highest mean of all windows but the last two", _highest_mean_of_windows),
     (r"above the highest until", _has_risen),

@@ -23,7 +23,7 @@ class Apart(NamedTuple):
     tensors: list[str]
     ranks: int
     alike: int
-    count: int
+    tensors_held: int
     of: str
 
 
@@ -61,7 +61,7 @@ def copies(seen: Seen, facts: dict[str, Any]) -> dict[str, Any] | None:
             "threshold of ranks_apart": 0.0,
             "ranks_alike": worst.alike,
             "rank": {f"rank {rank}": rank for rank in worst.named},
-            "tensors": worst.count,
+            "tensors": worst.tensors_held,
             "tensors_apart": len(worst.tensors),
             "tensor": worst.tensors,
             "since_step": since,
@@ -93,8 +93,8 @@ def _told(step: Step) -> Told | None:
             names = [tensor[0] for tensor in tensors]
             moment = str([about["mode_step"], about["attempt"], each["moment"]])
             own = hashes[begins : begins + each["count"]]
-            held = (each["layout"], moment, about["at"], rank, own, names, each["copies"])
-            by_set.setdefault((each["of"], each["ranks"], each["device"]), []).append(held)
+            key = each["of"], each["ranks"], each["device"]
+            by_set.setdefault(key, []).append((each["layout"], moment, about["at"], rank, own, names, each["copies"]))
             begins += each["count"]
     if not by_set and not lonely:
         return None

@@ -43,6 +43,37 @@ def test_what_is_said_of_steps_is_true(jobs: Any, seed: int) -> None:
     assert not found.unknown, table(found)
 
 
+@pytest.fixture(scope="module")
+def waits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Raw, dict[str, Any]]:
+    """Return a job whose ranks tell how long they wait for each other, and its true report."""
+    folder = write_steps_job(STRAGGLER, tmp_path_factory.mktemp("waits"), tells_waits=True)
+    return raw_of(folder), report_of(folder)
+
+
+def test_what_is_said_of_ranks_that_tell_their_waits_is_true(waits: tuple[Raw, dict[str, Any]]) -> None:
+    found = checked("steps", *waits)
+    assert not found.untrue, table(found)
+    assert not found.unknown, table(found)
+    assert {"late_in", "lost_of_step", "lost_gpu_time"} <= {each["name"] for each in _straggler(waits[1])["facts"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("late_in", "optimizer"), ("lost_of_step", 0.2), ("lost_gpu_time", 20.0), ("own_work", 1e-3), ("mean_step", 1e-3)],
+)
+def test_what_is_nearly_true_of_waiting_ranks_is_found(
+    waits: tuple[Raw, dict[str, Any]], name: str, more: float | str
+) -> None:
+    raw, report = waits[0], copy.deepcopy(waits[1])
+    fact = next(each for each in _straggler(report)["facts"] if each["name"] == name)
+    fact["value"] = more if isinstance(more, str) else fact["value"] + more
+    assert any(name in each for each in wrong_facts(raw, report, "Straggler"))
+
+
+def _straggler(report: dict[str, Any]) -> dict[str, Any]:
+    return next(each for each in report["findings"] if each["rule"] == "Straggler")
+
+
 @pytest.mark.parametrize(
     ("seed", "rule", "name", "more"),
     [

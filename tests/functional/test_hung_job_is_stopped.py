@@ -4,13 +4,18 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from demo.uploads import RecordedObject
-from tests.functional.deployment import JOB, OPTED_IN, PREFIX, Deployment, object_message, ringing
+from tests.functional.deployment import BUCKET, JOB, OPTED_IN, PREFIX, Deployment, object_message, ringing
+from tests.hangs.simulated import Fault
+from tests.hangs.simulated import Job as Ranks
 from tests.verdicts.labelled.catalogue.collector import HANGS
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.profile_files import START, write_job
@@ -102,3 +107,51 @@ def test_hung_job_is_stopped_in_time(
     )
     answer = deployment.function("decide_stop")(fire | {"firedAt": iso_time(time.time() - 60.0)})
     assert (answer.value["stop"], answer.value["decision"]) == (True, "stop"), answer.value["why"]
+
+
+def dumps_at(at: float) -> list[RecordedObject]:
+    """Return the dumps of 8 ranks, of which rank 5 is in a lock, as the collector uploads them at a time."""
+    job = Ranks(8, fault=Fault(kind="lock", ranks=(5,), step=3))
+    job.run()
+    with TemporaryDirectory() as folder:
+        job.write(Path(folder), as_json=False, only_active=False)
+        place = f"{PREFIX}{JOB}/hang-dumps/algo-1/{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H-%M-%SZ}/"
+        return [
+            RecordedObject(key=place + each.name, appears_at=at + UPLOAD_S, body=each.read_bytes())
+            for each in sorted(Path(folder).iterdir())
+        ]
+
+
+@pytest.mark.parametrize("dumped_min", [3.0, 9.0])
+def test_dumps_name_the_rank_in_alert_row_and_report(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dumped_min: float
+) -> None:
+    """Dumps that are there when the rule fires are in its alert; later ones are an alert of their own."""
+    deployment.create_training_job(tags={"trainguard:evaluation-every-s": "180"})
+    uploads = objects(write_job(hung(steps=True), tmp_path))
+    dumped_at = START + 60.0 * (HANG_MIN + dumped_min)
+    waiting = dumps_at(dumped_at)
+    with monkeypatch.context() as patched:
+        for at in ticks(deployment, uploads, patched):
+            if at >= dumped_at:
+                deployment.put(waiting)
+                waiting = []
+            for name, asked in deployment.world.reported().items():
+                if name.startswith("hang-"):
+                    deployment.function("build_report")(asked)
+    told = [each for each in deployment.world.started().values() if each["rule"] == RULE]
+    told.sort(key=lambda each: each["kind"] != "fire")
+    named = [each["kind"] for each in told if "rank 5 of algo-1 has finished" in str(each["reason"])]
+    kinds = ["fire"] if dumped_min < 5.0 else ["fire", "cause"]
+    assert ([each["kind"] for each in told], named) == (kinds, kinds[-1:])
+    assert "Take the stacks of rank 5 of algo-1" in str(told[-1]["advice"])
+    row = deployment.world.row(JOB, RULE)
+    assert "rank 5 of algo-1" in row["Reason"]["S"]
+    place = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/report.json"
+    report = json.loads(deployment.clients.s3.get_object(Bucket=BUCKET, Key=place)["Body"].read())
+    assert [each["rank"] for each in hang_of(report)["named"]] == [5]
+
+
+def hang_of(report: dict[str, Any]) -> dict[str, Any]:
+    (entry,) = [each for each in report["rules"] if each["rule"] == RULE]
+    return next(each["hang"] for each in entry["details"].values() if "hang" in each)

@@ -17,6 +17,7 @@ from tests.hangs.simulated import Fault, Job
 from tests.hangs.test_ras import answer, communicator
 from tests.kernels.test_memory_timeline import EVENTS, plain, raw
 from tests.sources.test_logs_and_tables import logged, report
+from tests.stragglers.simulated import Job as ParallelJob
 from tests.support import xplanes
 from tests.support.kernel_traces import real_names, real_text
 from tests.support.memory_snapshots import Training, as_json, pickled
@@ -32,6 +33,7 @@ from trainguard.engine.settings.sources import read_document
 from trainguard.formats.hangs.flight_recorder import read_dump
 from trainguard.formats.hangs.ras import read_ras
 from trainguard.formats.hangs.stacks import main_thread
+from trainguard.formats.operations import read_operations
 from trainguard.formats.plain_pickle import PickleError, read_plain
 from trainguard.formats.profile.columns import read_framework_object
 from trainguard.formats.profile.system import read_system_object
@@ -55,6 +57,7 @@ from trainguard.kernels.readers.reading import read_any
 from trainguard.pricing.table import read_prices
 from trainguard.stack.polling.poll import written_object
 from trainguard.stack.polling.run_files import run_file_key
+from trainguard.stragglers.verdict import straggler_verdict
 
 AT = 1_800_000_000.0
 _SPY = b'[{"thread_name": "MainThread", "frames": [{"filename": "a.py", "line": 1, "name": "f"}]}]'
@@ -96,6 +99,16 @@ def _dump_seeds() -> list[bytes]:
         pickles = [each.read_bytes() for each in sorted(Path(folder).iterdir())]
         job.write(Path(folder), as_json=True, only_active=True)
         return [*pickles, *(each.read_bytes() for each in sorted(Path(folder).iterdir()))]
+
+
+def _operations(body: bytes) -> object:
+    return straggler_verdict(*read_operations(body, "operations"))
+
+
+def _operation_seeds() -> list[bytes]:
+    table = ParallelJob(copies=2, stages=2, batches=2, steps=3).csv()
+    files = sorted((DATA / "stragglers").glob("*.parquet"))
+    return [table, b'{"rank": 0, "step": 1, "op": "a", "start": 0, "end": 1}\n', *(each.read_bytes() for each in files)]
 
 
 def _kineto_seeds() -> list[bytes]:
@@ -204,6 +217,7 @@ TARGETS = (
     Target("plain pickle", lambda: _snapshot_seeds()[:-1], read_plain, (PickleError,)),
     Target("memory timeline", lambda: [raw(EVENTS), plain(EVENTS)], _timeline),
     Target("dump of the flight recorder", _dump_seeds, _hang_dump),
+    Target("table of operations", _operation_seeds, _operations),
     Target(
         "answer of NCCL RAS", lambda: [answer(communicator(range(4), behind={1: 1}, missing={3: (True, True)}))], _ras
     ),

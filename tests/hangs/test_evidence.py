@@ -20,11 +20,18 @@ SPY = json.dumps([{"thread_name": "MainThread", "frames": [{"filename": "/job/a.
 
 
 def files_of(folder: Path, kind: str, seed: int, *, stacks: bool = True) -> list[tuple[str, bytes]]:
-    """Return the files of a planted hang of 8 ranks: dumps, a second one of some ranks, and stacks."""
+    """Return the files of a planted hang of 8 ranks: dumps, copies and older ones of some ranks, and a stack."""
     job = Job(8, fault=Fault(kind=kind, ranks=(seed % 8,), step=3))
     job.run()
     job.write(folder, as_json=seed % 2 == 0, only_active=False)
     found = [(each.name, each.read_bytes()) for each in sorted(folder.iterdir())]
+    earlier = Job(8, fault=Fault(kind="lock", ranks=(0,), step=1))
+    earlier.run()
+    before = folder / "before"
+    before.mkdir()
+    earlier.write(before, as_json=True, only_active=False)
+    older = {each.name: each.read_bytes() for each in before.iterdir()}
+    found += [(f"before/{name}", older[name]) for name, _ in found[:5]]
     found += [(f"again/{name}.gz", gzip.compress(data)) for name, data in found[:3]]
     return found + ([("stack_1.txt", SPY.encode())] if stacks else [])
 

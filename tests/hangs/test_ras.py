@@ -95,7 +95,7 @@ ALL = range(16)
             [(9, "dead"), (3, "unresponsive"), (1, "behind")],
         ),
         # Half of the ranks are as far as the others: nobody can say who waits.
-        (answer(communicator(ALL, behind=dict.fromkeys(range(8), 1))), []),
+        (answer(communicator(ALL, behind=dict.fromkeys(range(8, 16), 1))), []),
     ],
 )
 def test_ranks_stand_as_an_answer_says(data: bytes, named: list[tuple[int, str]]) -> None:
@@ -107,7 +107,7 @@ def test_a_rank_of_a_small_group_is_named_by_its_global_number() -> None:
     assert causes(data) == [(12, "behind")]
 
 
-def test_ranks_behind_the_waiting_ones_are_not_named_beside_the_first() -> None:
+def test_ranks_behind_those_that_wait_are_not_named() -> None:
     data = answer(communicator(ALL, behind={5: 1}), communicator(range(4, 8), behind={6: 4}, name="0x7"))
     assert causes(data) == [(5, "behind")]
 

@@ -211,6 +211,7 @@ def test_quiet_hours_delay_the_alert_alone() -> None:
     ("kind", "steps"),
     [
         ("escalation", ["SendAlert", "RecordAlert", "BuildReport", "RecordReport"]),
+        ("cause", ["SendAlert", "RecordAlert", "BuildReport", "RecordReport"]),
         ("cleared", ["SendAlert", "RecordAlert"]),
         ("notice", ["SendAlert", "RecordAlert"]),
     ],

@@ -42,6 +42,14 @@ def logs(function: str) -> Grants:
 
 REPORTS = f"{BUCKET}/*/rule-output/TrainGuardReport/*"
 PARTS = f"{BUCKET}/*/rule-output/TrainGuardReport/parts/*"
+KEPT_HANG = f"{BUCKET}/*/rule-output/TrainGuardReport/hang.json"
+DUMPS = (
+    "*/hang-dumps/*",
+    *(
+        f"*/{folder}/nccl_trace_rank_*"
+        for folder in ("checkpoints", "tensorboard-output", "trainer-output", "profiler-output")
+    ),
+)
 
 RUNS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/runs/*"
 DIGESTS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/digests/*"
@@ -53,6 +61,8 @@ TRACES = (
     "kernel-traces/*.sqlite",
     "kernel-traces/*.sqlite.gz",
     *(f"{place}*{ending}*" for place in ("kernel-traces/", "*memory", "*snapshot") for ending in (".pickle", ".pkl")),
+    *(f"*memory_{name}.json*" for name in ("snapshot", "timeline")),
+    "*memory_timeline.raw.json*",
 )
 """What is read of kernel profiles: traces by how their names end, and nothing else of any folder."""
 
@@ -76,6 +86,7 @@ EVALUATE = (
     | grants(FIRE, "states:StartExecution")
     | grants(REPORT, "states:StartExecution")
     | grants(f"{BUCKET}/*/job.json", "s3:GetObject")
+    | grants(KEPT_HANG, "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | DESCRIBE_JOBS
 )
@@ -169,6 +180,8 @@ EXPECTED: dict[str, Grants] = {
     "ReportsBuildReportRole": READ_JOB
     | grants(REPORTS, "s3:PutObject")
     | grants(PARTS, "s3:GetObject", "s3:DeleteObject")
+    | grants(KEPT_HANG, "s3:GetObject")
+    | set().union(*(grants(f"{BUCKET}/{keys}", "s3:GetObject") for keys in DUMPS))
     | grants(BUCKET, "s3:ListBucket")
     | logs("ReportsBuildReport"),
     "ReportsReportRole": grants("{ReportsPlanReportFunction.Arn}", "lambda:InvokeFunction")
@@ -229,13 +242,14 @@ def test_permissions_of_each_role_match_the_table(role: str, held: dict[str, Gra
     assert held[role] == EXPECTED[role]
 
 
-def test_report_builder_lists_only_parts(template: Template) -> None:
+def test_report_builder_lists_only_parts_and_dumps(template: Template) -> None:
     (listing,) = (
         statement
         for role, statement in template.role_statements()
         if role == "ReportsBuildReportRole" and "s3:ListBucket" in statement.actions
     )
-    assert listing.condition == {"StringLike": {"s3:prefix": "*/rule-output/TrainGuardReport/parts/*"}}
+    parts = "*/rule-output/TrainGuardReport/parts/*"
+    assert listing.condition == {"StringLike": {"s3:prefix": [parts, *DUMPS]}}
 
 
 def test_report_machine_name_is_the_one_its_role_may_start(template: Template) -> None:

@@ -5,6 +5,13 @@ from typing import Any
 from tests.infra.template import Template
 
 PARTS = "*/rule-output/TrainGuardReport/parts/*"
+DUMPS = (
+    "*/hang-dumps/*",
+    *(
+        f"*/{folder}/nccl_trace_rank_*"
+        for folder in ("checkpoints", "tensorboard-output", "trainer-output", "profiler-output")
+    ),
+)
 
 CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("ActionsStopJobRole", "StopOptedInTrainingJobs"): {
@@ -17,7 +24,7 @@ CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("CanaryRole", "ReadRowsOfCanaries"): {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": "trainguard-canary-*"},
     },
-    ("ReportsBuildReportRole", "ListParts"): {"StringLike": {"s3:prefix": PARTS}},
+    ("ReportsBuildReportRole", "ListPartsAndDumps"): {"StringLike": {"s3:prefix": [PARTS, *DUMPS]}},
 }
 
 

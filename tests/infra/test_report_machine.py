@@ -131,7 +131,7 @@ def test_failed_plan_at_the_end_builds_from_state_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"PlanReport"}, kind="end")
-    assert payloads(execution, "BuildFromState") == [{"job": JOB}]
+    assert payloads(execution, "BuildFromState") == [{"job": JOB, "kind": "end"}]
     assert {name for name, _ in execution.calls} == {"PlanReport", "BuildFromState"}
     assert ending == Ending("FAILED", "TrainGuard.StepFailed", "PlanReport: Service.Exception: PlanReport is down")
 
@@ -158,7 +158,7 @@ def test_unbuildable_report_at_the_end_falls_back_and_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"BuildReport"}, kind="end")
-    assert payloads(execution, "BuildFromState") == [{"job": JOB}]
+    assert payloads(execution, "BuildFromState") == [{"job": JOB, "kind": "end"}]
     assert len(execution.arguments_of("DropParts")) == 1
     assert ending.cause == "BuildReport: Service.Exception: BuildReport is down"
 
@@ -169,6 +169,15 @@ def test_full_report_at_the_end_is_not_replaced_by_one_of_state(
     execution, ending = execute(machine, kind="end")
     assert ending == Ending("SUCCEEDED")
     assert execution.arguments_of("BuildFromState") == []
+
+
+def test_dumps_of_a_hang_are_read_without_the_whole_profile(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, kind="hang")
+    assert ending == Ending("SUCCEEDED")
+    assert payloads(execution, "BuildFromState") == [{"job": JOB, "kind": "hang"}]
+    assert {name for name, _ in execution.calls} == {"BuildFromState", "DropParts"}
 
 
 def test_undeletable_parts_are_reported_by_the_execution(

@@ -170,7 +170,7 @@ def test_experts_with_few_rows_are_named_though_memory_is_full() -> None:
     facts = {fact.name: fact.value for fact in found.facts}
     assert (found.kind, facts["experts"], facts["rows"]) == ("slow_operators_starved", 128, 32)
     assert facts["compute_share"] == pytest.approx(32 * 6 * 4096 * 11008 / 180e-6 / (0.54 * 1307.4e12), rel=1e-3)
-    assert found.gain.share == pytest.approx((1.0 - facts["compute_share"]) / 2, abs=1e-3)
+    assert found.gain.share == pytest.approx((1.0 - float(facts["compute_share"])) / 2, abs=1e-3)
 
 
 def test_experts_that_memory_cannot_read_in_time_are_unused() -> None:

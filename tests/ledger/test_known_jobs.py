@@ -142,7 +142,7 @@ def test_given_an_interval_that_changes_then_buckets_are_true() -> None:
 
 
 @pytest.mark.parametrize("every_s", [1.0, 60.0])
-def test_waits_for_a_slow_rank_are_peers_and_the_rest_communication(every_s: float) -> None:
+def test_waits_for_a_slow_rank_are_peers_and_communication(every_s: float) -> None:
     phases = [start_up(300.0), train(900.0, communication_s=0.2), train(1_800.0, communication_s=0.2, peers_s=0.6)]
     assert_true(KnownJob([*phases, save(180.0), train(300.0)], every_s=every_s, nodes=2, gpus=2))
 

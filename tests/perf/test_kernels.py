@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.kernel_traces import real_text
 from tests.support.large_traces import SIZES_MB, write
-from trainguard.kernels.readers.splitter import Event
+from trainguard.kernels.readers.events import Event
 
 pytestmark = pytest.mark.perf
 

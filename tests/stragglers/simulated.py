@@ -20,6 +20,8 @@ class Planted:
     kind: Literal["rank", "host", "copy", "stage", "sequences", "transfers"]
     times: float = 1.5
     at: int = 0
+    every: int = 1
+    """In which steps: all, every second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class _Step:
 
     def lasts(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> float:
         found = (0.01 if forward else 0.02) * self.noise[copy, stage, chunk, int(forward), batch]
-        for each in self.job.planted:
+        for each in (each for each in self.job.planted if self.step % each.every == 0):
             rank = stage * self.job.copies + copy
             if each.kind == "sequences":
                 found *= 1 + (each.times - 1) * self.lengths[copy, batch]
@@ -161,13 +163,28 @@ class _Step:
                 for each in self.orders[stage]:
                     self._add_pass(copy, stage, *each)
                 last = self.pass_end(copy, stage, *self.orders[stage][-1])
+                if job.overlapping:
+                    last = max(last, self.scattered(copy, stage))
                 ends[copy, stage] = self.add(copy, stage, "layernorm-grads-all-reduce", last, 0.0002)
         self._together(ends, "embedding-grads-all-reduce", 0.001, lambda copy, _: copy, {0, job.stages - 1})
-        self._together(ends, "grads-reduce-scatter", 0.004, lambda _, stage: stage)
+        last_exchange = "separate-grads-all-reduce" if job.overlapping else "grads-reduce-scatter"
+        self._together(ends, last_exchange, 0.004, lambda _, stage: stage)
         self._together(ends, "optimizer-clip-main-grad", 0.0005, lambda *_: 0)
         last = max(self.add(*place, "optimizer", end, 0.003) for place, end in ends.items())
         self._number()
         return last
+
+    def scattered(self, copy: int, stage: int) -> float:
+        """Add the reductions of gradients that run beside the passes; return when the last of them ends."""
+        ready = [0.0] * self.job.copies
+        for chunk in reversed(range(self.job.chunks)):
+            for each in range(self.job.copies):
+                of_chunk = [at for at in self.orders[stage] if not at[0] and at[2] == chunk]
+                ready[each] = max(ready[each], self.pass_end(each, stage, *of_chunk[-1]))
+            end = max(ready) + 0.006
+            self.add(copy, stage, "grads-reduce-scatter", ready[copy], end - ready[copy], chunk=chunk)
+            ready = [end] * self.job.copies
+        return end
 
     def _add_pass(self, copy: int, stage: int, forward: bool, batch: int, chunk: int) -> None:
         direction = "forward" if forward else "backward"

@@ -13,6 +13,7 @@ SHAPES = {
     "1F1B": Job(),
     "GPipe": Job(schedule="GPipe", stages=3, copies=6),
     "two parts a stage": Job(schedule="GPipe", chunks=2),
+    "gradients beside passes": Job(schedule="GPipe", chunks=2, stages=2, overlapping=True),
     "one stage": Job(stages=1, copies=8),
     "one copy": Job(copies=1),
 }
@@ -65,6 +66,14 @@ def test_uneven_sequences_are_no_slow_rank(shape: str) -> None:
     found = judged(replace(SHAPES[shape], planted=(Planted("sequences", 1.6),), steps=12).csv())
     assert [each.kind for each in found.causes] == [CauseKind.SEQUENCES]
     assert found.causes[0].correlation == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("shape", ["1F1B", "one stage"])
+def test_rank_that_is_slow_at_times_is_no_long_sequence(shape: str) -> None:
+    job = replace(SHAPES[shape], planted=(Planted("rank", 2.0, 6, every=2),), steps=12)
+    first = judged(job.csv()).causes[0]
+    assert (first.kind, first.ranks, first.in_steps) == (CauseKind.RANKS, [6], 0.5)
+    assert first.saves == pytest.approx(1 - job.healthy().step_s() / job.step_s(), rel=0.05)
 
 
 def test_slow_stage_of_one_rank_is_unsure() -> None:

@@ -35,8 +35,9 @@ def written(found: list[Row]) -> bytes:
     return "\n".join([HEADER, *(",".join(row[name] for name in NAMES) for row in found)]).encode()
 
 
-@pytest.mark.parametrize("form", ["snappy", "gzip_plain_v2", "none_small_pages"])
-def test_parquet_of_each_form_has_the_same_rows(form: str) -> None:
+@pytest.mark.parametrize("form", ["snappy", "zstd"])
+def test_parquet_has_numbers_texts_and_missing_values(form: str) -> None:
+    pytest.importorskip("pyarrow")
     table, faults = read_operations((DATA / f"{form}.parquet").read_bytes(), form)
     assert len(table) == 500
     assert not faults
@@ -44,22 +45,17 @@ def test_parquet_of_each_form_has_the_same_rows(form: str) -> None:
     assert table.kind.tolist() == ["forward-compute", "backward-compute"] * 250
     assert table.start.tolist() == [at / 4 for at in range(500)]
     assert [at for at in range(500) if not np.isfinite(table.duration[at])] == [3]
-    assert table.batch.tolist() == [at // 2 if at % 5 else -2 for at in range(500)] or table.batch.min() == -1
+    assert table.batch.tolist() == [at // 2 if at % 5 else -1 for at in range(500)]
     assert table.host.tolist() == ["a", ""] * 250
 
 
-def test_parquet_of_an_unread_form_says_what_to_do() -> None:
-    with pytest.raises(TelemetryFormatError, match="packed with zstd, expected snappy, gzip or no compression"):
-        read_operations((DATA / "zstd.parquet").read_bytes(), "zstd.parquet")
-
-
-@given(st.integers(0, 3000), st.binary(min_size=1, max_size=20), st.sampled_from(["snappy", "none_small_pages"]))
-@settings(max_examples=150, deadline=None)
-def test_damaged_parquet_is_an_error_or_a_table(at: int, noise: bytes, form: str) -> None:
-    data = bytearray((DATA / f"{form}.parquet").read_bytes())
+@given(st.integers(0, 3000), st.binary(min_size=1, max_size=20))
+@settings(max_examples=50, deadline=None)
+def test_damaged_parquet_is_an_error_or_a_table(at: int, noise: bytes) -> None:
+    data = bytearray((DATA / "snappy.parquet").read_bytes())
     data[at : at + len(noise)] = noise
     try:
-        table, _ = read_operations(bytes(data), form)
+        table, _ = read_operations(bytes(data), "damaged.parquet")
     except TelemetryFormatError:
         return
     straggler_verdict(table, {})

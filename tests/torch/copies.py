@@ -111,6 +111,13 @@ def sharded(recorder: Recorder, own: int) -> None:
     list(train(recorder, net, torch.optim.SGD(net.parameters(), lr=0.1)))
 
 
+def shards(recorder: Recorder, own: int) -> None:
+    net = network()
+    fully_shard(net, mesh=init_device_mesh("cpu", (4,)))
+    recorder.watch(net, every=2)
+    list(train(recorder, net, torch.optim.SGD(net.parameters(), lr=0.1)))
+
+
 def hybrid(recorder: Recorder, own: int) -> None:
     net = network()
     fully_shard(net, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
@@ -183,6 +190,7 @@ JOBS: dict[str, Job] = {
     "clean": clean,
     "uneven": uneven,
     "sharded": sharded,
+    "shards": shards,
     "hybrid": hybrid,
     "hybrid-1": hybrid_1,
     "tensors": tensors,

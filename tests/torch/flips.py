@@ -128,7 +128,7 @@ class Job:
 
 
 CLEAN = ("all", "all", "all", "missing", "step", '"attempt": "', '"moment": [', '"at": ')
-"""What differs of some ranks; the last three begin a field of what they say of themselves."""
+"""What differs of some ranks; the last three begin a field of what a rank saves about its hashes."""
 
 
 def moved(kind: str, saved: dict[str, Any], rank: int) -> dict[str, Any]:

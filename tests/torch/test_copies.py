@@ -1,5 +1,6 @@
 """Jobs of four ranks by gloo: DDP, FSDP 1 and 2, hybrid shards and DTensors, some with one flipped bit."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,4 +61,6 @@ EXPECTED = {
 
 def test_flips_are_named_and_clean_jobs_are_silent(tmp_path: Path, send: Callable[[str], Path]) -> None:
     run_ranks("tests.torch.copies", list(JOBS), tmp_path, world=4)
-    assert {name: seen(send(name)) for name in JOBS} == EXPECTED
+    assert {name: seen(send(name)) for name in EXPECTED} == EXPECTED
+    collections = send("shards") / "debug-output/collections/000000000/worker_0_collections.json"
+    assert json.loads(collections.read_bytes())["_meta"] == {"num_workers": 1}  # no rank waits for copies of none

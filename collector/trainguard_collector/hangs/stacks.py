@@ -35,17 +35,18 @@ class StackTaker:
         self._handover = handover
         self.faults: dict[str, str] = {}
 
-    def stack(self, pid: int) -> Optional[Stack]:
-        """Return the stacks of a process; None where it is gone, or neither way works."""
-        program = _py_spy()
+    def stack(self, pid: int, *, as_text: bool = False) -> Optional[Stack]:
+        """Return a process's stacks, ``as_text`` by faulthandler alone; None where it is gone, or neither way works."""
+        program = None if as_text else _py_spy()
         body = None if program is None else self._by_py_spy(program, pid)
         if body is not None:
             return Stack(".json", body)
         body = by_faulthandler(self._handover.folder, pid)
         if body is not None:
             return Stack(".txt", body)
-        if program is None:
-            self.faults["stacks"] = f"py-spy is not installed, and {pid} has no answer of faulthandler"
+        if program is None and process_state(pid):
+            asked = "asked" if as_text else "installed"
+            self.faults["stacks"] = f"{pid} does not answer faulthandler, and py-spy is not {asked}"
         return None
 
     def _by_py_spy(self, program: str, pid: int) -> Optional[bytes]:

@@ -156,7 +156,9 @@ class HangWatch:
         try:
             until = time.monotonic() + STACKS_S
             for process in training_processes(self._observed, pids, self._timelines.ranks)[:MOST_PROCESSES]:
-                found = self._stacks.stack(process.pid) if time.monotonic() < until else None
+                if time.monotonic() >= until:
+                    break
+                found = self._stacks.stack(process.pid, as_text=process.rank is None)
                 if found is not None:
                     self._handover.put(hang_key(self._node, at, f"{process.stem}{found.suffix}"), found.body)
         except Exception as fault:

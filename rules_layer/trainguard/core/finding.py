@@ -48,10 +48,14 @@ _STATUS_PLACES = {
 
 
 class AlertKind(StrEnum):
-    """What an alert reports: a rule fired, its severity rose, it is over; a stop is to come; settings are faulty."""
+    """What an alert reports.
+
+    A rule fired, its severity rose, its cause is known, it is over; a stop is to come; settings are faulty.
+    """
 
     FIRE = "fire"
     ESCALATION = "escalation"
+    CAUSE = "cause"
     CLEARED = "cleared"
     WARNING = "warning"
     NOTICE = "notice"

@@ -96,6 +96,8 @@ class OutboxEntry:
         """Names the alert and the outbox entry: the fire's name, with a follow-up's kind."""
         if self.kind is AlertKind.ESCALATION:
             return f"{self.fire_id}-{self.finding.severity}"
+        if self.kind is AlertKind.CAUSE:
+            return f"{self.fire_id}-cause"
         if self.kind is AlertKind.CLEARED:
             return f"{self.fire_id}-cleared"
         return self.fire_id

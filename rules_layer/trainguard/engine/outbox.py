@@ -11,7 +11,8 @@
 A crash after the save leaves an unsent entry: whoever loads the item next drains it first. A repeated start is refused
 by its name. All nodes of a job derive the same name for one rule and episode, so 128 firing nodes start one execution.
 
-The scheduler decides on follow-ups from the verdicts of the whole job: a finding grew in severity, or is over. One
+The scheduler decides on follow-ups from the verdicts of the whole job: a finding grew in severity, its cause became
+known after its fire, or it is over. One
 conditional write stores the last notification in ``*#job`` with the outbox, so each is sent once. A finding's severity
 here is its own: another finding that it explains is notified too. Once a job has ended its report says how each stands.
 """
@@ -200,7 +201,9 @@ def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
 def _of_finding(
     job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float, escalates: bool
 ) -> Iterator[OutboxEntry]:
-    """Yield an escalation while the episode is open, and that it is over; nothing once its rule has failed.
+    """Yield an escalation, and what the cause is, while the episode is open, and that it is over.
+
+    Nothing once its rule has failed.
 
     Nothing while its nodes are silent, nor of what began after they fell silent: that gets a fire of its own. Nobody is
     notified that the last episode is over: no fire would report what comes after it.
@@ -210,9 +213,13 @@ def _of_finding(
         return
     notified = state.notified.get(rule)
     if notified is None or notified.episode != history.alerted:
-        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or found().severity)
+        severity, has_cause = history.alerted_severity or found().severity, bool(verdict.result.cause)
+        notified = Notified(history.alerted, history.fired_at, severity, has_cause=has_cause)
         state.notified[rule] = notified
     if history.is_open:
+        if verdict.result.cause and not notified.has_cause:
+            notified.has_cause = True
+            yield _follow_up(job, verdict, found(), AlertKind.CAUSE, at=at)
         if not escalates or severity_rank(notified.severity) >= severity_rank(Severity.CRITICAL):
             return
         finding = found()

@@ -12,6 +12,7 @@ from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose
 from trainguard.engine.diagnosis.text import report_standing, report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.hang_watch import HUNG_JOB, known_hang_of
 from trainguard.engine.jobs.job_registry import left_out
 from trainguard.engine.jobs.lifecycle import given_up
 from trainguard.engine.outbox import RowContext, drain, enqueue, name_of_execution, rule_row, with_entries
@@ -68,6 +69,7 @@ class Summariser:
         if assessment.fires and described is not None and (known := described()) != job:
             streams = self._watched(job, plan, records, now)
             assessment = assess(known, plan, streams, now=now)
+        streams, assessment = self._with_hang(streams, assessment, records, now)
         case = assessment.case
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = job_context(case, expiry(streams.watermark_s, now) if finished else None)
@@ -86,6 +88,18 @@ class Summariser:
         if finished:
             self._finish(job, report, context.expires_at)
         return assessment, finished
+
+    def _with_hang(
+        self, streams: JobStreams, assessment: Assessment, records: Sequence[NodeRecord], now: float
+    ) -> tuple[JobStreams, Assessment]:
+        """Return the job judged again, where more is known of its dumps than what it was judged by."""
+        case = assessment.case
+        hang = known_hang_of(case.job, case.verdict_of(HUNG_JOB), streams.state, self._services, now=now)
+        if hang == streams.state.hang:
+            return streams, assessment
+        again = self._watched(case.job, case.plan, records, now)
+        again.state.hang, again.state.hang_asked = hang, streams.state.hang_asked
+        return again, assess(case.job, case.plan, again, now=now)
 
     def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
         streams = self._families.open(job.job, plan, records)
@@ -166,7 +180,7 @@ def due_rows(
         rule, status = verdict.rule, shown_status(verdict)
         # The report's row shows how far the job is judged.
         every_s = PUBLISH_FIRED_EVERY_S if rule == PROFILER_REPORT else publish_every_s(status)
-        text = f"{status.value} {verdict.history.alerted}"
+        text = f"{status.value} {verdict.history.alerted} {verdict.result.cause}".rstrip()
         if _due(state, rule, text, now, every_s=every_s, anyway=finished or rule in notified):
             due.add(rule)
     rows = job_rows(context, case, due)

@@ -110,12 +110,19 @@ def _json_lines(text: str, faults: Counter[str]) -> dict[str, Column]:
             continue
         try:
             rows.append(decode(line))
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             faults["lines that are no JSON object"] += 1
         if len(rows) > MOST_ROWS:
             raise TelemetryFormatError("", f"has more than {MOST_ROWS:,} rows")
     names = {key for row in rows[:1000] for key in row}
-    return {each: np.array([row.get(each) for row in rows], dtype=object) for each in names}
+    return {each: _objects([row.get(each) for row in rows]) for each in names}
+
+
+def _objects(values: Sequence[object]) -> Texts:
+    """Return numbers and texts as a column; whatever else a row has is no value."""
+    found = np.empty(len(values), object)
+    found[:] = [value if isinstance(value, str | int | float) else None for value in values]
+    return found
 
 
 def _csv(text: str, name: str, faults: Counter[str]) -> dict[str, Column]:
@@ -133,7 +140,7 @@ def _csv(text: str, name: str, faults: Counter[str]) -> dict[str, Column]:
     except csv.Error as fault:
         raise TelemetryFormatError(name, f"is no CSV: {fault}") from fault
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in header]
-    return {each: np.array(column, dtype=object) for each, column in zip(header, columns, strict=True)}
+    return {each: _objects(column) for each, column in zip(header, columns, strict=True)}
 
 
 def _table(columns: Mapping[str, Column], name: str) -> OperationTable:
@@ -182,7 +189,7 @@ def _floats(column: Column) -> Floats:
     try:
         with np.errstate(invalid="ignore"):
             return column.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array([_each(float, value, np.nan) for value in column])
 
 
@@ -196,7 +203,7 @@ def _ints(column: Column) -> Ints:
 def _each(read: Callable[[str], float], value: object, otherwise: float) -> float:
     try:
         return read(str(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         return otherwise
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -37,10 +38,17 @@ MOST_FILES = 20_000
 MOST_ALL_BYTES = 384 * 1024 * 1024
 """Bytes of all files together, unpacked: a thousand full dumps, which take five minutes."""
 
+HANG_FILE = "hang.json"
+"""Beside the report: a `KnownHang`."""
+
+KEPT_HANG = f"*/{RESULTS_FOLDER}/TrainGuardReport/{HANG_FILE}"
+"""Its key, as IAM writes it."""
+
+_MOST_KEPT_BYTES = 256 * 1024
 _AT_ONCE = 10
 _AHEAD = 40
 _NAME = re.compile(
-    r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.txt|"
+    r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.(?:json|txt)|"
     r"(?:nccl)?ras[^/]{0,80}\.json)(?:\.gz)?"
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
@@ -54,6 +62,7 @@ class HangFile:
     name: str
     node: str
     at: float
+    modified_at: float
     mark: str
 
     @property
@@ -79,6 +88,38 @@ def version_of(files: Sequence[HangFile]) -> str:
     """Return a hash of the files: another one when one comes late; empty without any."""
     held = "\n".join(f"{each.key}\n{each.mark}" for each in files)
     return hashlib.sha256(held.encode()).hexdigest()[:20] if files else ""
+
+
+class WritableObjects(ReadableObjects, Protocol):
+    """The objects of all buckets, to read and write."""
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Write an object whole."""
+
+
+def hang_of(objects: WritableObjects, bucket: str, root: ProfileRoot) -> KnownHang | None:
+    """Return what a job's files say, None without any; what was read is kept beside the report, and read once.
+
+    Raises PortUnavailableError.
+    """
+    files = listed_files(objects, bucket, root)
+    if not files:
+        return None
+    kept = kept_hang(objects, bucket, root)
+    if kept is not None and kept.version == version_of(files):
+        return kept
+    found = read_hang(objects, bucket, files)
+    objects.put(bucket, root.report + HANG_FILE, msgspec.json.encode(found), "application/json")
+    return found
+
+
+def kept_hang(objects: ReadableObjects, bucket: str, root: ProfileRoot) -> KnownHang | None:
+    """Return what was read last; None before, and of another version of this code. Raises PortUnavailableError."""
+    try:
+        body = objects.get(bucket, root.report + HANG_FILE, _MOST_KEPT_BYTES)
+        return msgspec.json.decode(body, type=KnownHang)
+    except (ObjectMissingError, msgspec.DecodeError):
+        return None
 
 
 def read_hang(objects: ReadableObjects, bucket: str, files: Sequence[HangFile]) -> KnownHang | None:
@@ -138,6 +179,7 @@ def _file(root: ProfileRoot, listed: ListedObject) -> HangFile | None:
         name=f"{folder}/{below}",
         node="",
         at=listed.last_modified,
+        modified_at=listed.last_modified,
         mark=listed.etag or f"{listed.size} {listed.last_modified}",
     )
     if folder != HANG_FOLDER or not parts:

@@ -21,7 +21,7 @@ def known_hang(
     return KnownHang(
         version=version,
         at=at,
-        named=tuple(_known(each, nodes, ranks) for each in verdict.details[:MOST_KNOWN]),
+        named=tuple(_known(each, verdict, nodes, ranks) for each in verdict.details[:MOST_KNOWN]),
         culprits=len(verdict.culprits),
         waiting=len(verdict.victims),
         without_dump=len(verdict.without_dump),
@@ -35,13 +35,14 @@ def known_hang(
     )
 
 
-def _known(culprit: Culprit, nodes: Mapping[int, str], ranks: Sequence[int]) -> KnownRank:
+def _known(culprit: Culprit, verdict: HangVerdict, nodes: Mapping[int, str], ranks: Sequence[int]) -> KnownRank:
+    is_awaited = culprit.group == verdict.group
     return KnownRank(
         rank=culprit.rank,
         kind=culprit.kind,
         node=nodes.get(culprit.rank) or _node_between(culprit.rank, nodes, ranks),
         operation=culprit.operation,
-        group=culprit.group,
+        group=(verdict.group_description if is_awaited else "") or culprit.group,
         sequence=culprit.sequence,
         line=culprit.line[-LONGEST_LINE:],
         doing=culprit.doing,

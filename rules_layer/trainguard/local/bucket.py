@@ -131,8 +131,9 @@ def open_job(place: str, clients: Clients | None = None) -> Profile:
     if not isinstance(files, BucketFiles) or not job:
         return profile
     saved = _training_below(files.objects, files.bucket, job)
-    place = files.objects, files.bucket, job
-    return replace(profile, training=saved, kernels=traces_below(*place), hang=dumps_below(*place))
+    kernels = traces_below(files.objects, files.bucket, job)
+    hang = dumps_below(files.objects, files.bucket, job)
+    return replace(profile, training=saved, kernels=kernels, hang=hang)
 
 
 def _training_below(objects: ReadableObjects, bucket: str, job: str) -> TrainingFiles | None:

@@ -2,10 +2,12 @@
 
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from trainguard.core.errors import (
     KernelTraceError,
@@ -70,7 +72,8 @@ def judge_stragglers(
     if not tables:
         said = "".join(f" {name}: {reason}." for name, reason in list(unread.items())[:3])
         raise RemedyError(f"{place!r} holds no table of operations.{said}".rstrip("."), _EXPECTED)
-    verdict = straggler_verdict(together(tables), faults)
+    _refuse_several_jobs(place, tables)
+    verdict = straggler_verdict(together(list(tables.values())), faults)
     if isinstance(verdict, Counter):
         said = ", ".join(f"{name} ({count:,})" for name, count in verdict.most_common()) or "no operation lasts"
         raise RemedyError(
@@ -82,10 +85,23 @@ def judge_stragglers(
     return with_words(msgspec.structs.replace(verdict, unread=unread, price=price))
 
 
-def _tables(found: FilesBelow, unread: dict[str, str], faults: Counter[str]) -> list[OperationTable]:
-    """Return the tables, and count what of them could not be read; a folder's other files are left out."""
+def _refuse_several_jobs(place: str, tables: Mapping[str, OperationTable]) -> None:
+    """Raise RemedyError where two tables have one rank in one step: they are of several jobs, or one is a copy."""
+    taken: dict[tuple[int, int], str] = {}
+    for name, table in tables.items():
+        for rank, step in np.unique(np.stack([table.rank, table.step]), axis=1).T.tolist():
+            other = taken.setdefault((rank, step), name)
+            if other != name:
+                raise RemedyError(
+                    f"{place!r} holds several jobs: {other} and {name} both have rank {rank} in step {step}",
+                    "Give the table, or the folder, of one job.",
+                )
+
+
+def _tables(found: FilesBelow, unread: dict[str, str], faults: Counter[str]) -> dict[str, OperationTable]:
+    """Return the tables by name, and count what of them could not be read; a folder's other files are left out."""
     names = sorted(found.names or (name for name in found.changed if name.lower().endswith(_ENDINGS)))
-    tables: list[OperationTable] = []
+    tables: dict[str, OperationTable] = {}
     for name in names[:MOST_FILES]:
         try:
             table, more = read_operations(_contents(found, name), name)
@@ -95,10 +111,10 @@ def _tables(found: FilesBelow, unread: dict[str, str], faults: Counter[str]) -> 
         except (OSError, ObjectMissingError, PortUnavailableError, ProfileSourceError, zlib.error) as fault:
             unread[one_line(name, 200)] = one_line(str(fault), 400)
             continue
-        if sum(map(len, tables)) + len(table) > MOST_ROWS:
+        if sum(map(len, tables.values())) + len(table) > MOST_ROWS:
             unread[one_line(name, 200)] = f"makes more than {MOST_ROWS:,} rows of all files together"
             continue
-        tables.append(table)
+        tables[name] = table
         faults.update(more)
     if len(names) > MOST_FILES:
         unread["…"] = f"{len(names) - MOST_FILES:,} more files, expected at most {MOST_FILES:,}"

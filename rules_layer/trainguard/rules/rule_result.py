@@ -148,7 +148,7 @@ class RuleResult:
     where unknown.
 
     ``cause`` names what a finding's evidence names as its cause, which may come after the fire: people are notified
-    when it becomes another.
+    once it is known.
 
     ``found`` are the words of a finding that is over, set by the engine. ``progress`` is that of patience, in every
     status. ``needs_longer`` says that a job as short cannot have the condition: it is healthy without reservation.

@@ -1,4 +1,4 @@
-"""What the dumps and stacks of a job that stands still say of its ranks, as rules, rows and pages have it."""
+"""What the dumps and stacks of a job that stands still say about its ranks, as rules, rows and pages have it."""
 
 import msgspec
 

@@ -111,7 +111,8 @@ class StepTime(msgspec.Struct, array_like=True):
 def _peer_waits(table: EventTable) -> IntArray:
     """Return the rows of waits for peers, on the processor and on a GPU, int64[M]."""
     named = [number for number, name in enumerate(table.names) if name == _PEER_WAIT]
-    return np.flatnonzero(np.isin(table.name_index, named))
+    rows: IntArray = np.flatnonzero(np.isin(table.name_index, named))
+    return rows
 
 
 def _within(stretches: IntArray, starts: IntArray, ends: IntArray) -> IntArray:
@@ -122,7 +123,8 @@ def _within(stretches: IntArray, starts: IntArray, ends: IntArray) -> IntArray:
     reached = np.cumsum(lengths)
     origin = int(knots[0])
     until = np.interp(ends - origin, knots - origin, reached)
-    return np.rint(until - np.interp(starts - origin, knots - origin, reached)).astype(np.int64)
+    within: IntArray = np.rint(until - np.interp(starts - origin, knots - origin, reached)).astype(np.int64)
+    return within
 
 
 def _stretches(events: FrameworkEvents) -> list[IntArray]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainguard.formats.operations import Bools, Floats, Ints
 from trainguard.stragglers.operations import BACKWARD, FORWARD, Operations, combined, places_in_keys
-from trainguard.stragglers.paces import Paces, paces_of, steady
+from trainguard.stragglers.paces import Paces, by_step, paces_of
 from trainguard.stragglers.whatif import WhatIf
 
 MOST_OF_LOSS = 0.5
@@ -23,7 +23,10 @@ _FEWEST_PAIRS = 8
 _FEWEST_BATCHES = 3
 """Of a rank: it is not known of fewer whether the rank or its batches are slow."""
 
-_FEWEST_STEPS = 3
+_FEWEST_STEPS = 5
+_FEWEST_LONG_STEPS = 3
+_SLOW_AT_TIMES = 0.2
+_MOST_OF_EXCESS = 0.8
 _MOST_SLOW = 0.25
 _MOST_OF_HOST = 0.75
 
@@ -46,7 +49,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
         causes overlap.
     saves: Part of a step's time that is saved without it. times: How many times as long as its peers the work takes.
     ranks, dp_rank, stage, host, operation: Whose it is; empty and None where that is not one.
-    correlation: Of forward and backward times of micro-batches. unsure: The stage is one rank or one machine, which
+    correlation: Of forward and backward times of micro-batches. in_steps: The part of the steps in which a rank is slow
+        that is not slow in most. unsure: The stage is one rank or one machine, which
         may be slow itself; or there are too few steps to tell slow ranks from long batches.
     """
 
@@ -60,6 +64,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     operation: str = ""
     correlation: float | None = None
+    in_steps: float | None = None
     unsure: bool = False
 
 
@@ -69,12 +74,15 @@ def causes_of(what_if: WhatIf) -> list[Cause]:
     if not len(paces.rows):
         return []
     times = paces.times
+    in_steps = by_step(paces, what_if.ops.step[paces.rows])
     slow = times >= 1 + np.maximum(SLOW, paces.chance())
-    slow &= steady(paces, what_if.ops.step[paces.rows], times) >= STEADY_STEPS
+    slow &= (in_steps >= 1 + (times[:, None] - 1) / 2).mean(axis=1) >= STEADY_STEPS
+    at_times = [] if slow.any() else list(_slow_at_times(what_if, paces, in_steps))
     found = [
         *_slow_ranks(what_if, paces, slow),
+        *at_times,
         *_stages(what_if, paces),
-        *_sequences(what_if, paces, slow),
+        *([] if at_times else _sequences(what_if, paces, slow)),
         *_transfers(what_if),
     ]
     return sorted(found, key=lambda cause: -cause.share)
@@ -114,6 +122,30 @@ def _slow_ranks(what_if: WhatIf, paces: Paces, slow: Bools) -> Iterator[Cause]:
         stage=int(stages[0]) if len(stages) == 1 else None,
         host=host,
         unsure=len(what_if.ops.steps) < _FEWEST_STEPS,
+    )
+
+
+def _slow_at_times(what_if: WhatIf, paces: Paces, in_steps: Floats) -> Iterator[Cause]:
+    """Yield the one rank that is slow in some steps, as a GPU that is hot; long sequences come to any rank."""
+    steps = in_steps.shape[1]
+    longer = 1 + np.maximum(_SLOW_AT_TIMES, paces.chance()[:, None] * np.sqrt(steps))
+    over = np.where(in_steps >= longer, in_steps - 1, 0.0)
+    rank = int(over.sum(axis=1).argmax())
+    is_long = over[rank] > 0
+    if is_long.sum() < _FEWEST_LONG_STEPS or over[rank].sum() < _MOST_OF_EXCESS * over.sum():
+        return
+    step = what_if.ops.step[paces.rows]
+    factor = np.where((paces.rank == rank) & is_long[step], in_steps[paces.rank, step], 1.0)
+    share, saves = _by_factor(what_if, paces, factor)
+    yield Cause(
+        kind=CauseKind.RANKS,
+        share=share,
+        saves=saves,
+        times=float(np.median(in_steps[rank][is_long])),
+        ranks=[int(paces.ranks[rank])],
+        dp_rank=int(paces.dp_rank[rank]),
+        stage=int(paces.stage[rank]),
+        in_steps=float(is_long.mean()),
     )
 
 

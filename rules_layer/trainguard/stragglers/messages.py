@@ -5,7 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.formats.operations import Bools, Ints
-from trainguard.stragglers.operations import BACKWARD, FORWARD, RECEIVES, SENDS, Operations, places_in_runs
+from trainguard.stragglers.operations import (
+    BACKWARD,
+    FORWARD,
+    RECEIVES,
+    SENDS,
+    Operations,
+    combined,
+    places_in_runs,
+    usual_of,
+)
 
 _CLOCK_S = 5e-5
 
@@ -41,6 +50,7 @@ def messages_of(ops: Operations) -> Messages:
         [], np.zeros(size, bool), np.zeros(size, np.int64), np.zeros(size, np.int64), np.empty(0, np.int64)
     )
     unmatched = [found.unmatched]
+    _post_first_backward(ops, found)
     for of_pass, names in ((FORWARD, ("forward-send", "forward-recv")), (BACKWARD, ("backward-send", "backward-recv"))):
         passes = np.flatnonzero(ops.of_kind(of_pass))
         for name in names:
@@ -48,6 +58,22 @@ def messages_of(ops: Operations) -> Messages:
             if len(rows):
                 unmatched.append(_match(ops, name, rows, passes, found))
     return Messages(found.pairs, found.real, found.channel, found.place, np.concatenate(unmatched))
+
+
+def _post_first_backward(ops: Operations, found: Messages) -> None:
+    """Let the first backward messages of a rank wait for the pass before the one before its first backward pass."""
+    passes = np.flatnonzero(ops.of_kind(FORWARD, BACKWARD))
+    backward = np.flatnonzero(ops.of_kind(BACKWARD)[passes])
+    lanes, first = np.unique(ops.lane[passes][backward], return_index=True)
+    at = backward[first] - 2
+    known = (at >= 0) & (ops.lane[passes[np.maximum(at, 0)]] == lanes)
+    before = np.full(int(ops.lane.max(initial=0)) + 1, -1)
+    before[lanes[known]] = passes[at[known]]
+    for name in ("backward-send", "backward-recv"):
+        rows = np.flatnonzero(ops.of_kind(name))
+        rows = rows[np.unique(ops.lane[rows], return_index=True)[1]]
+        rows = rows[before[ops.lane[rows]] >= 0]
+        found.pairs.append((before[ops.lane[rows]], rows))
 
 
 def _by_lane(ops: Operations, rows: Ints) -> _Passes:
@@ -107,7 +133,10 @@ def _is_sent(ops: Operations, name: str, rows: Ints, passes: _Passes) -> Bools:
         sent = ops.start[rows] <= ops.start[passes.rows[last]] + _CLOCK_S
     else:
         sent = ops.end[rows] >= ops.end[passes.rows[first]] - _CLOCK_S
-    found: Bools = sent | (passes.count[lane] == 0)
+    sent |= passes.count[lane] == 0
+    # Clocks differ: what holds for most ranks of a stage counts for the message at a place.
+    alike = combined(ops.stage[rows], np.bincount(lane)[lane], places_in_runs(lane))
+    found: Bools = usual_of(alike, sent.astype(np.int64)) > 0
     return found
 
 

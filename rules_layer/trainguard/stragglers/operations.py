@@ -19,6 +19,7 @@ COLLECTIVES = (CLIP, EMBEDDING, LAYER_NORM, GATHER, SCATTER, SEPARATE)
 LOCAL = (FORWARD, BACKWARD, "optimizer", "gc")
 KNOWN = (*LOCAL, *SENDS, *RECEIVES, *COLLECTIVES)
 
+_LATEST_S = 1e20
 _OVERLAP = 0.05
 _OVERLAP_S = 1e-3
 """Recorded times of one GPU are rounded, and of two streams: a larger overlap than both is a fault."""
@@ -87,7 +88,7 @@ class Operations:
 def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
     """Return a table's operations, without the steps that are not whole, and how many faults of each kind it has."""
     faults: Counter[str] = Counter()
-    broken = ~(np.isfinite(table.start) & np.isfinite(table.duration) & (table.duration >= 0))
+    broken = ~((np.abs(table.start) < _LATEST_S) & (table.duration >= 0) & (table.duration < _LATEST_S))
     broken |= (table.rank < 0) | (table.step < 0) | (table.stage < 0) | (table.dp_rank < 0)
     faults["rows without a number"] = int(broken.sum())
     good = np.flatnonzero(~broken)
@@ -125,17 +126,21 @@ def sorted_operations(table: OperationTable) -> tuple[Operations, Counter[str]]:
 
 def usual_of(keys: Ints, values: Ints) -> Ints:
     """Return for each the most frequent value of its key, of equally frequent ones the largest."""
-    pairs, times = np.unique(np.stack([keys, values]), axis=1, return_counts=True)
-    last = np.lexsort((pairs[1], times, pairs[0]))
-    ends = np.flatnonzero(np.diff(pairs[0][last], append=-1))
-    found: Ints = pairs[1][last][ends][np.searchsorted(pairs[0][last][ends], keys)]
+    known, key = np.unique(keys, return_inverse=True)
+    names, value = np.unique(values, return_inverse=True)
+    pairs, times = np.unique(key * len(names) + value, return_counts=True)
+    last = np.lexsort((pairs, times, pairs // len(names)))
+    most = np.empty(len(known), np.int64)
+    most[pairs[last] // len(names)] = pairs[last] % len(names)  # of one key the last one stays
+    found: Ints = names[most[key]]
     return found
 
 
 def combined(*columns: Ints) -> Ints:
     """Return one number for each different row of columns, none of which has numbers below 0."""
     found = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
+    for each in columns:
+        column = each if int(each.max(initial=0)) < 1 << 31 else np.unique(each, return_inverse=True)[1]
         most = int(column.max(initial=0)) + 1
         if int(found.max(initial=0)) >= (1 << 62) // most:
             found = np.unique(found, return_inverse=True)[1].astype(np.int64)

@@ -11,6 +11,9 @@ _FEWEST_ALIKE = 3
 _TO_DEVIATION = 1.4826
 """A normal distribution's standard deviation, by the median distance from its median."""
 
+_MEAN_TO_DEVIATION = 1.2533
+"""The same by the mean distance."""
+
 _SURE = 5.6
 """Standard deviations of the difference of two medians: four of each."""
 
@@ -49,7 +52,8 @@ class Paces:
             return np.full(len(self.ranks), _SURE * _TO_DEVIATION * float(np.median(np.abs(self.times - 1))))
         # A median of few lies close to them: Croux and Rousseeuw, Time-efficient algorithms (1992).
         away = np.abs(self._by(self.own[self.rank, self.like]) - 1) * alike / (alike - 0.8)
-        spread = _TO_DEVIATION * float(np.median(away[known]))
+        # Not the median: lengths of sequences have long tails, by which ranks differ too.
+        spread = _MEAN_TO_DEVIATION * float(away[known].mean())
         # Forward and backward pass of a micro-batch may be long for one reason: they count as one.
         found: Floats = _SURE * spread / np.sqrt(np.bincount(self.rank) / 2)
         return found
@@ -94,12 +98,13 @@ def paces_of(ops: Operations, lasting: Floats) -> Paces:
     )
 
 
-def steady(paces: Paces, step: Ints, times: Floats) -> Floats:
-    """Return in which part of the steps a rank takes at least half as much longer than its peers as ``times`` say."""
+def by_step(paces: Paces, step: Ints) -> Floats:
+    """Return how many times as long as its peers each rank takes in each step."""
     steps = int(step.max()) + 1
     spent = np.bincount(paces.rank * steps + step, weights=paces.lasting, minlength=len(paces.ranks) * steps)
     by_rank = spent.reshape(len(paces.ranks), steps).astype(np.float64)
-    found: Floats = (by_rank >= _peers(by_rank, paces.stage) * (1 + (times[:, None] - 1) / 2)).mean(axis=1)
+    peers = _peers(by_rank, paces.stage)
+    found: Floats = np.where(peers > 0, by_rank / np.where(peers > 0, peers, 1.0), 1.0)
     return found
 
 

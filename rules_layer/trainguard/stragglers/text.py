@@ -35,7 +35,8 @@ def said_cause(cause: Cause, price: Price | None = None) -> str:
 def _slow_ranks(cause: Cause) -> str:
     ranks = _ranks(cause.ranks).capitalize()
     verb, whose = ("takes", "its") if len(cause.ranks) == 1 else ("take up to", "their")
-    return f"{ranks} {verb} {_times(cause)} as long as {whose} peers{_in_few_steps(cause)}"
+    when = f" in {show_share(cause.in_steps)} of the steps" if cause.in_steps is not None else ""
+    return f"{ranks} {verb} {_times(cause)} as long as {whose} peers{when}{_in_few_steps(cause)}"
 
 
 def _in_few_steps(cause: Cause) -> str:

@@ -70,7 +70,7 @@ def test_process_that_has_not_registered_gets_no_signal(start: Start, taker: Sta
     process = start("", "no")
     (tmp_path / f"{process.pid}.{signal.SIGRTMAX - 2}{STACKS}").touch()
     assert taker.stack(process.pid) is None
-    assert "py-spy is not installed" in taker.faults["stacks"]
+    assert "and py-spy is not installed" in taker.faults["stacks"]
     time.sleep(0.2)
     assert process.poll() is None
 
@@ -100,6 +100,15 @@ def test_handler_of_the_script_is_never_replaced(start: Start, tmp_path: Path) -
     process.send_signal(number)
     assert process.stdout is not None
     assert process.stdout.readline() == "mine\n"
+
+
+def test_handler_that_python_does_not_know_is_kept(start: Start, tmp_path: Path) -> None:
+    number = int(signal.SIGRTMAX - 2)
+    own = tmp_path / "own"
+    process = start(f"import faulthandler; faulthandler.register({number}, file=open({str(own)!r}, 'w'))")
+    assert by_faulthandler(tmp_path, process.pid) is not None
+    process.send_signal(number)
+    until(lambda: "waits_for_data" in own.read_text())
 
 
 @pytest.mark.parametrize("state", ["stopped", "gone"])

@@ -23,8 +23,8 @@ class Node:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.at = folder, 0.0
         self.timeline = folder / f"1.rank3.{os.getpid()}.timeline"
-        self._stacks: list[int] = []
-        monkeypatch.setattr(StackTaker, "stack", lambda _, pid: self._stack(pid))
+        self.stacks: list[int] = []
+        monkeypatch.setattr(StackTaker, "stack", lambda _, pid, **__: self._stack(pid))
         (folder / f"{os.getpid()}{WRITER}").touch()
         self.pipe = folder / f"{os.getpid()}{ASK}"
         os.mkfifo(self.pipe)
@@ -33,12 +33,14 @@ class Node:
         self.watch = HangWatch(Handover(folder, 10**9), "node-1", lambda: self.wakes.append(self.at))
 
     def _stack(self, pid: int) -> Stack:
-        self._stacks.append(pid)
+        self.stacks.append(pid)
         return Stack(".json", b"[]")
 
     def pass_s(self, seconds: int) -> None:
         for _ in range(0, seconds, 5):
             self.watch.look(self.at, NOW + self.at)
+            if self.watch._thread is not None:
+                self.watch._thread.join()
             self.at += 5.0
 
     def step(self, count: int) -> None:
@@ -53,15 +55,7 @@ class Node:
         except BlockingIOError:
             return b""
 
-    @property
-    def stacks(self) -> list[int]:
-        """The processes whose stacks were taken."""
-        if self.watch._thread is not None:
-            self.watch._thread.join()
-        return self._stacks
-
     def sent(self) -> list[str]:
-        assert self.stacks is not None
         outgoing = Outgoing(self.folder, "run-1", "node-1")
         outgoing.prepare(final=False)
         return [key.removeprefix("run-1/") for key, _ in outgoing.ready()]
@@ -93,6 +87,17 @@ def test_dump_within_a_standstill_shares_its_folder(node: Node) -> None:
     assert len(node.stacks) == 1
     assert {key.rpartition("/")[0] for key in node.sent()} == {"hang-dumps/node-1/2027-01-15T08-01-20Z"}
     assert len(node.sent()) == 2
+
+
+def test_dump_after_a_resumed_standstill_is_of_another_one(node: Node) -> None:
+    node.step(5)
+    node.pass_s(100)
+    (node.folder / "nccl_trace_rank_3").write_bytes(b"\x80.")
+    node.pass_s(50)
+    node.step(1)
+    (node.folder / "nccl_trace_rank_3").write_bytes(b"\x80.")
+    node.pass_s(20)
+    assert len({key.split("/")[2] for key in node.sent()}) == len(node.stacks) == 2
 
 
 def test_dump_alone_has_the_stacks_taken_without_a_question(node: Node) -> None:

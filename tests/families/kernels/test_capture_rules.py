@@ -1,6 +1,7 @@
 """Rules over captures: what they say about a verdict, and that they are the rules that see traces."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
@@ -235,6 +236,19 @@ def test_a_finding_that_is_over_speaks_of_an_earlier_capture() -> None:
     assert result.kind == "gpu_gap"
     assert result.past_reason == f"In an earlier capture: {result.reason}"
     assert len(result.facts) <= MOST_FACTS
+
+
+def test_facts_that_do_not_fit_are_counted_and_least_important() -> None:
+    facts = [Fact(name=f"fact{number}", value=number) for number in range(4)]
+    proofs = [Proof(what=f"gap {number}", duration_ns=9 - number) for number in range(3)]
+    found = replace(FOUND, facts=[*FOUND.facts, *facts], evidence=proofs)
+    result = RULE.judge(replace(VERDICT, rules=[found], traces=4))
+    names = [fact.name for fact in result.facts]
+    assert len(names) == MOST_FACTS
+    assert {"gain_share", "ranks_affected", "rank"} <= set(names)
+    assert [fact.series for fact in result.facts if fact.name == "evidence"] == ["gap 0"]
+    assert isinstance(result.details, Mapping)
+    assert result.details["facts_left_out"] == 4
 
 
 @pytest.mark.parametrize("kind", [saying.kind for rule in KERNEL_RULES for saying in rule.says])

@@ -32,6 +32,8 @@ AT = 1_795_248_000.0
         ("ip-10-0-1-5_Nov_28_17_24_40.pickle", "", "ip_10_0_1_5", None),
         ("snapshot_2.pickle", "", "2", None),
         ("lora_rank16/snapshot.pickle", "", "lora_rank16/", None),
+        ("step_6/rank3_memory_snapshot.json.gz", "", "rank3", 3),
+        ("rank3_memory_timeline.raw.json.gz", "", "rank3_timeline", 3),
     ],
 )
 def test_a_snapshot_key_gives_folder_writer_and_rank(name: str, folder: str, writer: str, rank: int | None) -> None:
@@ -53,6 +55,10 @@ def test_a_snapshot_key_gives_folder_writer_and_rank(name: str, folder: str, wri
         ("checkpoints/memory.json", False),
         ("rule-output/snapshot.pickle", False),
         ("kernel-traces/profile.pkl", True),
+        ("checkpoints/rank0_memory_snapshot.json", True),
+        ("output/memory_timeline.raw.json.gz", True),
+        ("rule-output/memory_snapshot.json", False),
+        ("kernel-traces/memory.json", False),
     ],
 )
 def test_outside_of_the_trace_folder_a_name_says_it(key: str, is_snapshot: bool) -> None:

@@ -2,16 +2,18 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from gzip import compress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.families.kernels.test_captures_faults import verdict_of
 from tests.families.kernels.test_captures_local import folder_of, rows_of, said
 from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
-from tests.support.memory_snapshots import MIB, Allocator, Training, pickled
+from tests.support.memory_snapshots import MIB, Allocator, Training, as_json, pickled
 from tests.support.small_job import BUCKET, Upload
 from trainguard.core.records import RuleRow, Status
 from trainguard.kernels.rules.allocator import MEMORY_RULES
@@ -24,7 +26,7 @@ MEMORY = [rule.name.removeprefix("kernels/") for rule in MEMORY_RULES]
 HOSTILE = b"\x80\x04cos\nsystem\n(S'true'\ntR."
 
 
-def trained(*, fails: bool = False, leak: int = 0) -> bytes:
+def trained(*, fails: bool = False, leak: int = 0, form: Callable[[Any], bytes] = pickled) -> bytes:
     training = Training(Allocator(limit=400 * MIB) if fails else Allocator(), logits=260 if fails else 0, leak=leak)
     training.setup()
     if fails:
@@ -32,14 +34,16 @@ def trained(*, fails: bool = False, leak: int = 0) -> bytes:
             training.run(3)
     else:
         training.run(12)
-    return pickled(training.allocator.snapshot())
+    return form(training.allocator.snapshot())
 
 
 HEALTHY, FAILED, LEAKS = trained(), trained(fails=True), trained(leak=3)
 
 
-def snapshot(rank: int, at: float, body: bytes, folder: str = "checkpoints/memory/") -> Upload:
-    return Upload(at, f"{ROOT.folder}{folder}rank{rank}_memory_snapshot.pickle", body)
+def snapshot(
+    rank: int, at: float, body: bytes, folder: str = "checkpoints/memory/", ending: str = "snapshot.pickle"
+) -> Upload:
+    return Upload(at, f"{ROOT.folder}{folder}rank{rank}_memory_{ending}", body)
 
 
 def judged(uploads: Sequence[Upload], until: float = END) -> Live:
@@ -90,6 +94,29 @@ def test_snapshots_alone_fire_and_rules_on_time_wait(folder: str) -> None:
     assert "On rank 3" in rows["GpuMemoryGrows"].finding.reason
     assert {rows[name].status for name in ("GpuBusyLow", "GpuMemoryFull", "LateRank")} == {Status.WAITING_FOR_DATA}
     assert (document(live)["ranks"], live.record.pending) == ([], {})
+
+
+@pytest.mark.parametrize("folder", ["kernel-traces/", "checkpoints/step-10/"])
+def test_snapshot_in_json_is_judged_as_a_pickle(folder: str) -> None:
+    known = Upload(FIRST - 300.0, f"{ROOT.folder}checkpoints/log.csv", b"step,loss\n")
+    live = judged([known, snapshot(3, FIRST, trained(leak=3, form=as_json), folder, "snapshot.json")])
+    assert "GpuMemoryGrows" in fired(live.rows())
+
+
+@pytest.mark.parametrize("ending", ["timeline.json", "timeline.raw.json.gz"])
+def test_timeline_is_shown_and_gives_no_all_clear(ending: str) -> None:
+    events = [[1_795_000_000_000_000_000 + 1_000 * step, 2, 300, 4] for step in range(9)]
+    times = [at // 1_000 for at, *_ in events]
+    rows = [[0, 0, 0, 0, 0, 300 * (step + 1), 0, 0, 0] for step in range(9)]
+    body = json.dumps(events if "raw" in ending else [times, rows]).encode()
+    timeline = snapshot(0, FIRST + 1.0, compress(body) if ending.endswith(".gz") else body, ending=ending)
+    live = judged([*capture(), timeline])
+    assert live.rows()["GpuMemoryGrows"].status is not Status.OK
+    (shown,) = document(live)["snapshots"]
+    assert (shown["rank"], of_memory(live).unread) == (0, 0)
+    live = judged([*capture(), timeline, snapshot(0, FIRST, FAILED)])
+    assert "GpuMemoryRanOut" in fired(live.rows())
+    assert of_memory(live).files == 2
 
 
 def test_newer_snapshot_of_a_rank_replaces_the_older() -> None:

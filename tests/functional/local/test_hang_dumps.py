@@ -21,15 +21,19 @@ STACK = """Thread 0x1 (idle): "MainThread"
 """
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hung_job(folder: Path) -> Path:
     """Return the folder of a job that hangs from minute 24 on, without dumps."""
     job = next(each for each in HANGS if each.name == "collected-hang-in-a-collective")
     pieces = [replace(piece, start_min=min(piece.start_min, HANG_MIN)) for piece in job.pieces]
     assert job.steps is not None
     steps = replace(job.steps, last_min=HANG_MIN, step_s=3.0)
     shorter = replace(job, minutes=40.0, pieces=tuple(pieces), interval_s=5.0, steps=steps)
-    return write_job(shorter, tmp_path_factory.mktemp("job"))
+    return write_job(shorter, folder)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hung_job(tmp_path_factory.mktemp("job"))
 
 
 @pytest.fixture
@@ -37,11 +41,11 @@ def hung(recorded: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(recorded, tmp_path / recorded.name))
 
 
-def leave_dumps(folder: Path, kind: str = "lock", rank: int = 5) -> None:
+def leave_dumps(folder: Path, kind: str = "lock", rank: int = 5, *, as_json: bool = False) -> None:
     folder.mkdir(parents=True)
     ranks = Ranks(8, fault=Fault(kind=kind, ranks=(rank,), step=3))
     ranks.run()
-    ranks.write(folder, as_json=False, only_active=False)
+    ranks.write(folder, as_json=as_json, only_active=False)
 
 
 def taken_at(minute: float) -> str:

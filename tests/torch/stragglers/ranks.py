@@ -1,8 +1,7 @@
-"""Small trainings of gloo ranks under the recorder, with planted sleeps, and what the rule says of them."""
+"""Small trainings of gloo ranks under the recorder, with planted sleeps."""
 
 import os
 import random
-import re
 import socket
 import time
 from collections.abc import Iterator
@@ -15,21 +14,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
-from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.straggler.pace import BLOCK_US, PaceState
-from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 
 WAIT_S = 120.0
-STEPS, BLOCKS = 30, 4
+STEPS = 30
 PLACES = ("forward", "backward", "optimizer", "data_wait", "other")
 WAYS = ("ddp", "fsdp", "by_hand")
 BALANCED = ("even", "jitter", "turns", "checkpoints", "pauses")
-_ORIGIN = re.compile(rb'("start_time_since_epoch_in_micros": )(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +125,8 @@ class _Rank:
             yield torch.randn(4, 8)
 
 
-def run(training: Training, folder: Path) -> RuleResult:
-    """Run the ranks, and judge what they have recorded as if they had gone on for a quarter of an hour."""
+def run(training: Training, folder: Path) -> dict[tuple[str, str], bytes]:
+    """Run the ranks; return what each has recorded, by node and process."""
     context = get_context("fork")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -146,7 +139,7 @@ def run(training: Training, folder: Path) -> RuleResult:
         each.join(WAIT_S)
         if each.exitcode != 0:
             raise RuntimeError(f"{training.name}: a rank ended with {each.exitcode}")
-    return judge(folder, sorted({node_of(rank) for rank in range(training.world)}))
+    return timelines(folder, sorted({node_of(rank) for rank in range(training.world)}))
 
 
 def _train(training: Training, rank: int, folder: Path, port: int) -> None:
@@ -203,32 +196,14 @@ def node_of(rank: int) -> str:
     return f"node-{rank // 4}"
 
 
-def judge(folder: Path, nodes_of_job: list[str]) -> RuleResult:
-    """Judge the steps as if they came again in each of some blocks of five minutes."""
+def timelines(folder: Path, nodes: list[str]) -> dict[tuple[str, str], bytes]:
+    """Return what the processes of nodes have recorded, by node and process."""
     files = {}
-    for node in nodes_of_job:
+    for node in nodes:
         outgoing = Outgoing(objects_folder(str(folder / "spool"), "run-1", node), "run-1", node)
         outgoing.prepare(final=True)
         for key, path in outgoing.ready():
             if key.endswith("_pythontimeline.json"):
                 process = key.rpartition("/")[2].split("_")[1].partition("-")[0]
                 files[node, process] = path.read_bytes()
-    began = min(int(found[2]) for body in files.values() if (found := _ORIGIN.search(body)))
-    states: dict[str, PaceState] = {}
-    shift = BLOCK_US - began % BLOCK_US
-    for block in range(BLOCKS):
-        for (node, process), body in files.items():
-            states.setdefault(node, PaceState()).fold(_shifted(body, f"{node}-{process}", shift + block * BLOCK_US))
-    start_s = (began + shift) / 1e6
-    through = start_s + BLOCKS * BLOCK_US / 1e6
-    nodes = {
-        node: NodeFacts(node, framework=FrameworkView(node, through, closed=False), collected={"Straggler": state})
-        for node, state in states.items()
-    }
-    view = JobView(start_s, through, None, True, True, closed=False, nodes=nodes)
-    return Straggler().judge(view, StragglerParameters())
-
-
-def _shifted(body: bytes, process: str, shift_us: int) -> FrameworkEvents:
-    moved = _ORIGIN.sub(lambda found: found[1] + str(int(found[2]) + shift_us).encode(), body)
-    return read_framework_object("key", moved, process=process, end_us=2**60)
+    return files

@@ -74,7 +74,7 @@ def test_given_an_event_of_days_when_folded_then_it_is_left_out() -> None:
     assert seconds(time) == [0.0, 0.0, 0.0, 5.0]
 
 
-def test_waits_for_peers_of_training_steps_are_kept_with_the_least() -> None:
+def test_waits_for_peers_of_steps_are_kept_with_the_least() -> None:
     time = StepTime()
     steps = [("TRAIN", float(number), 0.9) for number in range(20)]
     waits = [("peer_wait", number + 0.5, 0.01 if number == 3 else 0.2) for number in range(20)]

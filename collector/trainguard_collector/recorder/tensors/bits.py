@@ -14,6 +14,7 @@ LANES_ON_PROCESSOR = 256 * 1024
 LANES_ON_DEVICE = 2 * 1024 * 1024
 """Lanes that are multiplied at once: 5 and 40 MiB with weights and products, which stay in a cache."""
 
+_MOST_PLANS = 64
 _ODD = -7046029254386353131
 _MIX = (-4658895280553007687, -7723592293110705685)
 """Constants of splitmix64 (Steele, Lea and Flood 2014) as signed numbers."""
@@ -60,6 +61,8 @@ class BitHashes:
     def _plan(self, sizes: "tuple[int, ...]", most: int, device: Any) -> "list[_Together]":
         plan = self._plans.get((sizes, device))
         if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
             groups: list[list[int]] = []
             room = 0
             for place, size in enumerate(sizes):

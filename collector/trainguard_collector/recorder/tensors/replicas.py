@@ -53,13 +53,18 @@ class ReplicaWatch:
         if optimizer is not None:
             self._optimizers.append(optimizer)
 
-    def is_due(self, numbers: StepNumbers) -> bool:
-        """Whether copies are hashed after this step: each ``every``-th training step of a job of several ranks."""
-        if numbers.mode not in {"TRAIN", "GLOBAL"} or numbers.mode_step % self._every or self._recorder.rank.world < 2:
+    @property
+    def is_used(self) -> bool:
+        """Whether ranks save hashes: of a job of several, where it was asked for or this one holds copies."""
+        if self._recorder.rank.world < 2:
             return False
-        if not self.is_asked and self._has_copies is None:
+        if not self.is_asked and self._has_copies is None:  # the first saved step: by then the model is wrapped
             self._has_copies = any(group is not None for _, group, _, _ in self._copies())
         return self.is_asked or bool(self._has_copies)
+
+    def is_due(self, numbers: StepNumbers) -> bool:
+        """Whether copies are hashed after this step, each ``every``-th training step."""
+        return numbers.mode in {"TRAIN", "GLOBAL"} and numbers.mode_step % self._every == 0 and self.is_used
 
     def add_to(self, batch: StepBatch) -> None:
         """Add the hashes of all copies as they are now, and what they are of: tensors of one number a byte."""

@@ -3,7 +3,7 @@
 import json
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional, Protocol
 
 from trainguard_collector.recorder.harmless import module
 from trainguard_collector.recorder.pinned import HostBuffers
@@ -11,13 +11,21 @@ from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collection, collections_of
 
-if TYPE_CHECKING:
-    from trainguard_collector.recorder.tensors.replicas import ReplicaWatch
-
 LONGEST_NAME = 1_000
 MOST_LATE = 100
 MOST_PENDING = 4
 """A step more is not saved and counted."""
+
+
+class CopyHashes(Protocol):
+    """What adds hashes of what several ranks hold copies of to a step; all ranks write where it ``is_used``."""
+
+    @property
+    def is_used(self) -> bool: ...
+
+    def is_due(self, numbers: StepNumbers) -> bool: ...
+
+    def add_to(self, batch: StepBatch) -> None: ...
 
 
 class StepSaver:
@@ -32,7 +40,7 @@ class StepSaver:
         self._late: dict[str, Any] = {}
         self._is_in_step = self._has_collections_file = False
         self._worker = "worker_0"
-        self.replicas: Optional[ReplicaWatch] = None
+        self.replicas: Optional[CopyHashes] = None
         self._checks_replicas = False
         self.skipped_steps = 0
         recorder.at_begin.append(self._begin)
@@ -134,7 +142,7 @@ class StepSaver:
 
     def _listed(self) -> "tuple[dict[str, list[str]], int]":
         """Return the tensors of collections that name theirs, and how many workers save."""
-        return {}, 1 if self.replicas is None else self._recorder.rank.world
+        return {}, self._recorder.rank.world if self.replicas is not None and self.replicas.is_used else 1
 
 
 class ScalarRecorder(StepSaver):

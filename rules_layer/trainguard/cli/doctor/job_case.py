@@ -231,7 +231,7 @@ def _why(key: str) -> str:
     if key.endswith(DATABASE_ENDINGS):
         return f"as only databases below {TRACE_FOLDER}/ are taken for traces"
     if not is_named(key):
-        return "as the stack takes memory snapshots by lower-case names in .pickle or .pkl, also with .gz"
+        return "as the stack takes memory snapshots by lower-case names in .pickle, .pkl or memory_snapshot.json"
     return f"as it lies below more than {DEEPEST} folders, or a part of its path is empty"
 
 

@@ -25,6 +25,7 @@ from trainguard.cli.doctor.site import (
 from trainguard.core.units import counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
+from trainguard.hangs.files import HANG_READS, KEPT_HANG
 from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
@@ -102,8 +103,11 @@ class Use:
 
 
 USES: Mapping[str, tuple[Use, ...]] = {
-    "evaluate_objects": (*(Use((GET,), keys) for keys in _READ), Use((GET,), _JOB_FILES), Use((LIST,))),
-    "reconcile_job": (Use((GET,), _JOB_FILES), Use((LIST,))),
+    "evaluate_objects": (
+        *(Use((GET,), keys) for keys in (*_READ, _JOB_FILES, KEPT_HANG)),
+        Use((LIST,)),
+    ),
+    "reconcile_job": (Use((GET,), _JOB_FILES), Use((GET,), KEPT_HANG), Use((LIST,))),
     "plan_report": (Use((PUT,), _PARTS), Use((LIST,))),
     "digest_profile": (
         Use((GET,), _PROFILES),
@@ -113,7 +117,12 @@ USES: Mapping[str, tuple[Use, ...]] = {
         Use((PUT,), _PARTS),
         Use((LIST,)),
     ),
-    "build_report": (Use((PUT,), _REPORTS), Use((GET, DELETE), _PARTS), Use((LIST,), _PARTS)),
+    "build_report": (
+        Use((PUT,), _REPORTS),
+        Use((GET, DELETE), _PARTS),
+        *(Use((GET,), keys) for keys in (*HANG_READS, KEPT_HANG)),
+        *(Use((LIST,), keys) for keys in (_PARTS, *HANG_READS)),
+    ),
     "canary": (Use((PUT, DELETE), _CANARIES), Use((LIST,), _CANARIES)),
     "plan_capture": (Use((PUT,), _CAPTURE_RUNS), Use((LIST,))),
     "digest_trace": (*(Use((GET,), keys) for keys in TRACE_READS), Use((PUT,), _CAPTURE_DIGESTS), Use((LIST,))),

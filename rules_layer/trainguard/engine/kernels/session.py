@@ -25,7 +25,7 @@ from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Sess
 from trainguard.engine.verdicts.verdict import Fire, combine
 from trainguard.kernels.captures import keys
 from trainguard.kernels.captures.keys import KERNELS, Capture, TraceKey, captures_at, listed_folder, verdict_key
-from trainguard.kernels.memory.names import SNAPSHOT_ENDINGS
+from trainguard.kernels.memory.names import JSON_ENDINGS, SNAPSHOT_ENDINGS
 from trainguard.kernels.rules.registry import KERNEL_RULES
 from trainguard.kernels.rules.rule import KernelRule
 from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, SnapshotVerdict, decode_verdict, shorter
@@ -350,7 +350,7 @@ class KernelFamily(Family):
     expected_keys = keys.EXPECTED_KEYS
     events = ObjectEvents(
         wildcards=(f"*/{keys.TRACE_FOLDER}/*.sqlite", f"*/{keys.TRACE_FOLDER}/*.sqlite.gz"),
-        ends=(*keys.TRACE_ENDINGS, *SNAPSHOT_ENDINGS),
+        ends=(*keys.TRACE_ENDINGS, *SNAPSHOT_ENDINGS, *JSON_ENDINGS),
     )
     object_cap_bytes = MOST_BYTES
     # The evaluator lists traces, and reads none.

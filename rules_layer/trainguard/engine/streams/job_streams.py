@@ -174,12 +174,16 @@ class Watched(msgspec.Struct):
 
 
 class Notified(msgspec.Struct, array_like=True):
-    """The last notification about a rule's finding; ``since`` in epoch seconds, ``severity`` the highest notified."""
+    """The last notification about a rule's finding; ``since`` in epoch seconds, ``severity`` the highest notified.
+
+    ``has_cause``: What caused it was known and notified.
+    """
 
     episode: int
     since: float | None
     severity: str | None
     cleared: bool = False
+    has_cause: bool = False
 
 
 class JobState(msgspec.Struct):
@@ -187,7 +191,7 @@ class JobState(msgspec.Struct):
 
     ``published`` maps a rule to its row and the time of its last write, ``watermark_s`` to the event time up to which
     that row was evaluated. ``reported`` names what was applied at the last full report of the job's end. ``hang`` is
-    what the dumps of the newest standstill say.
+    what the dumps of the newest standstill say, ``hang_asked`` are the sets of dumps that were asked to be read.
     """
 
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
@@ -197,6 +201,7 @@ class JobState(msgspec.Struct):
     watermark_s: dict[str, float] = msgspec.field(default_factory=dict, name="through")
     reported: list[str] = msgspec.field(default_factory=list)
     hang: KnownHang | None = None
+    hang_asked: list[str] = msgspec.field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class CopySet(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a rank says of its hashes: when they were taken, epoch seconds, in which attempt, and of what."""
+    """When a rank took its hashes, epoch seconds, in which attempt, and of what."""
 
     version: int
     at: float

@@ -10,6 +10,7 @@ from functools import cached_property
 from trainguard.core.layout import FUTURE_S, JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.kernels.memory.names import (
+    JSON_FORMS,
     SNAPSHOT_ENDINGS,
     SNAPSHOT_FORMS,
     SNAPSHOT_WORDS,
@@ -36,6 +37,7 @@ TRACE_READS = (
     *(f"*/*{ending}" for ending in TRACE_ENDINGS),
     *(f"*/{TRACE_FOLDER}/*{ending}" for ending in DATABASE_ENDINGS),
     *(f"*/{place}*{ending}*" for place in (f"{TRACE_FOLDER}/", *_WORDED) for ending in SNAPSHOT_FORMS),
+    *(f"*/*{ending}*" for ending in JSON_FORMS),
 )
 """The keys of traces and snapshots, as IAM writes them: of checkpoints, for example, nothing else."""
 
@@ -43,7 +45,8 @@ DEEPEST = 12
 """Folders between that of the job, or the one of the five, and a trace."""
 
 EXPECTED_KEYS = (
-    f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, *memory*.pickle, *snapshot*.pickle, or "
+    f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, *memory*.pickle, *snapshot*.pickle, "
+    f"*memory_snapshot.json, *memory_timeline.json, or "
     f"<job>/{TRACE_FOLDER}/…/*.sqlite, *.pickle, *.pkl, each with or without .gz; of a known job in any of its folders"
 )
 

@@ -12,8 +12,12 @@ SNAPSHOT_ENDINGS = (*SNAPSHOT_FORMS, *(f"{form}.gz" for form in SNAPSHOT_FORMS))
 SNAPSHOT_WORDS = ("memory", "snapshot")
 """Any program writes pickles: outside of the folder for traces those are snapshots that have one of these in a name."""
 
+JSON_FORMS = ("memory_snapshot.json", "memory_timeline.json", "memory_timeline.raw.json")
+JSON_ENDINGS = (*JSON_FORMS, *(f"{form}.gz" for form in JSON_FORMS))
+"""Any program writes JSON: it is a snapshot, or a timeline of `torch.profiler`, where a name ends so, in any folder."""
+
 _NAMED = re.compile(rf"(?:.*[._-])?(?:{'|'.join(SNAPSHOT_WORDS)}).*")
-_ENDING = re.compile(r"\.(?:pickle|pkl)(?:\.gz)?$")
+_ENDING = re.compile(r"\.(?:pickle|pkl|(?:raw\.)?json)(?:\.gz)?$")
 
 _STEP = r"(?:global[-_]?)?(?:step|iteration|iter|epoch|batch|ep|ba|it)s?[-_=]?\d+(?:[-_]exit)?"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
@@ -25,7 +29,9 @@ _WHAT = frozenset({"memory", "mem", "snapshot", "oom", "dump", "exit", "allocato
 
 
 def is_snapshot_name(key: str) -> bool:
-    """Whether a file of any folder is named as a snapshot."""
+    """Whether a file of any folder is named as a snapshot, or as a memory timeline."""
+    if key.endswith(JSON_ENDINGS):
+        return True
     file = key.rpartition("/")[2]
     return file.endswith(SNAPSHOT_ENDINGS) and _NAMED.fullmatch(file) is not None
 
@@ -36,7 +42,10 @@ def is_moment(part: str) -> bool:
 
 
 def snapshot_writer(folders: list[str], file: str) -> str:
-    """Return who wrote a snapshot, from its folders of one unit each and its name."""
+    """Return who wrote a snapshot, from its folders of one unit each and its name.
+
+    A timeline is another thing than a snapshot, so that the newer one of both does not replace the other.
+    """
     stem = _RANK.sub(r"rank\1", _MOMENT.sub("", _ENDING.sub("", file)))
     words = [word for word in re.split(r"[._-]+", stem) if word and word.lower() not in _WHAT]
     return "/".join([*(part for part in folders if not is_moment(part)), "_".join(words)])

@@ -47,20 +47,25 @@ def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Pat
 
     A memory timeline of torch.profiler is read as a snapshot.
     """
-    first = _first(name, open_stream)
-    if is_timeline(first):
-        return read_timeline(name, _whole(name, open_stream, "timeline", MOST_TIMELINE_BYTES))
-    return _snapshot(name, open_stream) if is_snapshot(first) else read_any(name, open_stream, file)
+    return _memory(name, open_stream, _first(name, open_stream)) or read_any(name, open_stream, file)
 
 
 def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
-    """Read a snapshot of PyTorch's allocator; raises KernelTraceError for any other file."""
+    """Read a snapshot of PyTorch's allocator, or a memory timeline; raises KernelTraceError for any other file."""
     first = _first(name, open_stream)
     if is_pointer(first):
         raise KernelTraceError(name, POINTER)
-    if not is_snapshot(first):
-        raise KernelTraceError(name, "it begins as no pickle, expected one of torch.cuda.memory._dump_snapshot")
-    return _snapshot(name, open_stream)
+    found = _memory(name, open_stream, first)
+    if found is None:
+        expected = "a pickle of torch.cuda.memory._dump_snapshot, its JSON, or that of export_memory_timeline"
+        raise KernelTraceError(name, f"it begins as no memory snapshot, expected {expected}")
+    return found
+
+
+def _memory(name: str, open_stream: Callable[[], "ByteStream"], first: bytes) -> Snapshot | None:
+    if is_timeline(first):
+        return read_timeline(name, _whole(name, open_stream, "timeline", MOST_TIMELINE_BYTES))
+    return _snapshot(name, open_stream) if is_snapshot(first) else None
 
 
 def _first(name: str, open_stream: Callable[[], "ByteStream"]) -> bytes:

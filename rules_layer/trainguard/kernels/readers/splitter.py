@@ -24,7 +24,7 @@ from trainguard.kernels.readers.events import (
     decode_whole,
 )
 
-BATCH_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 1024 * 1024
 MOST_PENDING_BYTES = 64 * 1024 * 1024
 """More text than that without the start of an event is no trace, or stands behind its events."""
 

@@ -46,6 +46,8 @@ FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
 """Facts of a capture; the last one, the most that can be won, is there where a rule fires."""
 
 NAMED = 2
+_FIRST = 3
+"""Facts of where it is: how many ranks are affected, of how many, and the worst."""
 
 ACROSS = "the ranks of the newest capture beside each other"
 
@@ -143,11 +145,14 @@ class KernelRule(Rule[RuleParameters]):
         evidence = [
             Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence
         ]
+        where = _where(found, files)
+        # What no more fits is left out from the end: what a rule says and where stands first, and its largest evidence.
+        every = (*found.facts, *won, *where[:_FIRST], *evidence[:1], *where[_FIRST:], *files.facts, *evidence[1:])
         return RuleResult.of(
             text,
             Status.FIRED,
             found.kind,
-            bounded(found.facts, (*won, *_where(found, files), *files.facts, *evidence)),
+            every[:MOST_FACTS],
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
@@ -159,6 +164,7 @@ class KernelRule(Rule[RuleParameters]):
                 "evidence": [msgspec.to_builtins(each) for each in found.evidence],
                 "gain_ns_per_step": found.gain_ns_per_step,
                 "gain_share": found.gain_share,
+                "facts_left_out": max(len(every) - MOST_FACTS, 0),
             },
         )
 

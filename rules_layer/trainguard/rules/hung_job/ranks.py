@@ -37,7 +37,7 @@ def cause_of(hang: KnownHang) -> str:
 def _culprits(hang: KnownHang, alike: list[KnownRank]) -> Iterator[Fact]:
     first = alike[0]
     yield Fact(name="culprit_kind", value=first.kind)
-    # Of more than are kept those of another kind are not told apart.
+    # Of more than are kept other kinds are not counted apart.
     count = len(alike) if len(hang.named) == hang.culprits else hang.culprits
     yield Fact(name="culprit_ranks", value=count, unit="ranks")
     for each in alike[:NAMED_RANKS]:

@@ -45,13 +45,12 @@ class OwnTime(msgspec.Struct, array_like=True):
 class OwnSteps:
     """Own time of N steps in the order of their ends; ``edges_us`` are the bounds of their periods, int64[N + 1]."""
 
-    def __init__(self, table: EventTable, edges_us: IntArray, training: BoolArray, evaluation: IntArray) -> None:
-        """Take ``training`` steps, bool[N]; ``evaluation`` are the bounds of others, int64[2, M]."""
+    def __init__(self, table: EventTable, edges_us: IntArray, training: BoolArray) -> None:
+        """Take ``training`` steps, bool[N]; others have periods of their own."""
         on_host, on_gpu = self._waits(table)
         self._edges, self._table = edges_us, table
         peers = np.maximum(self._in_steps(on_host), self._in_steps(on_gpu))
-        rows = table.rows_in(_ASIDE)
-        aside = np.concatenate([np.stack([table.starts_us[rows], table.ends_us[rows]]), evaluation], axis=1)
+        aside = _bounds(table, table.rows_in(_ASIDE))
         set_aside = self._in_steps(np.concatenate([on_host, aside], axis=1)) - self._in_steps(on_host)
         taken = np.diff(edges_us) - set_aside
         self._peers, self._own = peers, np.maximum(taken - peers, 0.0)

@@ -91,7 +91,7 @@ def _timed(table: EventTable, starts_us: IntArray, ends_us: IntArray, training: 
     if not knows_waits(table):
         return None
     edges_us = np.maximum.accumulate(np.concatenate([starts_us[:1], ends_us]))
-    return OwnSteps(table, edges_us, training, np.stack([starts_us, ends_us])[:, ~training])
+    return OwnSteps(table, edges_us, training)
 
 
 def _work(starts_us: IntArray, ends_us: IntArray, table: EventTable) -> tuple[IntArray, IntArray, IntArray]:

@@ -140,7 +140,7 @@ def _ranks(view: JobView) -> tuple[Ranks, dict[str, str]]:
 def _compared(ranks: Ranks, found: PerStep, slower: float) -> dict[str, RankPace]:
     """Return each process beside its peers."""
     own, totals = found.mean(found.own), found.mean(found.totals)
-    slow = found.slow(slower).all(axis=1).tolist()
+    slow = np.asarray(found.slow(slower).all(axis=1)).tolist()
     counts = [pace.whole.steps for pace in ranks.values()]
     rows = zip(own.tolist(), median_of_others(own).tolist(), totals.tolist(), counts, slow, strict=True)
     return dict(zip(ranks, (RankPace(*row) for row in rows), strict=True))

@@ -44,7 +44,7 @@ def _why(sheet: FactSheet) -> str:
 def _waiting(sheet: FactSheet) -> str:
     waiting = f"{sheet['ranks_waiting']:rank} waited for it in each step of {sheet['mean_step'].as_step}"
     lost = sheet.say_if("lost_of_step", ", {lost_of_step} of it")
-    return waiting + lost + sheet.say_if("lost_gpu_time", ", {lost_gpu_time} of GPU time in all")
+    return waiting + lost + sheet.say_if("lost_gpu_time", ", {lost_gpu_time} of GPU time")
 
 
 def _remedy(sheet: FactSheet) -> str:

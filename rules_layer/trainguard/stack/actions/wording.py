@@ -26,6 +26,7 @@ def headline(request: AlertRequest) -> str:
     return {
         AlertKind.FIRE: f"{finding.rule} fired on {job}.",
         AlertKind.ESCALATION: f"{finding.rule} is now {finding.severity} on {job}; it was {_previous(entry)}.",
+        AlertKind.CAUSE: f"{finding.rule} on {job}: its cause is known.",
         AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
         AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",
@@ -38,6 +39,7 @@ def subject(fire: AlertInput) -> str:
     values = {
         AlertKind.FIRE: f"{finding.rule} fired on {fire.job}",
         AlertKind.ESCALATION: f"{finding.rule} now {finding.severity} on {fire.job}",
+        AlertKind.CAUSE: f"cause of {finding.rule} on {fire.job}",
         AlertKind.CLEARED: f"{finding.rule} is over on {fire.job}",
         AlertKind.WARNING: f"{finding.rule} will stop {fire.job}",
         AlertKind.NOTICE: f"faulty settings of {fire.job}",
@@ -51,6 +53,8 @@ def action(request: AlertRequest) -> str:
     entry, decision = request.fire.entry, request.decision
     if entry.kind is AlertKind.ESCALATION:
         return f"Severity grew from {_previous(entry)} to {entry.finding.severity}."
+    if entry.kind is AlertKind.CAUSE:
+        return "The cause is known; what was done when the rule fired stands."
     if entry.kind is AlertKind.CLEARED:
         return f"The finding is over{_lasted(entry)}."
     if entry.kind is AlertKind.NOTICE:
@@ -97,7 +101,9 @@ def _when(entry: OutboxEntry) -> str:
     at = iso_time(entry.enqueued_at)
     if entry.kind is AlertKind.NOTICE:
         return f"Found at: {at}"
-    values = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(entry.kind, "Fired at")
+    values = {AlertKind.ESCALATION: "Since", AlertKind.CAUSE: "Known at", AlertKind.CLEARED: "Over at"}.get(
+        entry.kind, "Fired at"
+    )
     return f"{values}: {at} (node {entry.finding.where}, episode {entry.episode})"
 
 
@@ -158,6 +164,7 @@ PARAGRAPH_LIMIT = 1_200
 _SIGNS = {
     AlertKind.FIRE: ":rotating_light:",
     AlertKind.ESCALATION: ":arrow_double_up:",
+    AlertKind.CAUSE: ":mag:",
     AlertKind.CLEARED: ":white_check_mark:",
     AlertKind.WARNING: ":octagonal_sign:",
     AlertKind.NOTICE: ":wrench:",

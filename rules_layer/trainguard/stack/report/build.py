@@ -22,11 +22,13 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import report_links
 from trainguard.core.ports import ProfileObjects
-from trainguard.core.records import JobRecord
+from trainguard.core.records import JobRecord, NodeRecord
 from trainguard.core.stores import Jobs, NodeStates
 from trainguard.core.timestamps import iso_time
+from trainguard.engine.jobs.hang_watch import with_hang
 from trainguard.engine.streams.session import items_of
 from trainguard.formats.profile.keys import SystemKey, parse_key
+from trainguard.hangs.files import hang_of
 from trainguard.report.job.build import build_report, write_report
 from trainguard.report.timeline.digest import NodeDigest, decode_digest
 from trainguard.report.training.digest import TrainingDigest, joined
@@ -66,6 +68,12 @@ class StackReports:
         job = self._job(name)
         return self.from_state(name, now=now) if job.active else (_page(job), 0)
 
+    def of_hang(self, name: str, *, now: float) -> tuple[str, int]:
+        """Read the dumps of a job that stands still, and write the report as `of_fire` does."""
+        job = self._job(name)
+        hang_of(self.objects, job.bucket, job.root)
+        return self.of_fire(name, now=now)
+
     def from_state(self, name: str, *, now: float) -> tuple[str, int]:
         """Write the report of a job's state; return its page's place and of how many files it is.
 
@@ -74,7 +82,8 @@ class StackReports:
         job = self._job(name)
         items = items_of(job, self.nodes)
         require_state(job, items)
-        return _page(job), write_report(self.objects, job, build_report(job, items, now=now))
+        built = build_report(job, self._with_dumps(job, items), now=now)
+        return _page(job), write_report(self.objects, job, built)
 
     def full(self, name: str, run: str, *, now: float) -> tuple[str, int]:
         """Write a report with a run's time lines, unless a later run has one; UnknownJobError, ReportPartError."""
@@ -82,7 +91,7 @@ class StackReports:
         digests, missing, training = self._gather(job, run)
         if not self._may_write(job, run):
             return _page(job), 0
-        items = items_of(job, self.nodes)
+        items = self._with_dumps(job, items_of(job, self.nodes))
         built = build_report(job, items, now=now, digests=digests, missing=missing)
         if training is not None:
             built = built.with_training(training)
@@ -99,6 +108,10 @@ class StackReports:
         ]
         self.objects.delete(job.bucket, keys)
         return len(keys)
+
+    def _with_dumps(self, job: JobRecord, items: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+        hang = hang_of(self.objects, job.bucket, job.root)
+        return items if hang is None else with_hang(job, items, hang)
 
     def _job(self, name: str) -> JobRecord:
         job = self.jobs.load(name)

@@ -57,6 +57,13 @@ def test_faults_of_a_table_are_notes(table: Path) -> None:
     assert "notes.csv was not read: lacks columns" in answer.stderr
 
 
+def test_tables_of_two_jobs_are_not_mixed(table: Path) -> None:
+    (table.parent / "other.csv").write_bytes(Job(copies=2, stages=2, batches=2).csv())
+    answer = stragglers(table.parent)
+    assert answer.exit_code == 2
+    assert "holds several jobs: operations.csv and other.csv both have rank 0 in step 10" in answer.stderr
+
+
 def test_place_without_a_whole_step_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "operations.csv").write_text("rank,step,op,start,duration\n0,1,forward-compute,0,nan\n")
     answer = stragglers(tmp_path)

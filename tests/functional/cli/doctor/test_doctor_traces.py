@@ -37,7 +37,7 @@ def test_trace_folder_unknown_to_the_evaluator_is_named() -> None:
 
 
 def test_snapshots_are_named_beside_traces_and_unread_ones() -> None:
-    reason = "as the stack takes memory snapshots by lower-case names in .pickle or .pkl, also with .gz"
+    reason = "as the stack takes memory snapshots by lower-case names in .pickle, .pkl or memory_snapshot.json"
     names = ("profiler-output/rank0_memory_snapshot.pickle", "dump_snapshot.pickle.gz", "rule-output/snapshot.pickle")
     assert graded(*names, "n.pt.trace.json", "vocabulary.pickle", "mem/Snapshot.pickle", "memory.json", met=("",)) == [
         (Level.OK, "1 kernel trace in 1 folder: runs/bert/"),
