@@ -7,8 +7,8 @@ from demo.synthesis import record
 from demo.workloads import WORKLOADS
 
 RECORDINGS = Path(__file__).parent.parent / "events" / "jobs"
+# 2026-07-14T09:24:00Z.
 START = 1_784_021_040
-"""2026-07-14T09:24:00Z."""
 
 SEED = 20_260_714
 

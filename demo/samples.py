@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 MICROSECONDS = 1_000_000
 MINUTE_S = 60
 MINUTE_US = MINUTE_S * MICROSECONDS
+# Each group is read by itself, and has its own timestamp.
 GROUPS = ("cpu", "gpu", "memory", "i/o", "network")
-"""Each group is read by itself, and has its own timestamp."""
 
 Integers = NDArray[np.integer[Any]]
 

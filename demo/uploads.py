@@ -22,8 +22,8 @@ class RecordedObject:
     appears_at: float
 
 
+# When an object appears (epoch seconds), its key, and what makes its content when it is asked for.
 Upload = tuple[float, str, Callable[[], bytes]]
-"""When an object appears (epoch seconds), its key, and what makes its content when it is asked for."""
 
 
 def minute_files(nodes: Sequence[NodeSamples], *, root: str, start: int) -> Iterator[Upload]:

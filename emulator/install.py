@@ -26,8 +26,8 @@ HOME = HERE.parent / ".emulator"
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
+# What `install` has made: an interpreter with LocalStack, and the folder of the packages that every function finds.
 Installation = tuple[Path, Path]
-"""What `install` has made: an interpreter with LocalStack, and the folder of the packages that every function finds."""
 
 
 def install(*, home: Path = HOME) -> Installation:

@@ -12,12 +12,11 @@ from infra import overlay
 from infra.config import DeploymentConfig
 from infra.stack import TrainGuardStack
 
+# The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
+#
+# All have the recommended value but two: policies keep their statements and actions in the order in which the
+# constructs name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
 FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
-"""The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
-
-All have the recommended value but two: policies keep their statements and actions in the order in which the constructs
-name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
-"""
 
 
 REPORT = "validation-report.json"

@@ -33,8 +33,8 @@ KNOWN_NODE = {
 _TIMEOUT_S = 600
 _MOST_SHOWN = 5
 
+# Runs a command in a folder and returns its output; raises OSError or subprocess.SubprocessError.
 Run = Callable[[Sequence[str], Path], str]
-"""Runs a command in a folder and returns its output; raises OSError or subprocess.SubprocessError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from infra.context import BOOLEAN, Form, integer, listed, matching, nearest, one
 T = TypeVar("T")
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
+# Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself.
 RUN_FILES = "wandb"
-"""Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself."""
 
 BY_EVENTS: Literal["eventbridge"] = "eventbridge"
 BY_QUEUE: Literal["queue"] = "queue"
 
+# As many as the policy of a bucket holds in its 20 KiB.
 MOST_WRITER_ACCOUNTS = 40
-"""As many as the policy of a bucket holds in its 20 KiB."""
 
 _PARTITION = r"aws[a-z-]*"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"

@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
+# Distributions that the functions have with all that they require, by the layer and by Lambda's runtime.
 _ROOTS = ("trainguard", "boto3")
-"""Distributions that the functions have with all that they require, by the layer and by Lambda's runtime."""
 
+# Also in Lambda's runtime, or imported by Python itself when it starts.
 _OF_THE_RUNTIME = frozenset({
     "awslambdaric", "bootstrap", "lambda_function", "lambda_runtime_client", "lambda_runtime_exception",
     "lambda_runtime_marshaller", "pip", "runtime_client", "setuptools", "simplejson", "sitecustomize",
     "snapshot_restore_py", "usercustomize",
 })  # fmt: skip
-"""Also in Lambda's runtime, or imported by Python itself when it starts."""
 
+# Optional imports of the layer's and the runtime's libraries.
 _LOOKED_FOR = frozenset({
     "attr", "attrs", "aws_encryption_sdk", "aws_xray_sdk", "awscrt", "backports", "brotli", "brotlicffi", "certifi",
     "cryptography", "datadog_lambda", "fastjsonschema", "google", "h2", "idna", "jwt", "orjson", "psutil",
     "pydantic", "pydantic_core", "redis", "socks", "threadpoolctl", "tomli", "tomli_w", "yaml", "zstandard",
 })  # fmt: skip
-"""Optional imports of the layer's and the runtime's libraries."""
 
+# Of the standard library in later versions of Python than this process may run.
 _NEWER_STANDARD = frozenset({"annotationlib", "compression"})
-"""Of the standard library in later versions of Python than this process may run."""
 
 _OF_THE_PROJECT = frozenset({"handler", "infra", "lambdas"})
 

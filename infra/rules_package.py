@@ -26,8 +26,8 @@ LAYER_PACKAGES = (
     "tzdata",
 )
 
+# No function imports the command line and the kit for tests: their changes deploy nothing.
 NOT_DEPLOYED = ("cli", "config", "local", "managed", "testing", "__main__.py")
-"""No function imports the command line and the kit for tests: their changes deploy nothing."""
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000

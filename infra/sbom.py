@@ -27,8 +27,8 @@ SBOM_FILE = "sbom.cdx.json"
 PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 _Tags: TypeAlias = frozenset[Tag]
+# URL and SHA-256 of each file of a package and version, by its tags.
 _Wheels: TypeAlias = dict[tuple[str, str], dict[_Tags, tuple[str, str]]]
-"""URL and SHA-256 of each file of a package and version, by its tags."""
 
 
 def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str | None = None) -> str:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 CDK = PROJECT_ROOT / "node_modules" / ".bin" / "cdk"
 MARK = "StopSwitchParameter"
 
+# The outputs that name what operators have set: parameters which no deployment makes, writes or deletes.
 OVERRIDE, BRAKES = "StopSwitchOverrideParameter", "BrakesParameter"
-"""The outputs that name what operators have set: parameters which no deployment makes, writes or deletes."""
 
 _SHOWN = 200
 
@@ -56,8 +56,8 @@ class BucketNotEmptiedError(TrainGuardError):
         )
 
 
+# Type of a resource of the stack, and its name in the account.
 Resource = tuple[str, str]
-"""Type of a resource of the stack, and its name in the account."""
 
 
 @dataclass(frozen=True, slots=True)

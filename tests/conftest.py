@@ -12,10 +12,11 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 EMULATOR = PurePosixPath("tests/localstack")
+# Folders whose files take long; those of `tests/unit` take the least, and come last, when a worker has time left.
 LONGEST_FIRST = tuple(
     map(PurePosixPath, ("tests/localstack", "tests/browser", "tests/infra", "tests/functional", "tests/answers"))
 )
-"""Folders whose files take long; those of `tests/unit` take the least, and come last, when a worker has time left."""
+
 LAST = PurePosixPath("tests/unit")
 
 # No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.

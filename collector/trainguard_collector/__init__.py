@@ -29,12 +29,12 @@ __all__ = [
     "cProfileTimer",
     "start",
 ]
+# Modules of names, else that of the profiles; `start` alone imports none of them.
 _ELSEWHERE = {
     "CollectionConfig": "recorder.tensors.saving",
     "Recorder": "recorder.recorder",
     **dict.fromkeys(("annotate", "annotation_begin", "annotation_end"), "annotations"),
 }
-"""Modules of names, else that of the profiles; `start` alone imports none of them."""
 
 
 def __getattr__(name: str) -> Any:

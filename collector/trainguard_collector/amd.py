@@ -6,12 +6,12 @@ from typing import Any, Optional
 
 from trainguard_collector.metrics import NEVER, PASSING, Device, Values
 
+# Invalid argument, not supported, not implemented, no permission.
 _NEVER = frozenset({1, 2, 3, 10})
-"""Invalid argument, not supported, not implemented, no permission."""
 
 _MEBI = 2.0**20
+# Some versions give a power limit in watts, others in microwatts: no GPU takes 100 kW.
 _MICROWATTS_FROM = 100_000.0
-"""Some versions give a power limit in watts, others in microwatts: no GPU takes 100 kW."""
 
 
 class UnavailableError(Exception):

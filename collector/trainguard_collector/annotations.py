@@ -11,8 +11,8 @@ from trainguard_collector.recorder.steps import newest_recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_NAME = 256
+# Annotations beyond it are not recorded.
 MOST_OPEN = 1_000
-"""Annotations beyond it are not recorded."""
 
 
 class annotate:  # noqa: N801 - used as a function

@@ -14,19 +14,19 @@ from trainguard_collector.names import command_line
 from trainguard_collector.session import start_later
 from trainguard_collector.spawn import MARK
 
+# Seconds after which samples begin; ``0`` switches this off.
 DELAY = "TRAINGUARD_AUTOSTART"
-"""Seconds after which samples begin; ``0`` switches this off."""
 
+# A process that ends sooner writes nothing: it prepares a training job and is not the training.
 DELAY_S = 15.0
-"""A process that ends sooner writes nothing: it prepares a training job and is not the training."""
 
+# The collector's own command starts its sampler itself.
 TOOLS = frozenset({
     "aws", "black", "build", "compileall", "conda", "coverage", "ensurepip", "get_pip", "ipykernel_launcher",
     "ipython", "jupyter", "mamba", "micromamba", "mypy", "pip", "pip_compile", "pipx", "poetry", "ptpython",
     "pytest", "ruff", "setup", "site", "supervisord", "sysconfig", "tensorboard", "trainguard",
     "trainguard_collector", "twine", "uv", "venv", "virtualenv",
 })  # fmt: skip
-"""The collector's own command starts its sampler itself."""
 
 _begun = False
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})

@@ -11,8 +11,8 @@ from trainguard_collector.metrics import FORMAT_VERSION
 from trainguard_collector.places import Place
 from trainguard_collector.settings import Settings
 
+# A node whose status object is this old has ended without saying so.
 SILENT_S = 600.0
-"""A node whose status object is this old has ended without saying so."""
 
 _STREAMS = ("framework", "training")
 _RANK = {"Completed": 0, "Stopped": 1, "Failed": 2}
@@ -141,8 +141,8 @@ def _others(place: Place, settings: Settings) -> "list[Mapping[str, Any]]":
     return found
 
 
+# A node silent for so long, while another was started, was replaced.
 GONE_S = 180.0
-"""A node silent for so long, while another was started, was replaced."""
 
 Status = Mapping[str, Any]
 

@@ -20,8 +20,8 @@ from trainguard_collector.metrics import (
     reading,
 )
 
+# A GPU that fails sends more than anyone reads.
 _MOST_EVENTS = 64
-"""A GPU that fails sends more than anyone reads."""
 
 _MOST_CODES = 16
 _LOST = 15
@@ -143,8 +143,8 @@ class Gpm:
                 yield f"{self._prefix}{name}", "", value
 
 
+# Invalid argument, not supported, no permission, function not found: a GPU that says so says so each time.
 _NEVER = frozenset({2, 3, 4, 13})
-"""Invalid argument, not supported, no permission, function not found: a GPU that says so says so each time."""
 
 _NO_FUNCTION = 13
 _ALL_LINKS = 0xFFFFFFFF

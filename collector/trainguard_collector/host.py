@@ -8,8 +8,8 @@ import psutil
 
 from trainguard_collector.metrics import Sample
 
+# Version 1 writes a number of about this size where there is no limit.
 _NO_LIMIT = 1 << 60
-"""Version 1 writes a number of about this size where there is no limit."""
 
 
 class Cgroup:
@@ -92,8 +92,8 @@ def _text(path: Path) -> str:
         return ""
 
 
+# Rates over less than a few ticks of the kernel's clock say nothing.
 _SHORTEST_S = 0.04
-"""Rates over less than a few ticks of the kernel's clock say nothing."""
 
 _VIRTUAL_INTERFACES = ("lo", "veth", "docker", "br-", "cni", "cali", "flannel", "virbr", "tun", "tap")
 

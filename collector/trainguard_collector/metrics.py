@@ -29,17 +29,17 @@ def encode(samples: Iterable[Sample], node: str, at: float) -> bytes:
     ).encode()
 
 
+# What an error means: for the device, for the metric, or for this reading alone.
 LOST, NEVER, PASSING = "lost", "never", "passing"
-"""What an error means: for the device, for the metric, or for this reading alone."""
 
+# Passing errors in a row after which a metric is given up.
 _PATIENCE = 20
-"""Passing errors in a row after which a metric is given up."""
 
+# Name after the device's, dimension and value; a managed series has the device's own name.
 Values = Iterator[tuple[str, str, float]]
-"""Name after the device's, dimension and value; a managed series has the device's own name."""
 
+# Gets the time in seconds.
 Read = Callable[[float], Values]
-"""Gets the time in seconds."""
 
 
 def reading(*series: "tuple[str, str, Callable[[], Any]]") -> Read:

@@ -19,8 +19,8 @@ RESOURCE_CONFIG = Path("/opt/ml/input/config/resourceconfig.json")
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 _ROLE = re.compile(r"-(?:master|worker|launcher|replica)(?:-(?P<index>\d{1,4}))?$")
 _NUMBER = re.compile(r"-(?P<index>\d{1,4})$")
+# Kubernetes appends five of these characters to the names of pods.
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
-"""Kubernetes appends five of these characters to the names of pods."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from trainguard_collector.parentage import end_with_parent
 
 _USUAL_PLACE = "/opt/aws/neuron/bin/neuron-monitor"
 _SHORTEST_PERIOD_S = 1.0
+# Without a newer report, nothing is known of the cores.
 _PERIODS_KEPT = 3.0
-"""Without a newer report, nothing is known of the cores."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 _PIECE = 65_536

@@ -23,14 +23,14 @@ WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
 PAUSE, STACKS, ASK = ".pause", ".stacks", ".ask"
 DUMP = "nccl_trace_rank_"
 _WRITABLE = 0o200
+# Twice what a sampler lets a timeline grow to; one that nobody takes grows no further.
 LARGEST_TIMELINE = 8 * 1024 * 1024
-"""Twice what a sampler lets a timeline grow to; one that nobody takes grows no further."""
 
+# Growth of a timeline after which there must be room for it in the spool.
 ROOM_STEP = 256 * 1024
-"""Growth of a timeline after which there must be room for it in the spool."""
 
+# Ends the name of a process that stands for several: the workers of loaders.
 SHARED = "w"
-"""Ends the name of a process that stands for several: the workers of loaders."""
 
 _LONGEST_NAME = 250
 

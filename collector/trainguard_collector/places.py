@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any, BinaryIO, Optional, Protocol, Union
 
+# A file is not held in memory.
 Body = Union[bytes, BinaryIO]
-"""A file is not held in memory."""
 
 
 class Place(Protocol):

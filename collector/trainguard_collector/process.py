@@ -26,8 +26,8 @@ from trainguard_collector.sender import Leftovers, Sender
 from trainguard_collector.settings import Settings
 from trainguard_collector.spool import Spool, SpoolInUseError
 
+# A clock that was set back is followed at this rate.
 _SLEW = 0.01
-"""A clock that was set back is followed at this rate."""
 
 
 class Clock:
@@ -57,8 +57,8 @@ def next_tick(now: float, interval_s: float) -> float:
 SLOW_S = 10.0
 LONGEST_WAIT_FOR_WRITERS_S = 10.0
 _STATUS_S = 60.0
+# The parent is looked for at least this often.
 _LONGEST_WAIT_S = 1.0
-"""The parent is looked for at least this often."""
 
 
 class Parent:

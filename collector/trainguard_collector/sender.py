@@ -15,8 +15,8 @@ from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Place, send_file
 from trainguard_collector.spool import ABOUT, LOCK, Spool, finish_parts, ready_minutes
 
+# A spool that cannot be sent is deleted when nothing was written for so long.
 KEPT_S = 7 * 86_400.0
-"""A spool that cannot be sent is deleted when nothing was written for so long."""
 
 MOST_AT_ONCE = 20
 

@@ -32,8 +32,8 @@ from trainguard_collector.names import (
 from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, finish, spawn
 
+# The newest call that was not caught: which exception it raised, and its code.
 _noted = SimpleNamespace(is_watching=False, raised=None, code=0)
-"""The newest call that was not caught: which exception it raised, and its code."""
 
 
 class Exit(SystemExit):

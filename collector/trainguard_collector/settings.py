@@ -13,17 +13,17 @@ from typing import Any, Optional, cast
 
 from trainguard_collector.names import Identity
 
+# On EC2 it holds the instance's id.
 ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
-"""On EC2 it holds the instance's id."""
 
 MOST_INSTANCES = 64
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _BATCH_JOB = re.compile(r"[A-Za-z0-9-]{1,64}(:[0-9]{1,5})?")
+# Under these, instances belong to a cluster and not to a job.
 _SHARED = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
-"""Under these, instances belong to a cluster and not to a job."""
 
+# By these, nodes may find one job's name.
 _NAMING = ("TRAINGUARD_JOB", "TORCHELASTIC_RUN_ID", "GROUP_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""By these, nodes may find one job's name."""
 
 
 def find_resources(
@@ -95,13 +95,14 @@ class Settings:
     cgroup: str = "/sys/fs/cgroup"
     finish_s: float = 20.0
     delay_s: float = 0.0
+    # When what is observed began, epoch seconds; None for the sampler's own start.
     began_at: Optional[float] = None
-    """When what is observed began, epoch seconds; None for the sampler's own start."""
+
     job_settings: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)
+    # Whether dumps and stacks of a standstill are wanted.
     with_hangs: bool = True
-    """Whether dumps and stacks of a standstill are wanted."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -11,8 +11,8 @@ from pathlib import Path
 from trainguard_collector.settings import Settings
 
 MARK = "TRAINGUARD_COLLECTOR_PID"
+# Both are in the environment of the observed process, and so of those that it starts.
 NODE_SETTINGS = "TRAINGUARD_COLLECTOR_SETTINGS"
-"""Both are in the environment of the observed process, and so of those that it starts."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[1])
 _DYING_S = 2.0

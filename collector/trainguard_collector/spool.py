@@ -15,12 +15,12 @@ from typing import Optional
 MINUTE = ".json"
 TENSORS, OBJECT, PLAIN = ".tensors", ".object", ".plain"
 _SECOND_NS = 1_000_000_000
+# How often other processes' files are counted, and whenever the limit seems to be reached.
 _COUNT_EVERY_S = 10.0
-"""How often other processes' files are counted, and whenever the limit seems to be reached."""
 
 
+# Epoch nanoseconds, path and size.
 _File = tuple[int, str, int]
-"""Epoch nanoseconds, path and size."""
 
 
 class Budget:
@@ -108,11 +108,11 @@ def _time_of(name: str) -> int:
 
 
 _PART, _READY = ".part", MINUTE
+# Where the spool belongs, for a sampler of another job, and the lock of its writer.
 ABOUT, LOCK = "about", "lock"
-"""Where the spool belongs, for a sampler of another job, and the lock of its writer."""
 
+# A sampler of another job holds the lock for a moment, to finish what was left.
 _TRIES, _BETWEEN_S = 5, 0.05
-"""A sampler of another job holds the lock for a moment, to finish what was left."""
 
 
 class SpoolInUseError(Exception):

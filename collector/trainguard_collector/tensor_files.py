@@ -13,18 +13,18 @@ from typing import Any, BinaryIO, NamedTuple, Union
 from trainguard_collector.objects import DRAFT, object_name
 
 MODES = {"TRAIN": "1", "EVAL": "2", "PREDICT": "3", "GLOBAL": "4"}
+# Numbers by their names in torch and numpy.
 DTYPES = {
     "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "complex64": 8, "int64": 9, "bool": 10,
     "complex128": 18, "float16": 19,
 }  # fmt: skip
-"""Numbers by their names in torch and numpy."""
 
+# The hook writes this constant in place of the payload's checksum.
 _FOOTER = struct.pack("<I", 0x062DC0B3)
-"""The hook writes this constant in place of the payload's checksum."""
 
 _COPY_BYTES = 1024 * 1024
+# Stands where the tensor's name is, in parts of a frame.
 _NAME = b"name"
-"""Stands where the tensor's name is, in parts of a frame."""
 
 
 class Entry(NamedTuple):

@@ -18,14 +18,14 @@ from demo.live.watch import Watcher
 HERE = Path(__file__).resolve().parent
 LASTS_S = 100
 INTERVAL_MS = 200
+# The rule waits for 17 minutes by default; the training lasts for less than two.
 SETTINGS = {"LowGPUUtilization_window_s": 15, "LowGPUUtilization_patience_s": 15}
-"""The rule waits for 17 minutes by default; the training lasts for less than two."""
 
 FIRING_RULE = "LowGPUUtilization"
 SCHEDULE_S = 3.0
 _LOOK_EVERY_S = 0.5
+# A collector that has not ended by then is not waited for, seconds.
 _END_S = 180.0
-"""A collector that has not ended by then is not waited for, seconds."""
 
 
 def run(*, folder: Path, screen: Screen) -> bool:

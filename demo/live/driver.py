@@ -18,8 +18,8 @@ from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from emulator.run import describe
 
+# The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused.
 START_BEFORE_NOW_MINUTES = 27
-"""The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
 
 SCHEDULE_S = 3.0
 _LOOK_EVERY_S = 0.3

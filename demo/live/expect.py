@@ -7,8 +7,8 @@ from typing import Any
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
+# Whichever fires first may stop the job, and then the other may never fire.
 CAUSE, SYMPTOM = "Dataloader", "LowGPUUtilization"
-"""Whichever fires first may stop the job, and then the other may never fire."""
 
 QUIET_STATUSES = frozenset({"OK", "NOT_APPLICABLE"})
 

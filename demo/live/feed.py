@@ -8,8 +8,8 @@ from demo.uploads import RecordedObject
 from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
+# A node's first minute is applied when its third is there, 3 min after the start: less would wait for ever.
 AHEAD_S = 240.0
-"""A node's first minute is applied when its third is there, 3 min after the start: less would wait for ever."""
 
 
 class JobFeed:

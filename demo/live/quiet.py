@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+# A cold start, or an evaluation, of an overloaded machine takes a minute and more.
 GIVES_UP_AFTER_S = 240.0
-"""A cold start, or an evaluation, of an overloaded machine takes a minute and more."""
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ PIPED_WIDTH = 240
 PLAIN_EVERY_MINUTES = 5
 
 _STYLES = {"FIRED": "bold red", "ERROR": "bold magenta", "OK": "green", "WARMING_UP": "yellow"}
+# In the order in which they are shown, and from which width of the terminal on.
 _COLUMNS = {
     "RuleTarget": 0,
     "Status": 0,
@@ -40,10 +41,9 @@ _COLUMNS = {
     "Action": 0,
     "Reason": 0,
 }
-"""In the order in which they are shown, and from which width of the terminal on."""
 
+# The columns that share what width the others leave, and in what proportion.
 _SENTENCES = {"Action": 2, "Reason": 3}
-"""The columns that share what width the others leave, and in what proportion."""
 
 
 class Screen:

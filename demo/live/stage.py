@@ -39,8 +39,8 @@ _READS = {
     "stepfunctions": "list_state_machines",
 }
 
+# Takes a phase, and its seconds.
 Notified = Callable[[str, float], None]
-"""Takes a phase, and its seconds."""
 
 
 class StageError(RuntimeError):

@@ -26,8 +26,8 @@ from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
 from trainguard.aws.dynamodb.fire_path import ALERTS
 
+# Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here.
 STOPS_OF_ALL_JOBS = "*"
-"""Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""
 
 
 class Actions(Construct):

@@ -15,8 +15,8 @@ KERNELS = f"{REPORT}kernels/*"
 RUNS = f"{REPORT}kernels/runs/*"
 DIGESTS = f"{REPORT}kernels/digests/*"
 NEWEST = f"{REPORT}kernels.*"
+# Disk of the function that reads traces: a database of Nsight Systems is copied there.
 SCRATCH_MIB = 10_240
-"""Disk of the function that reads traces: a database of Nsight Systems is copied there."""
 
 
 class Captures(Construct):

@@ -28,8 +28,8 @@ TROUBLE = (
 STOPS = ("StopsMade", "StopsFailed", "StopsRefused", "StopsAnnounced", "StopsInDryRun")
 
 
+# Makes a widget of a ``width``.
 Chart = Callable[..., cloudwatch.GraphWidget]
-"""Makes a widget of a ``width``."""
 
 
 def _chart(

@@ -20,8 +20,8 @@ from trainguard.hangs.files import KEPT_HANG
 EVALUATOR_TIMEOUT_S = 60
 BATCH_SIZE = 100
 
+# A message stays hidden once received for six evaluations, as Lambda recommends, and the batch's window.
 MESSAGE_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.batching_window_s
-"""A message stays hidden once received for six evaluations, as Lambda recommends, and the batch's window."""
 
 _LEAST_EVENT_AGE = Duration.seconds(60)
 

@@ -14,20 +14,20 @@ from constructs import Construct
 from infra.constructs.function import TrainGuardFunction
 from trainguard.aws.fault_points import AT_ONCE, FAULT_FIELD
 
+# Points of faults: with the function's name in words behind, as CloudWatch takes no dimension from a line of text.
 FAULTS = "Faults"
-"""Points of faults: with the function's name in words behind, as CloudWatch takes no dimension from a line of text."""
 
+# Whose faults count with those of the function that calls it: the free tier holds ten metrics of alarms.
 WITH_ANOTHER = {"ReconcileJob": "Scheduler"}
-"""Whose faults count with those of the function that calls it: the free tier holds ten metrics of alarms."""
 
+# Ends the name of the metric of alerts that were not delivered.
 UNDELIVERED = "Undelivered"
-"""Ends the name of the metric of alerts that were not delivered."""
 
 FAULTS_WITHIN = Duration.minutes(15)
 
 MARKED = f"{{ $.{FAULT_FIELD} >= 1 }}"
+# End of an invocation that raised, ran out of time or of memory. Each begins a line: no job's name or key can.
 DIED = r"%^\[ERROR\]\s|^[0-9]\S+\s\S+\sTask\stimed\sout\safter\s|^RequestId.\s\S+\sError.\sRuntime\sexited\s%"
-"""End of an invocation that raised, ran out of time or of memory. Each begins a line: no job's name or key can."""
 
 
 def fault_points(

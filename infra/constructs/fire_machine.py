@@ -12,17 +12,17 @@ from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, ca
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
 from trainguard.stack.actions.unsent_alerts import STEP_FAILED
 
+# Longer than the function that builds reports may run.
 REPORT_TIMEOUT_S = 610
-"""Longer than the function that builds reports may run."""
 
+# Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task.
 EXECUTION_TIMEOUT_S = 9 * 86_400
-"""Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task."""
 
+# The execution's input: a redriven state has it too, and has no variables.
 _FIRE = "$states.context.Execution.Input"
-"""The execution's input: a redriven state has it too, and has no variables."""
 
+# A brake may silence the alert; it is sent later by the execution's name.
 _EXECUTION = "{% $states.context.Execution.Name %}"
-"""A brake may silence the alert; it is sent later by the execution's name."""
 
 _IS_RESEND = f"$type({_FIRE}.resend) = 'object'"
 _IS_NEW_FIRE = f"{_FIRE}.kind = 'fire' and $not({_IS_RESEND})"
@@ -34,6 +34,7 @@ _UNDECIDED: State = {
     "stopAt": None,
     "optedIn": False,
 }
+# The variables of the branch that acts, before anything is done; ``faults`` has ``<state>: <error>: <cause>``.
 _NOTHING: State = {
     "attempt": "first",
     "warned": True,
@@ -43,7 +44,6 @@ _NOTHING: State = {
     "alert": {"waitUntil": None, "unsent": [], "outcome": {"action": "", "alertId": None}},
     "faults": [],
 }
-"""The variables of the branch that acts, before anything is done; ``faults`` has ``<state>: <error>: <cause>``."""
 
 
 PUBLISH = "sns:publish"
@@ -51,14 +51,15 @@ PUBLISH = "sns:publish"
 _NAMES = f"[{_FIRE}.rule, 'all']"
 _IS_STAGED = f"$exists({_NAMES}[$ in {_FIRE}.policy.alerts.staged])"
 _IS_MUTED = f"$exists({_NAMES}[$ in {_FIRE}.policy.alerts.muted])"
+# Whether people are alerted without its details: nothing of a staged rule, and of a muted one only of a stop.
 _IS_NOTIFIED = (
     f"$not({_IS_RESEND}) and"
     f" ({_FIRE}.kind = 'notice' or ($not({_IS_STAGED}) and ($stop.made != false or $not({_IS_MUTED}))))"
 )
-"""Whether people are alerted without its details: nothing of a staged rule, and of a muted one only of a stop."""
 
 _IS_CANARY = f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
 _STOPPED = "$type($stop.made) = 'null' ? 'unknown' : $stop.made ? 'yes' : 'no'"
+# Subscriptions filter by these; see `Alert`.
 _ATTRIBUTES = {
     "AlertId": f"$type({_FIRE}.alertId) = 'string' ? {_FIRE}.alertId : {_FIRE}.fireId",
     "Job": f"{_FIRE}.job",
@@ -67,7 +68,6 @@ _ATTRIBUTES = {
     "Severity": f"$type({_FIRE}.severity) = 'string' ? {_FIRE}.severity : 'unknown'",
     "Stopped": "$type($stop.made) = 'null' ? 'unknown' : $string($stop.made)",
 }
-"""Subscriptions filter by these; see `Alert`."""
 
 
 def definition() -> State:

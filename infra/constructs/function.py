@@ -53,8 +53,8 @@ def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
     return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if config.retain_data else RemovalPolicy.DESTROY
 
 
+# More than a year, and more than a deployment can choose for its other logs.
 AUDIT_RETENTION_DAYS = 400
-"""More than a year, and more than a deployment can choose for its other logs."""
 
 
 def log_group(

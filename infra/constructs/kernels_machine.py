@@ -16,13 +16,13 @@ from infra.constructs.states import State, call, choice, digest_maps
 
 PLAN_TIMEOUT_S = 310
 DIGEST_TIMEOUT_S = 910
+# Each longer than its function may run.
 JOIN_TIMEOUT_S = 910
-"""Each longer than its function may run."""
 
 MAP_LABEL = "Traces"
 
+# After `trainguard.engine.kernels.session.AGAIN_S` the evaluator asks for another one.
 EXECUTION_TIMEOUT_S = 2 * 3600
-"""After `trainguard.engine.kernels.session.AGAIN_S` the evaluator asks for another one."""
 
 
 def definition() -> State:

@@ -35,8 +35,8 @@ _FAULTS_FOUND = {
     "Scheduler": "Scheduler or ReconcileJob fails, or counts faults: the saved query Faults names them",
 }
 
+# Older than two visibility timeouts: a message that failed once and came back is no reason for an alarm.
 MESSAGE_AGE_LIMIT_S = 900
-"""Older than two visibility timeouts: a message that failed once and came back is no reason for an alarm."""
 
 _SCHEDULER_RUNS_EXPECTED = 3
 _CANARY_PERIOD = Duration.hours(6)

@@ -57,8 +57,8 @@ _UNTRACED = (
     "A trace an invocation costs a fifth of all that a node costs; logs and metrics say where time goes, and "
     "-c tracing=active has them sent."
 )
+# Their roles may describe what is stopped outside SageMaker.
 _LOOK_AT_RESOURCES = frozenset({"decide_stop", "stop_job"})
-"""Their roles may describe what is stopped outside SageMaker."""
 
 _MACHINE_ROLES = ("Actions/FireRole", "Captures/KernelsRole", "Reports/ReportRole")
 
@@ -74,6 +74,7 @@ _WRITES = {
     "Reports/ReportRole": (f"{_REPORT}parts/*",),
 }
 _OF_A_JOB = ("*/job.json", KEPT_HANG)
+# Keys of the bucket by the roles that reach them; others are refused by the synthesis.
 _READS = {
     "Captures/DigestTrace/Role": TRACE_READS,
     "Reports/DigestProfile/Role": ("*/profiler-output/*", *TRAINING_HEALTH.reads),
@@ -81,12 +82,11 @@ _READS = {
     "Evaluation/ReconcileJob/Role": _OF_A_JOB,
     "Reports/BuildReport/Role": (*HANG_READS, KEPT_HANG),
 }
-"""Keys of the bucket by the roles that reach them; others are refused by the synthesis."""
 
 _OWN_EXECUTIONS = "Executions of the machine's own Distributed Map, whose names Step Functions gives."
 
+# One finding that stands: the construct's path, the rule, and the reason.
 Accepted = tuple[str, str, str]
-"""One finding that stands: the construct's path, the rule, and the reason."""
 
 ACCEPTED: tuple[Accepted, ...] = (
     *(

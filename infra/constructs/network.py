@@ -9,11 +9,11 @@ from constructs import Construct
 from infra.config import DeploymentConfig
 from infra.constructs.policy import allow
 
+# Reached through route tables, at no cost.
 GATEWAY_SERVICES = ("s3", "dynamodb")
-"""Reached through route tables, at no cost."""
 
+# Reached through interface endpoints, or a NAT gateway; Lambda itself writes logs and traces.
 INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm", "sns", "events")
-"""Reached through interface endpoints, or a NAT gateway; Lambda itself writes logs and traces."""
 
 _HTTPS = 443
 

@@ -14,8 +14,8 @@ from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 
 UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
 
+# Of an execution, about.
 TRANSITIONS = 12
-"""Of an execution, about."""
 
 _HOUR = Duration.hours(1)
 _MIB_MS_IN_GIB_S = 1_024 * 1_000

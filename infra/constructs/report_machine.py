@@ -24,16 +24,16 @@ from infra.constructs.fire_machine import REPORT_TIMEOUT_S
 from infra.constructs.states import ERROR_TEXT, State, call, choice, digest_maps, invoke
 
 DIGEST_TIMEOUT_S = 910
+# Each longer than its function may run.
 PLAN_TIMEOUT_S = 310
-"""Each longer than its function may run."""
 
 MAP_LABEL = "Digests"
 
 _EXECUTION_TIMEOUT_S = 24 * 3600
 
 _FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "dropFault")
+# The faults that are there; `$filter` alone may give no list.
 _NOTED = f"[$filter([{', '.join(f'${fault}' for fault in _FAULTS)}], function($text) {{ $text != '' }})]"
-"""The faults that are there; `$filter` alone may give no list."""
 
 
 def definition() -> State:

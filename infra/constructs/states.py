@@ -9,9 +9,10 @@ TASK_TIMEOUT_S = 60
 _CAUSE_CHARACTERS = 300
 
 CALL = "lambda:invoke"
+# As many as an inline Map runs at once, and few beside the thousand functions that an account may run.
 DIGESTS_AT_ONCE = 40
-"""As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
 
+# An account may run fewer functions than want to run at once, digests for one: then they queue.
 RETRY = [
     {
         "ErrorEquals": ["Lambda.TooManyRequestsException"],
@@ -29,7 +30,6 @@ RETRY = [
         "JitterStrategy": "FULL",
     },
 ]
-"""An account may run fewer functions than want to run at once, digests for one: then they queue."""
 
 ERROR_TEXT = (
     f"$states.errorOutput.Error & ': ' & $substring($string($states.errorOutput.Cause), 0, {_CAUSE_CHARACTERS})"

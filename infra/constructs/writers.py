@@ -11,12 +11,12 @@ from infra.config import DeploymentConfig
 from trainguard.core.canary_name import CANARY_PREFIX
 from trainguard.engine.installed import FAMILIES
 
+# Keys of a job below an account's prefix, the first folder of all keys: the families' objects, the dumps and stacks of
+# its standstills, and job files.
 WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.written), "*/hang-dumps/*", "*/job.json")
-"""Keys of a job below an account's prefix, the first folder of all keys: the families' objects, the dumps and stacks of
-its standstills, and job files."""
 
+# Keys that those wildcards would let through: results, and the names of canaries.
 KEPT_FROM_WRITERS = ("*/rule-output/*", f"*/{CANARY_PREFIX}*")
-"""Keys that those wildcards would let through: results, and the names of canaries."""
 
 _ALGORITHM = "s3:x-amz-server-side-encryption"
 _KEY = "s3:x-amz-server-side-encryption-aws-kms-key-id"

@@ -10,8 +10,8 @@ from infra.config import BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
 from infra.release.parameters import BY_BUCKET, references
 
+# Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does.
 Make: TypeAlias = Callable[[DeploymentConfig], Template]
-"""Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does."""
 
 
 def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
@@ -27,6 +27,7 @@ def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
 OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
 TAKES_EVENTS = "TakesEvents"
 
+# Conditions, and the settings that decide; none of them changes what another one adds.
 CHOICES = {
     "HasAlertEmail": ("alert_emails",),
     "HasOperationsEmail": ("operations_emails",),
@@ -36,7 +37,6 @@ CHOICES = {
     "HasBoundary": ("permissions_boundary",),
     "IsInVpc": ("subnet_ids", "security_group_ids"),
 }
-"""Conditions, and the settings that decide; none of them changes what another one adds."""
 
 _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
 

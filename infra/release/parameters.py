@@ -9,8 +9,8 @@ from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.context import Form, matching, one_of
 
 ASSET_BUCKET, ASSET_PREFIX = "AssetBucket", "AssetPrefix"
+# Value of ``Evaluate`` in place of None, which no parameter has.
 BY_BUCKET = "by-bucket"
-"""Value of ``Evaluate`` in place of None, which no parameter has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class Parameter:
         return f"({pattern})?" if self._usual in (None, ()) else pattern
 
 
+# Parameters by the headings of the console's form.
 _GROUPED = {
     "Where you uploaded the assets": (
         Parameter(
@@ -198,7 +199,6 @@ _GROUPED = {
         ),
     ),
 }
-"""Parameters by the headings of the console's form."""
 
 PARAMETERS = tuple(each for group in _GROUPED.values() for each in group)
 

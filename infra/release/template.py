@@ -19,18 +19,18 @@ from infra.stack import TrainGuardStack
 STACK = "TrainGuard"
 LAYER = "layer"
 
+# Limit of a template that CloudFormation reads from S3.
 MOST_BYTES = 1_000_000
-"""Limit of a template that CloudFormation reads from S3."""
 
 _SHOWN_OF_HASH = 16
+# Findings about parameters and conditions to which nothing refers.
 _UNUSED_HERE = ("CloudFormation-Validate::W2001", "CloudFormation-Validate::W8001")
-"""Findings about parameters and conditions to which nothing refers."""
 
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+# Folders that the template needs as archives, by name; the archive's name changes with the content.
 Assets = dict[str, tuple[str, Path]]
-"""Folders that the template needs as archives, by name; the archive's name changes with the content."""
 
 
 def release_template(config: DeploymentConfig, staging: Path) -> tuple[str, Assets]:

@@ -16,15 +16,16 @@ from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries, Fl
 from trainguard.rules.hung_job.state import ProcessProgress, ProgressState
 from trainguard.rules.rule_inputs import NodeMinute
 
+# Samples of a minute: one of them is a tenth, what may stray.
 ROWS = 10
-"""Samples of a minute: one of them is a tenth, what may stray."""
 
+# Minutes at the end of a plan.
 STANDSTILL = 14
-"""Minutes at the end of a plan."""
 
 WORK_W = 400.0
 BYTES = (0.0, 10e6, 11e6)
 FULL = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, NAN)
+# Utilization, activity of memory, and power of a GPU.
 LOOKS = {
     "work": ((10.0, 50.0, 89.0, 95.0), (40.0,), (WORK_W,)),
     "waits": ((90.0, 100.0), (0.0, 5.0), (110.0, 200.0)),
@@ -33,13 +34,12 @@ LOOKS = {
     "creeps": ((10.0, 50.0, 89.0), (0.0,), (110.0,)),
     "idle": ((0.0, 9.0), (0.0,), (70.0,)),
 }
-"""Utilization, activity of memory, and power of a GPU."""
 
 Columns = tuple[FloatArray, FloatArray, FloatArray]
 
 
+# What a node's two GPUs do in each minute, and its host: bytes of disks and network, full cores.
 Plan = list[tuple[list[str], tuple[float, float, float]]]
-"""What a node's two GPUs do in each minute, and its host: bytes of disks and network, full cores."""
 
 
 def plan_of(random: Random, count: int) -> Plan:

@@ -45,6 +45,7 @@ READINGS = {
     names.THROTTLE_REASONS: (0.0, 1.0, 4.0, 8.0, 32.0, 64.0, 128.0, 36.0),
     names.LINK_WIDTH: (8.0, 16.0),
 }
+# What most GPUs have at 0 throughout.
 FAULTS = {
     names.REMAPPING_FAILED: (0.0, 1.0),
     names.ECC_UNCORRECTED: (0.0, 1.0, 3.0),
@@ -53,7 +54,6 @@ FAULTS = {
     names.LOST: (0.0, 1.0),
     names.UNANSWERED: (0.0, 1.0),
 }
-"""What most GPUs have at 0 throughout."""
 
 DISKS = (0.0, 1e6, 10e6, 11e6)
 

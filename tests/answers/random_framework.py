@@ -17,8 +17,8 @@ Events = list[dict[str, Any]]
 START = START_US / SECOND
 MINUTE_S = 60.0
 EVAL, OWN_MODE = "Step:ModeKeys.EVAL", "GlobalStep"
+# Of a process in a minute; it does something else in what is left of the minute.
 MOST_STEPS = 20
-"""Of a process in a minute; it does something else in what is left of the minute."""
 
 
 @dataclass(frozen=True)

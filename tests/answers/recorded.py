@@ -22,8 +22,8 @@ ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 DIGITS = 6
 SENTENCES = frozenset({"reason", "advice", "past_reason", "past_advice", "clause", "cost", "found", "text", "progress"})
 NOTHING: tuple[Any, ...] = (None, [], {}, "", 0, False)
+# Larger numbers, such as times, are kept as they are.
 MOST = 1e9
-"""Larger numbers, such as times, are kept as they are."""
 
 
 def compare(answer: dict[str, Any], file: Path) -> None:

@@ -20,11 +20,12 @@ from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_
 
 FOLDER = Path(__file__).with_name("alerts")
 ALERTS, STOPS = 60, 200
+# SNS takes no longer one.
 LONGEST_SUBJECT = 100
-"""SNS takes no longer one."""
+
 WORDS = frozenset({"reason", "advice", "cost", "action", "subject", "text", "clause", "stop"})
+# A Saturday, 08:00 UTC.
 NOW = 1_795_248_000.0
-"""A Saturday, 08:00 UTC."""
 
 RULE = "LowGPUUtilization"
 JOB = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert"

@@ -21,8 +21,8 @@ from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 FOLDER = Path(__file__).with_name("clusters")
 START = 1_700_000_400.0
 CLUSTERS, RANKS = 16, 60
+# How often a random cluster is judged.
 EVERY_S = 600.0
-"""How often a random cluster is judged."""
 
 Random = np.random.Generator
 

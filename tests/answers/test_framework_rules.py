@@ -25,11 +25,11 @@ from trainguard.rules.step_outlier.rule import StepOutlier
 
 FOLDER = Path(__file__).with_name("framework")
 JOBS, STARTS = 15, 60
+# Parameters of each second job; the other jobs, and other rules, have the documented ones.
 EAGER: Mapping[str, RuleParameters] = {
     "StepOutlier": StepOutlierParameters(stddev=2.0, n_outliers=2, slow_share=5.0),
     "Dataloader": DataloaderParameters(min_threshold=25.0, max_threshold=75.0, patience=30),
 }
-"""Parameters of each second job; the other jobs, and other rules, have the documented ones."""
 
 
 def _answer(results: Iterator[RuleResult]) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def test_steps_of_random_jobs_match_the_reviewed(
 
 
 Spans = Sequence[tuple[int, int]]
+# Minutes without samples: too few for a restart, just enough, two of them, one before the start and one over it.
 RESTARTS: Sequence[Spans] = ((), (), ((8, 12),), ((8, 13),), ((28, 33),), ((8, 13), (41, 50)), ((-9, -2),), ((-9, 3),))
-"""Minutes without samples: too few for a restart, just enough, two of them, one before the start and one over it."""
 
 
 def initialized(seed: int) -> Iterator[RuleResult]:

@@ -17,15 +17,15 @@ from tests.verdicts.labelled.description import Job
 from trainguard.core.finding import Fact
 
 FOLDER = Path(__file__).with_name("jobs")
+# Larger jobs take seconds.
 MOST_SAMPLES, MOST_MINUTES, MOST_NODES = 300_000, 300, 4
-"""Larger jobs take seconds."""
 
+# The share of its time after which a job is looked at before it ends.
 RUNNING = 0.7
-"""The share of its time after which a job is looked at before it ends."""
 
 
+# Jobs that are also looked at before they end: one that hangs, and one that is slow.
 LOOKED_AT_EARLIER = ("any-interval-hang", "means-disk-40-at-60-s")
-"""Jobs that are also looked at before they end: one that hangs, and one that is slow."""
 
 
 def _chosen() -> Iterator[Any]:

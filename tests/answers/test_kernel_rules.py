@@ -13,8 +13,8 @@ from trainguard.kernels.verdict import CaptureVerdict, Proof, RuleVerdict
 
 FOLDER = Path(__file__).with_name("kernels")
 VERDICTS = 60
+# A rule that fires and one that only informs: the others differ in their words alone.
 CHOSEN = ("kernels/GpuGap", "kernels/QueueFull")
-"""A rule that fires and one that only informs: the others differ in their words alone."""
 
 
 def _finding(random: np.random.Generator, rule: str) -> RuleVerdict:

@@ -20,6 +20,7 @@ from trainguard.rules.rule_inputs import NodeMinute
 FOLDER = Path(__file__).with_name("nodes")
 NODES = 14
 INTERVALS_S = (1.0, 5.0, 10.0, 30.0, 60.0)
+# Slow by heat, off the bus, memory that is broken, a narrow link, rows that cannot be replaced, a program's error.
 FAULTS: Sequence[Mapping[str, float]] = (
     {},
     {names.SM_CLOCK: 1_000.0, names.THROTTLE_REASONS: 32.0, names.TEMPERATURE: 91.0},
@@ -29,7 +30,6 @@ FAULTS: Sequence[Mapping[str, float]] = (
     {names.REMAPPING_FAILED: 1.0},
     {names.XID: 13.0},
 )
-"""Slow by heat, off the bus, memory that is broken, a narrow link, rows that cannot be replaced, a program's error."""
 
 Random = np.random.Generator
 

@@ -19,8 +19,8 @@ from trainguard.state.sample_window import SampleWindow, SampleWindowState
 FOLDER = Path(__file__).with_name("state")
 NODES, SETS, GROUP = 60, 40, 10
 START = 1_700_000_040.0
+# Percent: 10 is active, and what has decimals takes more bytes.
 LEVELS = (0.0, 0.0, 0.0, 3.0, 9.0, 9.5, 10.0, 50.0, 50.25, 97.0)
-"""Percent: 10 is active, and what has decimals takes more bytes."""
 
 Random = np.random.Generator
 

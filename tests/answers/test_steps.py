@@ -30,6 +30,7 @@ FOLDER = Path(__file__).with_name("steps")
 JOBS, GROUP = 60, 10
 LATER_S = (10.0, 59.0, 60.0, 61.0, 300.0, 301.0, 900.0)
 TABLE = "step,train_loss,eval_loss\n"
+# Two event files that follow each other, one of another folder, tables of two runs, and the log of a trainer.
 NAMES = (
     "tensorboard-output/events.out.tfevents.1.h",
     "tensorboard-output/events.out.tfevents.2.h",
@@ -38,7 +39,6 @@ NAMES = (
     "trainer-output/version_10/metrics.csv",
     "checkpoints/checkpoint-{}/trainer_state.json",
 )
-"""Two event files that follow each other, one of another folder, tables of two runs, and the log of a trainer."""
 
 PLAN = FAMILIES.plan(JobRecord(JOB, "arn", BUCKET, ""))
 

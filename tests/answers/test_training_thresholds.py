@@ -24,6 +24,7 @@ FOLDER = Path(__file__).with_name("training_thresholds")
 TRUSTED = {bare(each.name) for each in TRUSTED_RULES}
 OF_LOSSES = {"LossNotDecreasing", "Overfit", "Overtraining"}
 RUNS, CURVES = 6, 12
+# Parameters with which a rule has something to say in these runs.
 SET_UP: Mapping[str, Mapping[str, Any]] = {
     "AllZero": {"collection_names": ("mine",), "threshold": 50.0},
     "TensorVariance": {"collection_names": ("gradients",)},
@@ -37,7 +38,7 @@ SET_UP: Mapping[str, Mapping[str, Any]] = {
     "TrainingDiverged": {"live_rows": 20},
     "Plateau": {"live_rows": 20, "min_rows": 10},
 }
-"""Parameters with which a rule has something to say in these runs."""
+
 OTHER_WAYS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "AllZero": ({"threshold": 100.0},),
     "ExplodingTensor": ({"only_nan": True}, {"collection_names": ("gradients",)}),
@@ -48,10 +49,10 @@ OTHER_WAYS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "TreeDepth": ({"true_depth": True},),
 }
 FLOATS, COUNTS = (0.0, 0.25, 0.5, 1.0, 25.0, 50.0), (1, 2, 3, 5, 8, 20)
+# Values that no run has, by which the checks are known whose threshold a parameter is.
 MARKS = (1e-9, 99.5)
-"""Values that no run has, by which the checks are known whose threshold a parameter is."""
+# Of the numbers that such runs often have, one run is judged with each third one.
 MOST_MEASURED, TURNS = 2, 3
-"""Of the numbers that such runs often have, one run is judged with each third one."""
 
 
 def _runs(rule: str) -> Mapping[str, Run]:

@@ -31,6 +31,7 @@ from trainguard.rules.rule_result import RuleResult
 
 FOLDER = Path(__file__).with_name("verdicts")
 GROUPS, GROUP = 8, 4
+# Rules with their thresholds: symptoms, what explains them, and what neither is.
 RULES = {
     "LowGPUUtilization": 70.0,
     "CPUBottleneck": 50.0,
@@ -43,7 +44,6 @@ RULES = {
     "HungJob": 10.0,
     "LoadBalancing": 0.5,
 }
-"""Rules with their thresholds: symptoms, what explains them, and what neither is."""
 
 NODES = ("algo-1", "algo-2", "algo-10")
 MINUTE_S = 60.0

@@ -20,8 +20,8 @@ COLUMNS = """([kind, colours]) => {
     const share = (x) => [...Array(height).keys()].filter((y) => is(x, y)).length / height;
     return [...Array(width).keys()].filter((x) => share(x) > 0.5).map((x) => x / ratio);
 }"""
+# The colour of a critical finding.
 HIGH = [179, 38, 30]
-"""The colour of a critical finding."""
 
 
 def shown_range(page: Opened) -> str:

@@ -25,8 +25,8 @@ WIDTHS = """() => addEventListener("beforeprint", () => {
 })"""
 FOCUSED = "(({ id, className, dataset }) => id || className || dataset.tl)(document.activeElement)"
 CANVAS_WIDTHS = "[...document.querySelectorAll('[data-tl-chart] canvas')].map((each) => each.offsetWidth)"
+# A4 without the margins of 12 mm, CSS pixels.
 PAPER_WIDTH = 794 - 2 * 45
-"""A4 without the margins of 12 mm, CSS pixels."""
 
 
 def luminance(colour: str) -> float:

@@ -14,8 +14,9 @@ from tests.browser.pages import Opened
 Open = Callable[..., Opened]
 REFERENCES = Path(__file__).parent / "references"
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
+# A pixel has changed when a channel is so far from what it was: text and edges may be rounded otherwise.
 FAR = 40
-"""A pixel has changed when a channel is so far from what it was: text and edges may be rounded otherwise."""
+
 MOST_CHANGED = 0.005
 SCALE = 2
 

@@ -15,8 +15,8 @@ class Untrue:
         return f"{self.where}: {self.claim}: {self.why}"
 
 
+# Why a fact is untrue that no checker knows.
 UNCHECKED = "nothing recomputes it"
-"""Why a fact is untrue that no checker knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ class Range:
     most: float
 
 
+# What a fact should say; a range where the raw data do not say it exactly.
 Expected: TypeAlias = float | str | Range
-"""What a fact should say; a range where the raw data do not say it exactly."""
 
 
 @dataclass

@@ -7,8 +7,8 @@ from pathlib import Path
 START = 1_780_272_000.0
 EVERY_S, NODE = 10.0, "algo-1"
 
+# Values by metric; None, or a metric that is absent, is not sampled.
 Shows = Mapping[str, float | None]
-"""Values by metric; None, or a metric that is absent, is not sampled."""
 
 
 def write_device_job(shows: Callable[[int, int, int], Shows], root: Path, *, gpus: int, minutes: int) -> Path:

@@ -24,9 +24,10 @@ from tests.claims.claim import UNCHECKED, Claim, Untrue
 from tests.claims.context import Context, Expected, Fact, Range, Raw, Recompute
 from tests.claims.times import time_claims
 
+# How far a value may be from the truth, by unit: 0.1 percentage points; counts not at all, times an interval.
 WITHIN = {"%": 0.1, "share": 1e-3, "points": 0.1, "points/h": 0.1, "W": 0.1, "min": 0.1, "bytes": 1.0, "bytes/h": 1.0}
-"""How far a value may be from the truth, by unit: 0.1 percentage points; counts not at all, times an interval."""
 
+# Durations that are given for events: those do not depend on the sampling.
 EXACT_TIMES = {
     "median_step",
     "outlier_above",
@@ -36,7 +37,6 @@ EXACT_TIMES = {
     "own_work_of_peers",
     "lost_gpu_time",
 }
-"""Durations that are given for events: those do not depend on the sampling."""
 
 
 RULES: dict[str, dict[str, Recompute]] = {

@@ -9,11 +9,11 @@ from tests.claims.context import Context, Raw
 from tests.claims.minutes import Minute, Parts, minutes_of
 from tests.claims.raw import Node
 
+# A GPU works in a minute that is so busy, percent.
 LOADED = 50.0
-"""A GPU works in a minute that is so busy, percent."""
 
+# Bits of ThrottleReasons: heat, an external brake or a slowdown by hardware, and the power limit.
 HEAT, BRAKE, CAP = 0x20 | 0x40, 0x80 | 0x8, 0x4
-"""Bits of ThrottleReasons: heat, an external brake or a slowdown by hardware, and the power limit."""
 
 HARDWARE_XIDS = frozenset({48, 54, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
 IN_A_ROW = 3

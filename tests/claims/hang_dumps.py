@@ -12,8 +12,8 @@ from tests.claims.context import Context, Expected, Fact, Raw, Recompute
 
 _DUMP = re.compile(r"nccl_trace_rank_(\d+)(?:\.json)?")
 _STACK = re.compile(r"stack_rank_(\d+)\.(?:txt|json)")
+# Kinds of ranks that are in an operation themselves.
 _OWN_KINDS = {"unfinished", "other_order"}
-"""Kinds of ranks that are in an operation themselves."""
 
 
 @dataclass

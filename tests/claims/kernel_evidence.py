@@ -19,8 +19,8 @@ SHOWN = 3
 MOST_FACTS = 12
 COVERS = 0.5
 
+# What it is, as a pattern that its name matches as a whole, and how long it took in nanoseconds.
 Line = tuple[str, float]
-"""What it is, as a pattern that its name matches as a whole, and how long it took in nanoseconds."""
 
 
 def evidence_fault(trace: KernelTrace, rule: str, facts: list[dict[str, Any]]) -> str | None:
@@ -219,6 +219,7 @@ def _operators(trace: KernelTrace) -> list[Line]:
     return [] if found is None else [(re.escape(name), lasts) for name, lasts in found.lines]
 
 
+# What each rule shows of a trace, in its order.
 EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "GpuBusyLow": _least_busy_parts,
     "GpuGap": lambda trace: _gap_lines(trace, kernel_facts.long_gaps(trace)),
@@ -240,4 +241,3 @@ EVIDENCE: dict[str, Callable[[KernelTrace], list[Line]]] = {
     "GpuMemoryGrows": lambda trace: [(f"{known(trace).kept:,} bytes kept, {PASS}", 0.0)],
     "GpuMemoryHeld": _held,
 }
-"""What each rule shows of a trace, in its order."""

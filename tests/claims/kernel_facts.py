@@ -15,15 +15,15 @@ from tests.claims.raw import Flags
 
 LONG_NS = 500_000_000
 SIGMAS, MAD_TO_SIGMA, OVER = 5.0, 1.4826, 0.1
+# So much of a GPU's memory may be reserved.
 FULL = 0.9
-"""So much of a GPU's memory may be reserved."""
 
 DATA_PARALLEL, DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
+# Begin the names of collectives on the host: the library's.
 LIBRARIES = ("gloo:", "mpi:", "nccl:", "ucc:")
-"""Begin the names of collectives on the host: the library's."""
 
+# Parts of the names of the products that `random_kernels` writes: of FP64, FP32, and of BF16 on tensor cores.
 FP64, FP32, BF16 = "dgemm", "sgemm", "bf16"
-"""Parts of the names of the products that `random_kernels` writes: of FP64, FP32, and of BF16 on tensor cores."""
 
 AMPERE, VOLTA, KEPLER = (8, 0), (7, 0), (3, 5)
 
@@ -223,6 +223,7 @@ def kernels_per_step(trace: KernelTrace) -> float:
     return len(trace.kernels) / len(trace.steps) / len(trace.counted)
 
 
+# What a fact should say about the trace of a rank.
 FACTS: dict[str, Recompute] = {
     "busy_share": lambda trace: busy(trace) / trace.window,
     "gpus": lambda trace: float(len(trace.counted)),
@@ -266,8 +267,8 @@ FACTS: dict[str, Recompute] = {
     "held": lambda trace: float(known(trace).buffer),
     "held_kind": lambda _: "workspace",
 }
-"""What a fact should say about the trace of a rank."""
 
+# What a fact should say where another rule has one of the same name.
 OF_RULE: dict[tuple[str, str], Recompute] = {
     ("GpuMemoryGrows", "steps"): lambda trace: float(len(known(trace).at_steps) - 1),
     ("GpuMemoryFragmented", "reserved_share"): lambda trace: known(trace).peak[1] / known(trace).limit,
@@ -276,8 +277,8 @@ OF_RULE: dict[tuple[str, str], Recompute] = {
     ("WrongParallel", "least_busy_share"): lambda trace: min(_kernel_times(trace).values()) / trace.window,
     ("WrongParallel", "idle_share"): lambda trace: trace.share(calls_named(trace, *LIBRARIES) & ~trace.busy),
 }
-"""What a fact should say where another rule has one of the same name."""
 
+# Whether a fact is of the GPU that it names.
 DEVICES: dict[tuple[str, str], Callable[[KernelTrace, int], bool]] = {
     ("GpuMemoryGrows", "growth_per_step"): lambda _, gpu: gpu == 0,
     ("GpuMemoryFragmented", "unused_share"): lambda _, gpu: gpu == 0,
@@ -285,8 +286,8 @@ DEVICES: dict[tuple[str, str], Callable[[KernelTrace, int], bool]] = {
     ("GpuBusyLow", "least_busy_share"): lambda trace, gpu: gpu in _least_busy(trace),
     ("GpuMemoryFull", "reserved_share"): lambda trace, gpu: _reserved(trace).get(gpu) == max(_reserved(trace).values()),
 }
-"""Whether a fact is of the GPU that it names."""
 
+# What a fact's threshold should be, as the rule's table says it.
 THRESHOLDS: dict[str, Recompute] = {
     "busy_share": lambda trace: 0.5 if busy(trace) < 0.5 * trace.window else 0.7,
     "longest_gap": lambda trace: gap_limit(trace) / 1e6,
@@ -315,7 +316,6 @@ THRESHOLDS: dict[str, Recompute] = {
     "unused_share": lambda _: LEAST_FREE,
     "held_share": lambda _: LEAST_HELD,
 }
-"""What a fact's threshold should be, as the rule's table says it."""
 
 
 def _least_busy(trace: KernelTrace) -> set[int]:
@@ -346,6 +346,7 @@ def _beside_loader(trace: KernelTrace, share: float) -> bool:
     return busy(trace) < share * (trace.window - loader_idle(trace))
 
 
+# When a rule has a finding on a rank, as its table says it.
 CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
     "GpuBusyLow": lambda trace: busy(trace) < 0.7 * trace.window,
     "GpuGap": lambda trace: bool(long_gaps(trace)),
@@ -372,11 +373,10 @@ CONDITIONS: dict[str, Callable[[KernelTrace], bool]] = {
         kernels_per_step(trace) >= 300.0 and _short_share(trace) >= 0.5 and _beside_loader(trace, 0.9)
     ),
 }
-"""When a rule has a finding on a rank, as its table says it."""
 
 OF_MEMORY = frozenset(rule for rule in CONDITIONS if rule.startswith("GpuMemory"))
+# Rules that are not sure of what only the first and the last step have.
 NEEDS_MORE_STEPS = frozenset(CONDITIONS) - {"TraceStepOutlier"} - OF_MEMORY
-"""Rules that are not sure of what only the first and the last step have."""
 
 
 def gpu_gaps(trace: KernelTrace, gpu: Gpu) -> Flags:

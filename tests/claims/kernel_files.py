@@ -40,8 +40,8 @@ class Event:
     device: int = 0
     blocks: float = math.nan
     bytes: int = -1
+    # What is sent: its name, its group, and how many ranks are in it.
     collective: tuple[str, str, int] = ("", "", 0)
-    """What is sent: its name, its group, and how many ranks are in it."""
 
     is_operator: bool = False
     dims: tuple[tuple[int, ...], ...] = ()

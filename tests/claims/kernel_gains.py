@@ -46,6 +46,7 @@ def _starting(trace: KernelTrace) -> Flags:
     return trace.during(kernel_facts.late_gaps(trace))
 
 
+# What a rule explains of a GPU's time, causes before symptoms; other rules explain nothing of it.
 ORDER: dict[str, Callable[[KernelTrace, Gpu], Flags]] = {
     "LoaderBound": lambda _, gpu: gpu.waits_for_data,
     "WrongParallel": _wrong_parallel,
@@ -64,10 +65,9 @@ ORDER: dict[str, Callable[[KernelTrace, Gpu], Flags]] = {
     "SlowOperators": lambda trace, gpu: trace.of([each for each in slow_kernels(trace) if each.device == gpu.number]),
     "SmUnderfilled": _of_kernels(is_underfilled),
 }
-"""What a rule explains of a GPU's time, causes before symptoms; other rules explain nothing of it."""
 
+# Rules over kernels that compute, which still run in another form: half of their time can be won.
 HALVES = frozenset({"LowPrecisionUnused", "TensorCoresIdle", "SmUnderfilled"})
-"""Rules over kernels that compute, which still run in another form: half of their time can be won."""
 
 
 def _beside_loader(trace: KernelTrace) -> float:
@@ -106,6 +106,7 @@ def _launches(trace: KernelTrace) -> float:
     return float(sum(end - start for start, end in kernel_facts.late_gaps(trace)))
 
 
+# What a finding could win where it were the only one, nanoseconds of the window.
 UPPER_BOUNDS: dict[str, Callable[[KernelTrace], float]] = {
     "LoaderBound": lambda trace: float(trace.length(trace.loading & ~trace.busy)),
     "WrongParallel": _parallel_upper_bound,
@@ -124,7 +125,6 @@ UPPER_BOUNDS: dict[str, Callable[[KernelTrace], float]] = {
     "TraceStepOutlier": _beyond_median,
     **dict.fromkeys(kernel_facts.OF_MEMORY, lambda _: 0.0),
 }
-"""What a finding could win where it were the only one, nanoseconds of the window."""
 
 
 @dataclass(frozen=True)

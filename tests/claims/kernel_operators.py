@@ -18,12 +18,12 @@ MATH = "aten::_scaled_dot_product_attention_math"
 PRODUCT, EXPERTS = "aten::mm", "vllm::outplace_fused_experts"
 TURNED = "nchwtonhwc"
 GROUPS, UNEVEN = 4, 2.0
+# Rows of each expert; the part of the experts without a token.
 FEW_ROWS, UNUSED = 16, 0.25
-"""Rows of each expert; the part of the experts without a token."""
 
 SIZES = {"c10::BFloat16": 2, "float": 4, "double": 8}
+# Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache.
 RATES = {"NVIDIA A100": ({2: 312e12, 4: 19.5e12, 8: 19.5e12}, 1555e9, 40e6)}
-"""Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache."""
 
 TILE, FULL, SHORTEST_CHAIN = 128, 0.75, 3
 

@@ -15,8 +15,8 @@ from tests.claims.kernel_trace import KernelTrace
 from tests.claims.raw import Floats
 
 LEAST_SHARE, LATE, TIMES, ALIKE = 0.01, 0.05, 1.1, 0.5
+# By so many standard errors of its lead a rank is late for sure.
 ERRORS = 3.0
-"""By so many standard errors of its lead a rank is late for sure."""
 
 
 @dataclass(frozen=True)

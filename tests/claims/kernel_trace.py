@@ -21,12 +21,12 @@ _STEP = re.compile(r"(?:ProfilerStep#|step )(\d+)")
 LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 BLOCKING = {"cudaMemcpy"}
 REACH_NS = 1_000_000
+# So long after its launch work may take to start on an idle GPU.
 STARTS_NS = 10_000
-"""So long after its launch work may take to start on an idle GPU."""
 
 LEAST_WORK = 0.01
+# An operator of a random trace has fewer operators within it.
 NESTED = 6
-"""An operator of a random trace has fewer operators within it."""
 
 
 class Gpu:

@@ -19,6 +19,7 @@ _TABLES = {
     COPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
     SET: "CUPTI_ACTIVITY_KIND_MEMSET",
 }
+# What XLA calls in the place of the runtime.
 _DRIVER = {
     "cudaLaunchKernel": "cuLaunchKernel",
     "cudaMemcpyAsync": "cuMemcpyHtoDAsync_v2",
@@ -26,7 +27,6 @@ _DRIVER = {
     "cudaStreamSynchronize": "cuStreamSynchronize",
     "cudaDeviceSynchronize": "cuCtxSynchronize",
 }
-"""What XLA calls in the place of the runtime."""
 
 
 def write_pytorch(job: "KernelJob", rank: int, events: list[Event], folder: Path) -> None:

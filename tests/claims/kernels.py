@@ -18,8 +18,8 @@ FAMILY = "kernels/"
 ACROSS = ("LateRank", "SlowRank")
 THRESHOLDS_ACROSS = {"lateness_share": 0.05, "compute_ratio": 1.1, "exchange_ratio": 1.1}
 SHARE_WITHIN, TIME_WITHIN, NS_WITHIN = 5.1e-5, 5.1e-4, 2.0
+# So many ranks are named.
 NAMED = 2
-"""So many ranks are named."""
 
 Claims = Iterator[Untrue | None]
 Finding = dict[str, Any]

@@ -8,13 +8,13 @@ import numpy as np
 from tests.claims.claim import Untrue
 from tests.claims.raw import Floats, Node, RawJob, Series
 
+# Shares of the paid time may differ by so much: 0.1 percentage points.
 WITHIN_SHARE = 1e-3
-"""Shares of the paid time may differ by so much: 0.1 percentage points."""
 
 SUMS_WITHIN = 1e-6
 
+# Buckets that get busy time, too.
 TAKEN_FROM_COMPUTE = ("restart", "hang", "broken", "communication", "peers")
-"""Buckets that get busy time, too."""
 
 BUCKETS = (
     *("no_samples", "restart", "hang", "broken", "compute", "start_up", "tail", "communication", "peers", "data"),

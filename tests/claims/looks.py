@@ -13,8 +13,9 @@ from tests.claims.work import WORK_POINTS, WORK_S
 
 MINUTE_S = 60.0
 LEAST_POINTS, MOST_POINTS = 20, 2_500
+# A window must show the same while it moves on by so many windows.
 LASTING = 2
-"""A window must show the same while it moves on by so many windows."""
+
 SAMPLED = 0.25
 
 

@@ -13,8 +13,9 @@ from tests.claims.work import Work
 MINUTE_S, HOUR_S = 60.0, 3_600.0
 MOST_FLOORS, LEAST_FLOORS = 24, 6
 LONG_S, NEARLY_FULL_S, NEARLY_FULL = 3_600.0, 1_800.0, 85.0
+# The whole of a device whose memory in use is known as a share alone.
 PERCENT = 100.0
-"""The whole of a device whose memory in use is known as a share alone."""
+
 BEGUN, GIVEN_BACK, AT_ONCE, RISING, PACE = 0.1, 0.25, 1.0 / 3.0, 0.6, 0.75
 
 

@@ -23,8 +23,8 @@ class Part:
     values: Floats
 
 
+# By device.
 Parts: TypeAlias = Mapping[str, Part]
-"""By device."""
 
 
 @dataclass(frozen=True)

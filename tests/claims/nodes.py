@@ -14,8 +14,8 @@ from tests.claims.raw import Node
 
 FIRED, NO_VERDICT = "FIRED", "WARMING_UP"
 SILENT_S, OVER_S = 900.0, {"CPUBottleneck": 5_400.0, "IOBottleneck": 5_400.0, "LoadBalancing": 5_400.0}
+# A rule fires no more on a node that fell silent before so long, or before so many windows.
 WINDOWS, FEWEST_POINTS = 3, 20
-"""A rule fires no more on a node that fell silent before so long, or before so many windows."""
 
 
 def _statuses(context: Context) -> dict[str, str]:

@@ -13,8 +13,8 @@ from tests.claims.raw import Floats
 
 START = 1_780_272_017.0
 MOST_SAMPLES = 720
+# A longer job has fewer nodes: every minute of a node is evaluated.
 MOST_NODE_MINUTES = 480.0
-"""A longer job has fewer nodes: every minute of a node is evaluated."""
 
 CORES = 4
 STEP = "Step:ModeKeys.TRAIN"

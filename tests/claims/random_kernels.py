@@ -23,8 +23,8 @@ CARDS = (
 FP32, BF16 = "ampere_sgemm_128x64_nn", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 FP64 = "ampere_dgemm_128x64_nn"
 SINGLE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}<c10::BFloat16>, std::array<char*, 2ul> >"
+# What a stage of a pipeline runs that is unlike the others.
 OTHER = "ampere_sgemm_32x32_sliced1x4_nt"
-"""What a stage of a pipeline runs that is unlike the others."""
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PAGEABLE, PINNED = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
@@ -33,25 +33,25 @@ LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 US = 1_000
 CALL_US = 5
 
+# What traces of PyTorch with operators have: products of any shape, attention in its math form, operators on single
+# elements in a row, and products of FP64.
 OPERATORS = ("product", "product", "math", "chain", "double")
-"""What traces of PyTorch with operators have: products of any shape, attention in its math form, operators on single
-elements in a row, and products of FP64."""
 
+# From this seed on.
 WITH_OPERATORS = 1_000
-"""From this seed on."""
 
+# What traces of PyTorch have from another seed on: images that are turned, experts one by one and fused, and ranks
+# that exchange all to all, of which the late one gets twice the data.
 FORMS_OF_WORK = ("layout", "groups", "experts", "exchange")
-"""What traces of PyTorch have from another seed on: images that are turned, experts one by one and fused, and ranks
-that exchange all to all, of which the late one gets twice the data."""
 
 WITH_FORMS = 2_000
 
 TURNS = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>(__half const*, __half*)"
+# Rows of experts that run one after the other.
 GROUPS = (1_024, 72, 64, 80, 136, 96)
-"""Rows of experts that run one after the other."""
 
+# Rows and columns of products: aligned, odd, narrow, of few tiles, with a last wave that is nearly empty or full.
 SHAPES = ((4096, 4096), (1025, 4096), (4096, 1020), (32, 4096), (256, 512), (2048, 1920), (2048, 2048))
-"""Rows and columns of products: aligned, odd, narrow, of few tiles, with a last wave that is nearly empty or full."""
 
 ELEMENTS = ("aten::mul", "aten::tanh", "aten::exp")
 FORMS = ("pytorch", "pytorch", "nsight", "xla")

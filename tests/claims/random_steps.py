@@ -23,8 +23,8 @@ from tests.claims.random_jobs import (
 FORWARD, BACKWARD, OPTIMIZER = "Forward-SubModuleInternal", "Backward-SubModuleInternal", "Optimizer"
 WORKER, ON_GPU, ON_CPU = "DataLoaderWorker", "GPUEvents", "CPUFunctions"
 SLOW = ("Checkpoint", "Evaluation", "Compilation")
+# Phases beside the steps: with the others more than a minute's largest.
 BESIDE = ("Log", "Prepare", "Decode", "Upload", "Sample", "Shuffle", "Metric", "Copy", "Wait")
-"""Phases beside the steps: with the others more than a minute's largest."""
 
 PEER_WAIT = "peer_wait"
 PHASES = (STEP, LOADER, LOADER_SETUP, FORWARD, BACKWARD, OPTIMIZER, WORKER, ON_GPU, ON_CPU, *SLOW, *BESIDE, PEER_WAIT)

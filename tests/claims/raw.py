@@ -15,11 +15,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+# A GPU works from so many percent on.
 ACTIVE = 10.0
-"""A GPU works from so many percent on."""
 
+# The sampling intervals that the managed service lets one choose; samplers drift by a few milliseconds.
 CONFIGURED_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
-"""The sampling intervals that the managed service lets one choose; samplers drift by a few milliseconds."""
 
 _EVENTS_OF = re.compile(r"(?P<end>\d+)_(?P<process>[^-]+)-(?P<node>.+)_pythontimeline\.json")
 

@@ -19,8 +19,9 @@ _NUMBER = re.compile(
 _MONEY = re.compile(r"\b[A-Z]{3} ([\d,]+(?:\.\d+)?)")
 _OF_WHOLE = re.compile(r"([\d,.]+) (GB|MB) of ([\d,.]+) (GB|MB) \(([\d.]+) %\)")
 _UNUSED = re.compile(r"left ([\d.]+) % of its (?:multiprocessors|time) unused")
+# No figure of a job: a metric ends there.
 _FULL = re.compile(r"\bbeen at 100 %")
-"""No figure of a job: a metric ends there."""
+
 _MORE = re.compile(r"and ([\d,]+) more\b")
 _OF_NAMES = re.compile(r"\bp(\d+)_|_p(\d+)\b|\bp(\d+)\b")
 

@@ -177,8 +177,8 @@ class SnapshotFacts:
         return [f"{size:,} bytes of {kind}, {place}" for size, kind, place in self.holders(moment)[:EVIDENCE]]
 
 
+# Facts, whether they are sure, and evidence.
 Said = tuple[dict[str, Any], bool, list[str]]
-"""Facts, whether they are sure, and evidence."""
 
 
 def findings(found: SnapshotFacts) -> dict[str, Said]:

@@ -31,8 +31,8 @@ from tests.verdicts.real_runs.recording import origins, read_recording
 
 GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
 RANDOM_JOBS = int(os.environ.get("RANDOM_JOBS", "500"))
+# In the last one all ranks of a node are slow, and no others.
 STEPS_JOBS = (*range(60), 116)
-"""In the last one all ranks of a node are slow, and no others."""
 
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80

@@ -16,12 +16,12 @@ from tests.claims.weighted import weighted_mean
 
 LEFT_OUT, LEAST = 100, 100
 MOST_BINS, BINS_OF_ALL = 256, 8_192
+# Of a node's series those are judged that come first by process and mode; so many of the others are counted.
 MOST_SERIES, MOST_REFUSED = 128, 256
-"""Of a node's series those are judged that come first by process and mode; so many of the others are counted."""
 
 PLAUSIBLE_SHARE, CHANCE = 0.002, 0.999
+# Whether the GPUs waited is compared with a limit; a share nearer to it than this may lie on either side.
 SURE = 0.01
-"""Whether the GPUs waited is compared with a limit; a share nearer to it than this may lie on either side."""
 
 
 @dataclass
@@ -33,8 +33,8 @@ class StepSeries:
     mode: str
     counted: list[Event]
     bins: int = MOST_BINS
+    # The time of the process in the steps of all modes.
     process_us: int = field(default=0)
-    """The time of the process in the steps of all modes."""
 
     @property
     def label(self) -> str:

@@ -14,6 +14,7 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 
+# Phrases with such a word that compare nothing.
 _PLAIN = (
     r"at least",
     r"at most",
@@ -62,7 +63,6 @@ _PLAIN = (
     r"check that first",
     r"for [\d.]+ (?:s|min|h) in all",
 )
-"""Phrases with such a word that compare nothing."""
 
 
 def superlative_claims(where: str, text: str, finding: dict[str, Any], raw: Raw) -> Iterator[Untrue | Unknown | None]:
@@ -205,6 +205,7 @@ def _highest_mean_of_windows(context: Context, match: re.Match[str]) -> str | No
     return None if context.first("highest_mean_activity") else "no fact says so"
 
 
+# What is said, and how it is held against the data: the first that fits has it.
 _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"the least busy GPU", _least_busy),
     (r"behind the busiest", _busiest),
@@ -224,4 +225,3 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"the highest mean of all windows but the last two", _highest_mean_of_windows),
     (r"above the highest until", _has_risen),
 )
-"""What is said, and how it is held against the data: the first that fits has it."""

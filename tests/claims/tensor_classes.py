@@ -11,14 +11,14 @@ from tests.claims.tensor_copies import copies, holds
 from tests.claims.tensor_files import Step
 from tests.claims.tensor_values import Seen, numbers, variance
 
+# The facts of a finding by name; none of a step that no finding is of.
 Facts: TypeAlias = dict[str, Any]
-"""The facts of a finding by name; none of a step that no finding is of."""
 
+# By fact what it should say, in ``fires`` whether the step fires; a list holds all values that are as true.
 Truths: TypeAlias = dict[str, Any]
-"""By fact what it should say, in ``fires`` whether the step fires; a list holds all values that are as true."""
 
+# Judges a step; None where it lacks what the rule needs.
 Whole: TypeAlias = Callable[[Seen, Facts], Truths | None]
-"""Judges a step; None where it lacks what the rule needs."""
 
 CLOSE = 1e-12
 

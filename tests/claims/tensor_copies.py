@@ -11,8 +11,8 @@ from tests.claims.tensor_values import Seen
 
 PREFIX = "trainguard/replicas/"
 SHOWN = {"rank": 6, "tensor": 3}
+# Numbers and names of tensors by rank, of ranks that are compared.
 Part = dict[int, tuple[list[int], list[str]]]
-"""Numbers and names of tensors by rank, of ranks that are compared."""
 
 
 class Apart(NamedTuple):

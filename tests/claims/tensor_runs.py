@@ -9,8 +9,8 @@ import numpy as np
 from tests.claims.tensor_files import Array, Step, TensorRun, read_tensors
 from tests.claims.tensor_values import Reading, Readings, Seen
 
+# As far as ``numpy.allclose`` says, by default.
 RELATIVE, ABSOLUTE = 1e-5, 1e-8
-"""As far as ``numpy.allclose`` says, by default."""
 
 
 @lru_cache(maxsize=2)

@@ -178,6 +178,7 @@ def _has_begun(seen: Seen) -> bool:
     return bool(began(seen, seen.step, 0 if seen.run.members(seen.step, "losses") else None))
 
 
+# By rule why it cannot use a tensor; the others look at single numbers, of which no reductions are saved.
 UNUSED: dict[str, Reasons] = {
     "VanishingGradient": _vanishing,
     "ExplodingTensor": _exploding,
@@ -194,4 +195,3 @@ UNUSED: dict[str, Reasons] = {
     "ClassImbalance": _imbalance,
     "Confusion": _confusion,
 }
-"""By rule why it cannot use a tensor; the others look at single numbers, of which no reductions are saved."""

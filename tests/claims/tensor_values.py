@@ -307,6 +307,7 @@ def images(seen: Seen) -> Readings:
     return found
 
 
+# By rule the fact that says what was measured, and what measures each tensor of a step.
 VALUES: dict[str, tuple[str, Measure]] = {
     "VanishingGradient": ("mean_absolute_gradient", vanishing),
     "ExplodingTensor": ("entries_not_finite", exploding),
@@ -319,4 +320,3 @@ VALUES: dict[str, tuple[str, Measure]] = {
     "NLPSequenceRatio": ("token_share", tokens),
     "CheckInputImages": ("channel_mean", images),
 }
-"""By rule the fact that says what was measured, and what measures each tensor of a step."""

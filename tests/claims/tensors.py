@@ -22,8 +22,8 @@ from tests.claims.times import epoch
 FAMILY = "training/"
 CLOSE = 1e-6
 STEP_WHOLES = {**WHOLES, **LOSSES}
+# By rule the fact that says what was measured, and what measures each tensor of a step.
 MEASURES: dict[str, tuple[str, Measure]] = {**VALUES, "SimilarAcrossRuns": ("difference", similar)}
-"""By rule the fact that says what was measured, and what measures each tensor of a step."""
 
 Claims = Iterator[Claim | None]
 

@@ -26,15 +26,15 @@ from tests.claims.sources import (
 from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
 
+# Random jobs of a few minutes: with findings, with steps, of several nodes, with gaps.
 A_FEW = (3, 8, 11, 13, 878)
-"""Random jobs of a few minutes: with findings, with steps, of several nodes, with gaps."""
 
 SHORT_RUN = "r06"
+# Random trainings.
 STANDS, BLOWS_UP = 1, 3
-"""Random trainings."""
 
+# A run of saved tensors of some of which only reductions are saved.
 LEAVES_OUT = 2
-"""A run of saved tensors of some of which only reductions are saved."""
 
 
 @pytest.mark.parametrize("seed", A_FEW)

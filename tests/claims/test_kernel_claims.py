@@ -13,14 +13,14 @@ from tests.claims.product import report_of
 from tests.claims.random_kernels import FORMS, drawn_kernels, write_kernels_job
 from tests.claims.sources import check_kernels
 
+# Kernel traces of each form, of one and of several ranks and GPUs, and with each fault of memory.
 KERNEL_SEEDS = (13, 19, 22, 24, 30, 32, 33, 35, 37, 39, 48, 53, 72)
-"""Kernel traces of each form, of one and of several ranks and GPUs, and with each fault of memory."""
 
+# Traces with operators: products of each reason, attention in its math form, chains, and FP64.
 OPERATOR_SEEDS = (1001, 1006, 1010, 1015, 1020, 1028, 1029, 1033)
-"""Traces with operators: products of each reason, attention in its math form, chains, and FP64."""
 
+# Images that are turned, experts one by one, an exchange, experts that are used in part, and with few rows.
 FORM_SEEDS = (2002, 2004, 2005, 2008, 2030)
-"""Images that are turned, experts one by one, an exchange, experts that are used in part, and with few rows."""
 
 
 @pytest.mark.parametrize("seed", [*KERNEL_SEEDS, *OPERATOR_SEEDS, *FORM_SEEDS])

@@ -16,11 +16,11 @@ from tests.claims.random_jobs import START, hour_of
 from tests.claims.random_steps import write_steps_job
 
 Fact = dict[str, Any]
+# Jobs with slow steps: one has a straggler, one waits for data and cores, of one all ranks of a node are slow.
 STRAGGLER, WAITS, SLOW_NODE = 1, 20, 903
-"""Jobs with slow steps: one has a straggler, one waits for data and cores, of one all ranks of a node are slow."""
 
+# Its loaders are too few from within the first block of ten minutes on, which begins before the job.
 EARLY_LOADERS = 44
-"""Its loaders are too few from within the first block of ten minutes on, which begins before the job."""
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def test_what_is_nearly_true_of_steps_is_found(jobs: Any, seed: int, rule: str, 
     assert any(rule in each and name in each for each in untrue), untrue
 
 
+# More processes than StepOutlier judges on a node; their names come behind those of the job.
 CROWD, STEPS, PHASE = 131, 220, "Step:ModeKeys.TRAIN"
-"""More processes than StepOutlier judges on a node; their names come behind those of the job."""
 
 
 def test_processes_beyond_those_judged_are_counted(tmp_path: Path) -> None:

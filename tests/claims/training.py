@@ -14,8 +14,8 @@ from tests.claims.raw import Flags, Floats
 from tests.claims.sentences import Sayable, text_claims
 
 LOG = "metrics.csv"
+# The ends of a run are of whole groups of values; a last fifth of single values has three at least.
 QUARTER, FIFTH, FEWEST_SINGLE = 0.25, 0.2, 3
-"""The ends of a run are of whole groups of values; a last fifth of single values has three at least."""
 
 KINDS = (
     "falls", "flat", "rises", "blows up", "breaks", "breaks for a while", "never finite", "steps back", "zero",
@@ -175,6 +175,7 @@ def _best(told: Told) -> Truth:
     return _near(float(means[: -_fifth(told, means.size)].max()))
 
 
+# Facts of a followed series, after its prefix.
 FOLLOWED: dict[str, Recompute] = {
     "first": _first,
     "first_step": _first_step,
@@ -184,7 +185,7 @@ FOLLOWED: dict[str, Recompute] = {
     "most_since": lambda told: _near(float(_since(told).max())),
     "typical": lambda told: _near(float(np.median(_groups(told)[0]))),
 }
-"""Facts of a followed series, after its prefix."""
+
 SINCE: dict[str, Recompute] = {
     "kl": lambda told: _near(float(_since(told).min())),
     "generator": lambda told: _near(float(_since(told).min())),

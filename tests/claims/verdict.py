@@ -36,8 +36,8 @@ _MEDIANS = re.compile(
     r"on (\S+) the medians are ([\d.]+) % of GPU and ([\d.]+) % of CPU, and 95 % of the points are at or below "
     r"([\d.]+) % of GPU and ([\d.]+) % of CPU"
 )
+# A job whose nodes are all silent for so long was interrupted, unless a GPU works so soon after.
 INTERRUPTED_S, AT_ONCE_S = 120.0, 30.0
-"""A job whose nodes are all silent for so long was interrupted, unless a GPU works so soon after."""
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
 _MONEY = re.compile(r"\b[A-Z]{3} ([\d,]+(?:\.\d+)?)")

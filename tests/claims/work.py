@@ -11,8 +11,8 @@ PAUSE_S, PAUSE_POINTS = 60.0, 3
 CHANCE, MOST_BY_CHANCE = 0.001, 60
 WORK_S, WORK_POINTS = 60.0, 3
 UNSEEN_S = 60.0
+# Times are given to the millisecond: so the distance of three intervals may differ from them by as much.
 CLOCK_S = 1e-3
-"""Times are given to the millisecond: so the distance of three intervals may differ from them by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Work:
     kept: Flags
     began: float | None
     pauses: list[tuple[float, float]]
+    # The beginnings of idle times since then that may be readings of busy GPUs.
     chance: frozenset[float]
-    """The beginnings of idle times since then that may be readings of busy GPUs."""
+    # Whether start-up is over: without that, what is kept may turn out to be of it.
     started: bool
-    """Whether start-up is over: without that, what is kept may turn out to be of it."""
 
 
 @dataclass

@@ -29,8 +29,8 @@ PAIRS = 50
 TURN_S = 1.0
 LARGE_NODE_S = 75.0
 READ_EVERY_S = 5.0
+# Percent of the throughput, percent of a core, and megabytes.
 MOST_LOST, MOST_OF_A_CORE, MOST_MB = 0.5, 1.0, 60.0
-"""Percent of the throughput, percent of a core, and megabytes."""
 
 LOOP = """
 import mmap, struct, sys

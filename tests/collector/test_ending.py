@@ -60,8 +60,8 @@ def test_job_ends_without_a_node_silent_for_ten_minutes(tmp_path: Path) -> None:
     assert end_job(Folder(str(tmp_path)), settings("a"), 100.0, "Completed")
 
 
+# What a node left that failed: this one began at 1,400 and ends at 2,000.
 OTHER = {"started_at": 1000.0, "updated_at": 1300.0, "outcome": "Failed"}
-"""What a node left that failed: this one began at 1,400 and ends at 2,000."""
 
 
 @pytest.mark.parametrize(

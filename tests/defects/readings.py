@@ -16,8 +16,8 @@ from trainguard.local.sources import open_folder
 from trainguard.managed.replay import Replayed, replay
 
 Parameters = Mapping[str, Mapping[str, Any]]
+# The step of a process that none has followed: StepOutlier counts it only when another one does.
 NEWEST = 1
-"""The step of a process that none has followed: StepOutlier counts it only when another one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from trainguard.core.records import Status
 from trainguard.local.sources import open_folder
 from trainguard.managed.replay import replay
 
+# Snapshots of a minute at the sampling interval of 5 s.
 A_MINUTE = 12
-"""Snapshots of a minute at the sampling interval of 5 s."""
 
 
 @pytest.mark.defect("a lost tail")

@@ -13,8 +13,8 @@ from trainguard.managed.parameters import RULES
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck
 
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}, "BatchSize": {"window": 20, "patience": 20}}
+# The eleven sub-rules of the original, in its order.
 ALL = [rule.name for rule in RULES]
-"""The eleven sub-rules of the original, in its order."""
 
 A_MINUTE = 12
 WINDOWS = 9

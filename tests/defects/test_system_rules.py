@@ -8,11 +8,11 @@ from tests.support.profile_folder import START, ProfileFolder, event, ticks
 from trainguard.core.records import Status
 from trainguard.managed import low_gpu_utilization
 
+# Snapshots of a minute at the sampling interval of 5 s.
 A_MINUTE = 12
-"""Snapshots of a minute at the sampling interval of 5 s."""
 
+# Windows of ten minutes: the last one is lost.
 WINDOWS = 9
-"""Windows of ten minutes: the last one is lost."""
 
 SAMPLES = WINDOWS * A_MINUTE
 SECOND_US = 1_000_000

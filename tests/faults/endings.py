@@ -24,14 +24,14 @@ from trainguard.engine.training.keys import STALLED
 from trainguard.kernels.captures.keys import KERNELS
 
 FAMILIES_OF_DATA = ("system", "tensors", "scalars", "kernels")
+# So long after its start the job has written all, and ends; until then one that saves nothing more does stall.
 LAST_S = 1_000.0
-"""So long after its start the job has written all, and ends; until then one that saves nothing more does stall."""
 
+# In the normal suite a job outside SageMaker is left after an hour, and ticks go on for three.
 LEFT_S, HOURS = 3_600.0, 3
-"""In the normal suite a job outside SageMaker is left after an hour, and ticks go on for three."""
 
+# So long a silent job is looked at each minute, at most; then every third minute, until it is left.
 LOOKED_AT_S = 1_800.0
-"""So long a silent job is looked at each minute, at most; then every third minute, until it is left."""
 
 
 @dataclass(frozen=True)

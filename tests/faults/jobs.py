@@ -20,8 +20,8 @@ JOB = "trial"
 START = 1_795_248_000
 INTERVAL_S = 3
 SECOND_US = 1_000_000
+# An object appears in S3 so long after the last time in it.
 UPLOAD_S = 0.5
-"""An object appears in S3 so long after the last time in it."""
 
 TAGS = {
     "trainguard:LowGPUUtilization_window": "20",

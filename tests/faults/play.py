@@ -29,11 +29,11 @@ from trainguard.state import codec
 from trainguard.state import codec as migrations
 
 VISIBILITY_S = 360.0
+# After so many deliveries a message goes to the dead-letter queue.
 RECEIVES = 5
-"""After so many deliveries a message goes to the dead-letter queue."""
 
+# So long after an outage the dead-letter queue is emptied into the queue.
 REDRIVEN_S = 1_800.0
-"""So long after an outage the dead-letter queue is emptied into the queue."""
 
 LAST_TICK_S = 30 * 3_600.0
 BAD_BODIES = ("", "{", "[]", '{"trainguard":"task"}', '{"source":"aws.s3"}', "\ud800", '{"detail":{"object":3}}')

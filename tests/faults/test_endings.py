@@ -9,8 +9,8 @@ from tests.faults.mutants import Mutant, applied
 from trainguard.engine.reconcile import ABANDONED_S
 from trainguard.engine.streams.job_streams import JobStreams
 
+# A trial has three days of scheduler runs: `make thorough` plays one for a hundred of the short ones.
 TRIALS = int(os.environ.get("TRIALS", "20000")) // 100
-"""A trial has three days of scheduler runs: `make thorough` plays one for a hundred of the short ones."""
 
 
 @pytest.mark.parametrize("data", FAMILIES_OF_DATA)

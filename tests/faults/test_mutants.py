@@ -7,11 +7,11 @@ from tests.faults.mutants import MUTANTS, Mutant, applied
 from tests.faults.oracle import undisturbed, wrong
 from tests.faults.trial import drawn
 
+# So many trials with the faults that the safeguard is there for find each mutant.
 WITHIN = 400
-"""So many trials with the faults that the safeguard is there for find each mutant."""
 
+# So many trials with any faults find each mutant.
 WITHIN_ANY = 4_000
-"""So many trials with any faults find each mutant."""
 
 
 def first_found(mutant: Mutant, seeds: range, kinds: tuple[str, ...] | None) -> int | None:

@@ -13,8 +13,8 @@ from tests.faults.play import played
 from tests.faults.trial import DEADLY, KINDS, PORTS, Fault, Trial, drawn, shown, shrunk
 
 TRIALS = int(os.environ.get("TRIALS", "20000"))
+# The trials of `make thorough` are played in so many parts, which go to the workers as these have time.
 BLOCKS = 40
-"""The trials of `make thorough` are played in so many parts, which go to the workers as these have time."""
 
 FIRST_THOROUGH = 1_000
 

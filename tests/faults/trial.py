@@ -8,10 +8,11 @@ from tests.faults.jobs import POISON, Shape
 
 OUTAGE_S = 3_600.0
 LATEST_S = 900.0
+# An object that appears this much later than its neighbours is no gap: the order waits for 120 s.
 SLOWEST_UPLOAD_S = 110.0
-"""An object that appears this much later than its neighbours is no gap: the order waits for 120 s."""
 
 SKEWS_S = ((0, 0), (600, 600), (-600, -600), (600, -600), (0, 240))
+# The operations that functions call in trials; a test compares them.
 PORTS = (
     "NodeStates.load",
     "NodeStates.save",
@@ -35,8 +36,8 @@ PORTS = (
     "TaskQueue.send",
     "StopBudget.take",
 )
-"""The operations that functions call in trials; a test compares them."""
 
+# Writes around which a function dies.
 DEADLY = (
     "NodeStates.save",
     "NodeStates.mark_sent",
@@ -50,7 +51,6 @@ DEADLY = (
     "TaskQueue.send",
     "StopBudget.take",
 )
-"""Writes around which a function dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class Trial:
         return replace(self, faults=(*self.faults[:index], *self.faults[index + 1 :]))
 
 
+# Draws a fault of a job that lasts so many seconds.
 Draw = Callable[[random.Random, float], Fault]
-"""Draws a fault of a job that lasts so many seconds."""
 
 KINDS: dict[str, Draw] = {
     "late message": lambda rng, _: Fault("late message", rng.randrange(40), rng.uniform(1.0, LATEST_S)),

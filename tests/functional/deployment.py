@@ -40,8 +40,8 @@ STOP_SWITCH_OVERRIDE = "/TrainGuard/stop-switch-override"
 BRAKES = "/TrainGuard/brakes"
 MAX_STOPS_PER_HOUR = 2
 ALERT_TOPIC, CHAT_TOPIC = (f"arn:aws:sns:{REGION}:{DEFAULT_ACCOUNT_ID}:{name}" for name in ("alerts", "chat"))
+# Variables that a function has in some deployments; these are set here.
 OPTIONAL = {"reconcile_job": {"POLL_SOURCE_FUNCTION": POLL_SOURCE}}
-"""Variables that a function has in some deployments; these are set here."""
 
 OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
 

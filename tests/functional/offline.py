@@ -59,8 +59,8 @@ def _answer(request: AWSPreparedRequest, status: int, error: str = "") -> AWSRes
     return AWSResponse(request.url, status, headers, MockRawResponse(b'{"Message": "ordered"}' if error else b""))
 
 
+# Behind every client of `offline_session`; a `MotoUnderTest` begins with an empty one.
 LAMBDA = LambdaStandIn()
-"""Behind every client of `offline_session`; a `MotoUnderTest` begins with an empty one."""
 
 
 @cache

@@ -7,8 +7,8 @@ import pytest
 from moto.dynamodb.parsing import ast_nodes
 from moto.dynamodb.parsing.validators import ActionCountValidator
 
+# Its file has no types.
 NODES: Any = ast_nodes
-"""Its file has no types."""
 
 
 def hasten(patch: pytest.MonkeyPatch) -> None:

@@ -24,11 +24,11 @@ TABLES = (JOBS, NODE_STATE, RULE_STATE)
 HALF_S = 600.0
 BATCH = 40
 
+# Table to its items, in DynamoDB's own form.
 Items = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Table to its items, in DynamoDB's own form."""
 
+# Keys of objects to the items that their evaluation left.
 _EVALUATED: dict[tuple[str, ...], Items] = {}
-"""Keys of objects to the items that their evaluation left."""
 
 
 def halves() -> tuple[list[RecordedObject], list[RecordedObject]]:

@@ -18,20 +18,20 @@ from trainguard.core.layout import hour_folder
 from trainguard.running_costs.operating import estimate
 from trainguard.running_costs.workload import Workload, node_bytes
 
+# USD for an hour of a node, by the job's nodes.
 GOALS = {1: 0.0005, 128: 0.00035}
-"""USD for an hour of a node, by the job's nodes."""
 
+# What the counts came to, USD: a tenth more fails here, and still keeps the goals.
 COUNTED = {1: 0.000448, 128: 0.000285}
-"""What the counts came to, USD: a tenth more fails here, and still keeps the goals."""
 
 DEARER = 1.1
+# Minutes until a node's rules have warmed up, and those that are counted.
 BEFORE, HOUR = 24, 60
-"""Minutes until a node's rules have warmed up, and those that are counted."""
 
 FEW, SOME, SEVERAL = 1, 2, 3
 MESSAGES_A_BATCH = 25
+# Lambda's own lines of an invocation.
 PLATFORM_LOG_BYTES = 400
-"""Lambda's own lines of an invocation."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 

@@ -16,8 +16,8 @@ from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import total
 from trainguard.running_costs.workload import DEFAULT_MEMORY, Workload
 
+# Minutes until each minute is no longer evaluated, and those that are counted.
 BEFORE, COUNTED = 20, 30
-"""Minutes until each minute is no longer evaluated, and those that are counted."""
 
 WEIGHTS = [f"layer{number}.weight" for number in range(30)]
 GRADIENTS = [f"gradient/{name}" for name in WEIGHTS]

@@ -13,8 +13,8 @@ from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.dynamodb.table import Table, assignments
 from trainguard.core.errors import StateCodecError
 
+# 2026-11-21T08:00:00Z.
 NOW = 1_795_248_000.0
-"""2026-11-21T08:00:00Z."""
 
 
 class Noting:

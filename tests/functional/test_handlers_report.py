@@ -25,8 +25,8 @@ REPORT = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/"
 PAGE_URI = f"s3://{BUCKET}/{REPORT}report.html"
 MANAGED_FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
 RULES = sorted(RULE_NAMES)
+# By then the recorded job has fired.
 FIRES_AT = 1_784_022_181
-"""By then the recorded job has fired."""
 
 A_MINUTE_LEFT = 60_000
 TIME_ENOUGH = (900_000,)

@@ -16,8 +16,8 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.reconcile import scheduler_at_once
 
 FEW, MANY = 30, 120
+# Of calls a node: some do not depend on the number of nodes, so they grow by less than it does.
 GROWTH_LIMIT = 1.1
-"""Of calls a node: some do not depend on the number of nodes, so they grow by less than it does."""
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from trainguard.local.sources import open_folder
 from trainguard.report.document import Report
 from trainguard.report.job.build import build_report
 
+# The recorded jobs with a fault.
 RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*_*.npz"))
-"""The recorded jobs with a fault."""
 
 
 def recorded(path: Path) -> list[Upload]:
@@ -138,8 +138,8 @@ def gpu_minutes(levels: Sequence[int | None], node: str = "algo-1") -> list[Uplo
     return uploads
 
 
+# The local engine looks at the whole job each minute, the stack less often at a job that it polls slowly.
 EACH_MINUTE = {"trainguard:evaluation-every-s": "60"}
-"""The local engine looks at the whole job each minute, the stack less often at a job that it polls slowly."""
 
 SHORT = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
 LOW, FINE, SILENT = 40, 90, None

@@ -316,8 +316,8 @@ def test_each_kind_of_setting_is_in_the_table() -> None:
     assert set(SETTING_READERS) <= set(SETTINGS_OF_EVERY_KIND)
 
 
+# Which of tag, parameter and default give a setting.
 GIVEN_BY = ((0, 1, 2), (1, 2), (2,), (0, 2))
-"""Which of tag, parameter and default give a setting."""
 
 
 @pytest.mark.parametrize("setting", SETTINGS_OF_EVERY_KIND)

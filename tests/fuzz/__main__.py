@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.fuzz.run import fuzz
 from tests.fuzz.targets import TARGETS
 
+# Inputs that a target failed on.
 KEPT = Path("build/fuzz")
-"""Inputs that a target failed on."""
 
 
 def _main() -> int:

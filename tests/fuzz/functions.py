@@ -25,8 +25,8 @@ from tests.fuzz.target import Target, documents, of_document
 from tests.support.printing import printed
 from trainguard.core.errors import TrainGuardError
 
+# A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails.
 REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
-"""A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails."""
 
 _RUN = "3f1c2a7e-0d6b-4c88-9a41-6c1b7d2e5f90"
 _PLACE = {"job": JOB, "bucket": BUCKET, "prefix": PREFIX}
@@ -51,8 +51,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "digest_profile": ("digest_profile",),
 }
 _FIRE = event("send_alert")["fire"]
+# What a function's state machine has called before it, which leaves a list in the bucket.
 _BEFORE = {"build_report": "plan_report", "join_capture": "plan_capture"}
-"""What a function's state machine has called before it, which leaves a list in the bucket."""
 
 _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "poll_source": ({"job": JOB, "at": 1_800_000_000.0}, _RUN_FILE),
@@ -133,5 +133,5 @@ def _target(name: str) -> Target:
     )
 
 
+# All functions of the stack; a test compares them with the folder ``lambdas``.
 FUNCTION_TARGETS = tuple(_target(name) for name in sorted(_NAMES.keys() | _DOCUMENTS.keys()))
-"""All functions of the stack; a test compares them with the folder ``lambdas``."""

@@ -11,8 +11,8 @@ VALUES: tuple[Any, ...] = (
     *("", "0", "x" * 3_000, "\x1b[2J", "\ud800", "9" * 400, "../../x", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
     *([], {}, [[]], [None], {"": {}}, [[[[[[[[1]]]]]]]]),
 )
+# Seeds are cut to so many bytes: a fault of a parser needs no long input.
 LONGEST = 200_000
-"""Seeds are cut to so many bytes: a fault of a parser needs no long input."""
 
 
 def mutated(seed: bytes, rng: random.Random, others: Sequence[bytes] = ()) -> bytes:

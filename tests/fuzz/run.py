@@ -15,13 +15,13 @@ from typing import Any
 from tests.fuzz.mutate import LONGEST, mutated
 from tests.fuzz.target import Target
 
+# CPU seconds that one input of at most 200 kB may take, or STANDING times as many on the clock.
 MOST_SECONDS = 10.0
-"""CPU seconds that one input of at most 200 kB may take, or STANDING times as many on the clock."""
 
 STANDING = 10.0
 
+# By so much the process may grow beyond what it has when it begins.
 MOST_MIB = 1_024
-"""By so much the process may grow beyond what it has when it begins."""
 
 
 class HangError(BaseException):

@@ -206,6 +206,7 @@ def _events(suffix: str) -> list[bytes]:
     return [each.body for each in uploads() if suffix in each.key][:2]
 
 
+# Each reads what somebody else wrote.
 TARGETS = (
     Target("kernel trace, Chrome", _kineto_seeds, partial(_trace, "trace.json")),
     Target(
@@ -295,4 +296,3 @@ TARGETS = (
     *STORED_TARGETS,
     *FUNCTION_TARGETS,
 )
-"""Each reads what somebody else wrote."""

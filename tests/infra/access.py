@@ -23,8 +23,8 @@ _TOPICS = {deployment.ALERT_TOPIC: "{ActionsAlerts}", deployment.CHAT_TOPIC: "{A
 _BUS = f"arn:{{AWS::Partition}}:events:{_HERE}:event-bus/default"
 _QUEUES = {"messages": "{IngestDoorbells.Arn}"}
 _FUNCTIONS = {RECONCILE_JOB: "{EvaluationReconcileJobFunction.Arn}"}
+# What functions are given on moto, and what the template calls it.
 _PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}
-"""What functions are given on moto, and what the template calls it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+# In place of ``AWS::NoValue``.
 GONE = object()
-"""In place of ``AWS::NoValue``."""
 
 
 class Resolver:

@@ -20,8 +20,8 @@ ROLES = {
     "CapturesJoinCaptureRole": "join_capture",
 }
 
+# Roles that services alone take on.
 OF_SERVICES = ("ActionsDeliveryRole",)
-"""Roles that services alone take on."""
 
 BY_LAMBDA = {
     "logs:CreateLogStream": "Lambda writes the function's log with its role",
@@ -54,6 +54,7 @@ BY_MAP = {
     "states:StopExecution": "a Distributed Map stops its executions when it is stopped",
 }
 
+# Actions of a role that no code of ours asks for, each with who does it and why.
 DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(ROLES, BY_LAMBDA),
     "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
@@ -67,4 +68,3 @@ DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     "ReportsReportRole": BY_STATES | BY_MAP,
     "CapturesKernelsRole": BY_STATES | BY_MAP,
 }
-"""Actions of a role that no code of ours asks for, each with who does it and why."""

@@ -14,6 +14,7 @@ BUS = "arn:aws:events:eu-west-1:444455556666:event-bus/findings"
 BOUNDARY = "arn:aws:iam::111122223333:policy/platform/Boundary"
 VPC = {"subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "security_group_ids": "sg-0123456789abcdef0"}
 
+# Settings that the release was not made of, alone and together.
 CHOSEN: Mapping[str, Mapping[str, str]] = {
     "default": {},
     "all-with-own-bucket": {
@@ -60,7 +61,6 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
     },
     "own-key-without-canary": {"kms_key_arn": KEY, "canary": "false", "operations_emails": "platform@example.com"},
 }
-"""Settings that the release was not made of, alone and together."""
 
 
 def synthesise(folder: Path) -> None:

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
 DOCKER_CALLS = "docker-calls.txt"
 
+# What a private home would hide from uv and jsii: none of it holds credentials of AWS.
 _TOOLS_IN_HOME = {
     "UV_CACHE_DIR": ".cache/uv",
     "JSII_RUNTIME_PACKAGE_CACHE_ROOT": ".cache/aws/jsii/package-cache",
     "XDG_CONFIG_HOME": ".config",
 }
-"""What a private home would hide from uv and jsii: none of it holds credentials of AWS."""
 
 _UNSUPPORTED_NODES = "16,18,19,20,21,23,25"
 

@@ -17,8 +17,8 @@ RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"
 
 FUNCTIONS = ("EvaluateObjects", "Scheduler", "ReconcileJob", "JobLifecycle", "Canary")
+# Whose faults have an alarm of their own; those of `reconcile_job` count with the scheduler's.
 FAULTY = ("EvaluateObjects", "Scheduler", "JobLifecycle", "Canary", "Undelivered")
-"""Whose faults have an alarm of their own; those of `reconcile_job` count with the scheduler's."""
 
 WATCHED = {
     "DoorbellDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
@@ -28,9 +28,10 @@ WATCHED = {
     **{f"FaultsFound{part}": {("TrainGuard", f"Faults{part}")} for part in FAULTY},
     "CanaryDoesNotRun": {("AWS/Lambda", "Invocations")},
 }
+# Sections of the runbook about executions, of which a rule tells.
 TOLD_WITHOUT_ALARM = ("ExecutionsFail", "FireExecutionsFail", "ReportExecutionsFail", "KernelExecutionsFail")
-"""Sections of the runbook about executions, of which a rule tells."""
 
+# Sections of the runbook about what the alarms FaultsFound… count.
 FAULTS = (
     "FunctionFails",
     "StateConflictsExhausted",
@@ -41,7 +42,6 @@ FAULTS = (
     "CanaryFailed",
     "AlertsAreNotDelivered",
 )
-"""Sections of the runbook about what the alarms FaultsFound… count."""
 
 DIED = (
     "[ERROR] KeyError: 'job'\nTraceback (most recent call last):",

@@ -12,16 +12,16 @@ from tests.infra.variants import CONTEXTS
 
 REGIONS = ["us-east-1", "cn-north-1", "us-gov-west-1"]
 
+# Regions in which a choice cannot be made, each with its reason.
 ABROAD = {"verdict": ("us-gov-west-1", "Lambda has no function URLs there, and the documents say so")}
-"""Regions in which a choice cannot be made, each with its reason."""
 
+# Choices without a property that those which are linted lack: cfn-lint reads a template for seconds.
 LIKE_OTHERS = {"emulator", "person", "second", "stops", "watched", "without-canary"}
-"""Choices without a property that those which are linted lack: cfn-lint reads a template for seconds."""
 
+# Checks that are left out, each with its reason.
 STANDS = {
     "W3005": "CDK says that a function depends on its role, beside naming it; CloudFormation takes both",
 }
-"""Checks that are left out, each with its reason."""
 
 
 def found(path: Path, stands: Mapping[str, str] = STANDS, regions: Sequence[str] = REGIONS) -> list[str]:

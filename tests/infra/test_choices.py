@@ -12,9 +12,10 @@ from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS, SHARED_BUDGE
 
 TEMPLATES = {"second": "TrainGuard-Research", "everything": "Everything"}
 SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
+# What a choice adds that GovCloud lacks, as the documents say.
 ABROAD = {"verdict": {"AWS::Lambda::Url"}}
-"""What a choice adds that GovCloud lacks, as the documents say."""
 
+# Types that CloudFormation knows in every partition and Region.
 EVERYWHERE = {
     "AWS::CloudWatch::Alarm",
     "AWS::CloudWatch::Dashboard",
@@ -41,7 +42,6 @@ EVERYWHERE = {
     "AWS::SSM::Parameter",
     "AWS::StepFunctions::StateMachine",
 }
-"""Types that CloudFormation knows in every partition and Region."""
 
 
 def read(variants: Path, name: str) -> Template:

@@ -19,6 +19,7 @@ from trainguard.aws.observability import BY_RULE, ROUTINE, RULE_DIMENSION, metri
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 
+# Names of CloudWatch metrics of the services, as their documentation lists them.
 AWS_METRICS = {
     "AWS/Lambda": {"Duration", "Errors", "Throttles", "ConcurrentExecutions", "Invocations", "AsyncEventsDropped"},
     "AWS/SQS": {
@@ -47,13 +48,12 @@ AWS_METRICS = {
         "ReadThrottleEvents",
     },
 }
-"""Names of CloudWatch metrics of the services, as their documentation lists them."""
 
 SEARCHED = re.compile(r"SEARCH\('\{\"TrainGuard\",service,RuleName\} MetricName=\"(\w+)\"', 'Sum', 300\)")
 NAMED = re.compile(r'message (?:= "([^"]+)"|in \[([^\]]+)\])')
 
+# Functions that a setting adds to the stack.
 OFF_BY_DEFAULT = {"verdict", "weekly_digest", "poll_source"}
-"""Functions that a setting adds to the stack."""
 
 
 def literals(node: ast.expr) -> Iterator[str]:

@@ -24,6 +24,7 @@ from trainguard.core.records import JobRecord, RuleRow, Status
 
 SNAPSHOT = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))
 _CODE = re.compile(r"`([^`]+)`")
+# A value of each type of a job's fields, none of which is left out as empty.
 FILLED: dict[str, Any] = {
     "<class 'str'>": "text",
     "str | None": "text",
@@ -34,7 +35,7 @@ FILLED: dict[str, Any] = {
     "collections.abc.Mapping[str, str]": {"name": "text"},
     "tuple[str, ...]": ("text",),
 }
-"""A value of each type of a job's fields, none of which is left out as empty."""
+
 _ALL_MAY = {"logs:CreateLogStream", "logs:PutLogEvents"}
 _READS = re.compile(r"\w+:(?:Get|List|Describe|Query|Receive)\w*")
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 _SVG = "{http://www.w3.org/2000/svg}"
+# Pixels that a character takes at most on average, small or not.
 CHARACTER = {True: 5.9, False: 7.4}
-"""Pixels that a character takes at most on average, small or not."""
 
 
 def tasks(machine: State) -> set[str]:

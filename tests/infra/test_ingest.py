@@ -12,8 +12,8 @@ from trainguard.core.layout import ProfileRoot, parse_job_file_key
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.profile.keys import parse_key
 
+# Rules of complexity 9 were accepted by EventBridge and those of 12 refused (`InvalidEventPatternException`).
 MOST_COMPLEX = 9
-"""Rules of complexity 9 were accepted by EventBridge and those of 12 refused (`InvalidEventPatternException`)."""
 
 PROFILE_KEYS = [
     "my-job/profiler-output/system/incremental/2026010112/1767268800.algo-1.json",

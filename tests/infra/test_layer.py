@@ -13,8 +13,8 @@ from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
 from infra.release.archives import write_archive
 from infra.rules_package import NOT_DEPLOYED
 
+# Lambda takes 250 MB; numpy and its BLAS are most of it, what reads tensors is 2 MB.
 _LIMIT_MB = 70
-"""Lambda takes 250 MB; numpy and its BLAS are most of it, what reads tensors is 2 MB."""
 
 
 @pytest.fixture(scope="module")

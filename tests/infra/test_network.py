@@ -11,14 +11,14 @@ from tests.infra.template import Template
 from tests.infra.test_choices import SYNTHESISED, read
 from tests.infra.variants import CONTEXTS
 
+# Services of IAM whose endpoint has another name.
 ENDPOINTS: Mapping[str, str] = {"sagemaker": "sagemaker.api", "aps": "aps-workspaces", "cloudwatch": "monitoring"}
-"""Services of IAM whose endpoint has another name."""
 
+# Statements that Lambda uses outside the function's network.
 BY_THEMSELVES = {"ManageNetworkInterfaces", "WriteLogs", "SendTraces"}
-"""Statements that Lambda uses outside the function's network."""
 
+# Keys are used by the services that hold what they encrypt; servers of MLflow have an endpoint of their own.
 NO_ENDPOINT = {"kms", "sagemaker-mlflow", "xray"}
-"""Keys are used by the services that hold what they encrypt; servers of MLflow have an endpoint of their own."""
 
 
 def called(template: Template) -> set[str]:

@@ -10,8 +10,8 @@ from tests.infra.template import Statement, Template
 
 Grants = set[tuple[str, str]]
 
+# The role by which SNS logs alerts that it could not deliver.
 DELIVERY = "ActionsDeliveryRole"
-"""The role by which SNS logs alerts that it could not deliver."""
 
 MACHINES = ("ActionsFireRole", "ReportsReportRole", "CapturesKernelsRole")
 
@@ -53,6 +53,7 @@ DUMPS = (
 
 RUNS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/runs/*"
 DIGESTS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/digests/*"
+# What is read of kernel profiles: traces by how their names end, and nothing else of any folder.
 TRACES = (
     "*.pt.trace.json",
     "*.pt.trace.json.gz",
@@ -64,7 +65,6 @@ TRACES = (
     *(f"*memory_{name}.json*" for name in ("snapshot", "timeline")),
     "*memory_timeline.raw.json*",
 )
-"""What is read of kernel profiles: traces by how their names end, and nothing else of any folder."""
 
 RUN_MACHINE = grants(
     "*",
@@ -95,6 +95,7 @@ EVALUATE = (
 READ_BRAKES = grants(f"{PARAMETER}/TrainGuard/brakes", "ssm:GetParameter")
 READ_SETTINGS = grants(DEFAULT_SETTINGS, "ssm:GetParameter") | grants(NAMED_SETTINGS, "ssm:GetParameter")
 
+# What is read of training: of checkpoints the logs alone.
 TRAINING = (
     "debug-output/*",
     "tensorboard-output/*",
@@ -104,7 +105,6 @@ TRAINING = (
     "checkpoints/*.csv",
     "checkpoints/*training.log",
 )
-"""What is read of training: of checkpoints the logs alone."""
 
 EXPECTED: dict[str, Grants] = {
     "EvaluationEvaluateObjectsRole": EVALUATE

@@ -50,8 +50,8 @@ from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
 from trainguard.stack.report import plan
 from trainguard.stack.report.keys import FEWEST_NODES
 
+# An action, and what it is on: a table, an index, or for other services nothing.
 Permission = tuple[str, str]
-"""An action, and what it is on: a table, an index, or for other services nothing."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
@@ -62,6 +62,7 @@ MACHINES = {
 }
 
 SERVICES = {"stepfunctions": "states"}
+# Operations that IAM knows under another name.
 ACTIONS = {
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:HeadObject": "s3:GetObject",
@@ -69,7 +70,6 @@ ACTIONS = {
     "sqs:SendMessageBatch": "sqs:SendMessage",
     "lambda:Invoke": "lambda:InvokeFunction",
 }
-"""Operations that IAM knows under another name."""
 
 
 @dataclass(slots=True)

@@ -194,13 +194,13 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SubnetIds": (("subnet-01234567", "subnet-01234567,subnet-89abcdef"), ("sn-01234567",)),
     "SecurityGroupIds": (("sg-01234567",), ("sg-01234567,x",)),
 }
+# What a setting needs beside itself.
 TOGETHER = {
     "profile_key_arn": {"profile_bucket": "our-profiles"},
     "profile_notifications": {"profile_bucket": "our-profiles"},
     "subnet_ids": {"security_group_ids": "sg-0123456789abcdef0"},
     "security_group_ids": {"subnet_ids": "subnet-0123456789abcdef0"},
 }
-"""What a setting needs beside itself."""
 
 
 def test_each_parameter_with_a_setting_is_tried() -> None:

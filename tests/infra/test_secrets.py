@@ -8,8 +8,8 @@ import pytest
 from infra.bundling import PROJECT_ROOT
 from tests.support.secrets import PATTERNS, secrets_in
 
+# In what AWS's own documents have, and in addresses that tests refuse.
 ALLOWED = ("EXAMPLE", "user:password@", "user:secret@")
-"""In what AWS's own documents have, and in addresses that tests refuse."""
 
 _SKIPPED = {".xz", ".gz", ".png", ".wandb", ".zip", ".db", ".svg"}
 SAMPLES = {

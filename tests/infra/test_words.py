@@ -19,16 +19,17 @@ ROW = re.compile(r"^\| (?!not \|)(?P<words>[^|*]+?) \| (?P<instead>[^|]+?) \|$",
 CODE = re.compile(r"``[^`]*``|`[^`\n]*`")
 F_STRING = re.compile(r"[rR]?[fF]")
 EXPRESSION = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+# A literal without a space: a key, a name or a value, and no sentence.
 NAME = re.compile(r"[a-zA-Z]*(?P<quote>\"\"\"|'''|\"|')\S*(?P=quote)")
-"""A literal without a space: a key, a name or a value, and no sentence."""
 
 TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
+# What to write instead, by each word of the table, in lower case.
 BANNED = {
     word.lower(): row["instead"] for row in ROW.finditer(WORDS.read_text("utf-8")) for word in row["words"].split(", ")
 }
-"""What to write instead, by each word of the table, in lower case."""
+
 PARTS = {word: frozenset(word.split()) for word in BANNED}
 ENGLISH = re.compile(r"[a-z]+(?:'[a-z]+)?")
 

@@ -40,6 +40,7 @@ TRACKING_SERVER = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-serv
 LIVE_SOURCES = f"prometheus+{WORKSPACE},mlflow+{TRACKING_SERVER},mlflow+https://mlflow.example.com,logs,wandb"
 LIVE_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:tokens-a1b2c3"
 
+# Context of each variant that must synthesise without a finding.
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "emulator": {"emulator": "true"},
     "person": PERSON,
@@ -90,15 +91,14 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "dashboard": "true",
     },
 }
-"""Context of each variant that must synthesise without a finding."""
 
+# The finding that one variant leaves open; a pack calls it a warning.
 WARNING = ("Evaluation/Scheduler/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
-"""The finding that one variant leaves open; a pack calls it a warning."""
 
 
 TRACED = {"tracing": "active"}
+# Context of each variant whose findings are compared with what is acknowledged.
 OPEN = {"all-open": {}, "all-open-traced": TRACED}
-"""Context of each variant whose findings are compared with what is acknowledged."""
 
 
 def main(folder: Path) -> None:

@@ -16,8 +16,8 @@ from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.overview import verdict_of
 
+# How long a run takes, in microseconds, by its step and its place in it.
 Lasts = Callable[[int, int], float]
-"""How long a run takes, in microseconds, by its step and its place in it."""
 
 
 def profile(

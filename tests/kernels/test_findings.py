@@ -76,6 +76,7 @@ FAULTS = [
     ("TraceQuality", overhead, (0.06, 0.2, 0.5)),
     ("TraceQuality", unlaunched, (0.06, 0.3, 1.0)),
 ]
+# Strengths at which a fault is too weak for its rule.
 BELOW: dict[Fault, float] = {
     loader: 0.04,
     exposed: 0.08,
@@ -92,12 +93,11 @@ BELOW: dict[Fault, float] = {
     overhead: 0.04,
     unlaunched: 0.04,
 }
-"""Strengths at which a fault is too weak for its rule."""
 
 BELOW_OF_RULE = {"GpuBusyLow": 0.25, "GpuGap": 0.08, "LowPrecisionUnused": 0.08}
 WITHOUT_GAIN = {"QueueFull", "GpuMemoryFull", "TraceQuality"}
+# Rules whose time another finding explains, where its cause is planted, too.
 SYMPTOMS = {"GpuBusyLow", "SmallKernelStorm", "TensorCoresIdle"}
-"""Rules whose time another finding explains, where its cause is planted, too."""
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_typed_and_textual_metadata_are_the_same() -> None:
     assert table["nvjet_unknown_type"] == Precision.BF16, "by the operator's inputs"
 
 
+# Which real golden stands for what form.
 REAL: dict[str, dict[str, str | bool]] = {
     "resnet50_workers0": {"category": "Kernel", "fraction": False, "base": False},
     "v100_rank1of2_diff_test": {"category": "kernel", "fraction": False, "base": False},
@@ -108,7 +109,6 @@ REAL: dict[str, dict[str, str | bool]] = {
     "a100_triton_kernel": {"kernel": "triton_"},
     "gp100_gpu_user_annotation": {"category": "gpu_user_annotation"},
 }
-"""Which real golden stands for what form."""
 
 
 @pytest.mark.parametrize("name", REAL)

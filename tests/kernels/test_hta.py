@@ -26,8 +26,8 @@ TAKEN_FOR_KERNELS = {
     "a100_triton_kernel": "triton_poi_fused_add_cos_sin_0",  # the operator of this name
 }
 
+# Copies of a CUDA graph, and those without a size: HTA counts more of them than the trace has.
 MORE_THAN_THERE_ARE = {("v100_rank1of2_diff_test", "Memcpy DtoD"), ("mi300_resnet_ddp8_rank0_stack", "Memcpy DtoD")}
-"""Copies of a CUDA graph, and those without a size: HTA counts more of them than the trace has."""
 
 
 def having(field: str) -> list[Any]:

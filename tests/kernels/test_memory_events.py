@@ -14,8 +14,8 @@ from trainguard.kernels.memory.entries import GpuMemory, MemoryHolder
 from trainguard.kernels.memory.frames import own_frame
 
 RECORDED = Path(__file__).parents[1] / "data" / "memory" / "cpu_adam_steps.json.xz"
+# Bytes of the recorded model.
 PARAMETERS = 4 * (256 * 1024 + 1024 + 1024 * 256 + 256)
-"""Bytes of the recorded model."""
 
 
 @pytest.fixture(scope="module")

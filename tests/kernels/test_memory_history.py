@@ -20,8 +20,8 @@ from trainguard.kernels.memory.history import (
 )
 
 PHASES = {"F": Phase.FORWARD, "B": Phase.BACKWARD, "O": Phase.OPTIMIZER, "S": Phase.SETUP, "?": Phase.UNKNOWN}
+# Letter of the phase, size, first and last event, number of the place.
 Life = tuple[str, int, int, int, int]
-"""Letter of the phase, size, first and last event, number of the place."""
 
 
 def history(lives: list[Life], count: int, freed_by: str = "", **more: Any) -> History:

@@ -137,8 +137,8 @@ def test_an_elementwise_kernel_of_miopen_is_not_on_tensor_cores() -> None:
     assert not any(kernel.tensor_core for kernel in kernels)
 
 
+# What runs beside a product: it scales, changes the layout, computes offsets, copies or adds up.
 HELPERS = re.compile(r"scalePackedTensor|nchwToNhwc|nhwcToNchw|compute\w?Offsets|copy_device|splitKreduce")
-"""What runs beside a product: it scales, changes the layout, computes offsets, copies or adds up."""
 
 ELIGIBLE = ("aten::cudnn_convolution", "aten::mm", "aten::addmm", "aten::bmm")
 

@@ -21,8 +21,8 @@ from tests.support.kernel_traces import (
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share, shown_thresholds
 
+# A nanosecond as a share of a step.
 NS = 1 / (STEP * 1_000)
-"""A nanosecond as a share of a step."""
 
 
 def profile(fault: Fault, strength: float) -> RankProfile:

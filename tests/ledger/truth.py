@@ -20,8 +20,8 @@ from trainguard.ledger.job import Ledger
 from trainguard.local.analysis import evaluated_profile
 from trainguard.local.runs import open_job
 
+# A counter of utilization looks back so far.
 SAMPLED_OVER_S = 1.0
-"""A counter of utilization looks back so far."""
 
 LATE_S = 0.4
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from emulator.launch import Emulator
     from tests.localstack.stack import Stack
 
+# What of each service is listed: its client, the call, and where the answer holds it.
+#
+# The emulator lists no saved queries, and no layers once all versions of one are gone: see `versions`.
 LISTED: Mapping[str, tuple[str, str, str]] = {
     "alarms": ("cloudwatch", "describe_alarms", "MetricAlarms"),
     "buckets": ("s3", "list_buckets", "Buckets"),
@@ -26,13 +29,9 @@ LISTED: Mapping[str, tuple[str, str, str]] = {
     "tables": ("dynamodb", "list_tables", "TableNames"),
     "topics": ("sns", "list_topics", "Topics"),
 }
-"""What of each service is listed: its client, the call, and where the answer holds it.
 
-The emulator lists no saved queries, and no layers once all versions of one are gone: see `versions`.
-"""
-
+# The emulator makes a log group beside a function's own; Lambda does not, and the function's role may not.
 EMULATORS_LOGS = "/aws/lambda/"
-"""The emulator makes a log group beside a function's own; Lambda does not, and the function's role may not."""
 
 _NAMES = (
     "AlarmName",

@@ -29,18 +29,18 @@ EVENTS = Path(__file__).parents[2] / "events"
 LAMBDAS = Path(__file__).parents[2] / "lambdas"
 STACK = "TrainGuard"
 QUIET_LOOKS = 3
+# What is waited for comes within seconds on an idle machine; two cores that run other tests take minutes.
+#
+# A message whose evaluation failed once comes back when its visibility is over, and is evaluated then.
 PATIENCE_S = MESSAGE_VISIBILITY_S + 120.0
-"""What is waited for comes within seconds on an idle machine; two cores that run other tests take minutes.
 
-A message whose evaluation failed once comes back when its visibility is over, and is evaluated then.
-"""
 _VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFired", "EvaluatedThrough", "FiredAt")
 
 MAX_STOPS_PER_HOUR = 100
+# Settings of every job: with patience in seconds a running job is judged before it is ten minutes old.
 SOON = {"CPUBottleneck_patience_s": "50"}
-"""Settings of every job: with patience in seconds a running job is judged before it is ten minutes old."""
+# Settings of a job that may be stopped: the recordings fire Dataloader, too, soon before or after.
 STOPS = {"stop-rules": "CPUBottleneck"}
-"""Settings of a job that may be stopped: the recordings fire Dataloader, too, soon before or after."""
 
 
 def deploy_stack(emulator: Emulator, assembly: Path, home: Path) -> Stack:

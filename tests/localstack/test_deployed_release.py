@@ -45,8 +45,8 @@ CHOSEN = {
     "Dashboard": "false",
     "EvaluatorMemoryMb": "1536",
 }
+# Parameters of the upgrade.
 LATER = {**CHOSEN, "StopSwitch": "enabled", "Canary": "true"}
-"""Parameters of the upgrade."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from trainguard.rules.registry import RULE_NAMES
 pytestmark = pytest.mark.localstack
 
 RULE = "CPUBottleneck"
+# By then the recording ``cpu_bottleneck`` has fired `RULE`.
 FIRES_BY_MINUTE = 4.5
-"""By then the recording ``cpu_bottleneck`` has fired `RULE`."""
 
 REFERENCE_MINUTES = 7.3
 STARVED = "LowGPUUtilization"

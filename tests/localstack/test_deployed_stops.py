@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.localstack
 
 GRACE_S = 20
+# The emulator drops parts of a second from the time until which it waits, and from how long that is.
 WAITS_SHORT_S = 2.0
-"""The emulator drops parts of a second from the time until which it waits, and from how long that is."""
+# What is published takes a moment to come to a queue.
 LAST_WORDS_S = 5.0
-"""What is published takes a moment to come to a queue."""
+
 WAITING = "ApproximateNumberOfMessages"
 ITEM = {"TrainingJobName": "*", "RuleTarget": "stops"}
 

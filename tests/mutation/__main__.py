@@ -36,14 +36,14 @@ TESTS = (
     "tests/answers",
     "tests/training",
 )
+# What the process imports before it forks: the package itself is imported with the mutant in it.
 SHARED = ("numpy", "hypothesis", "boto3", "moto", "moto.dynamodb.models", "msgspec", "jinja2", "aws_lambda_powertools")
-"""What the process imports before it forks: the package itself is imported with the mutant in it."""
 
+# So much CPU time of tests, without a mutant, is spent on one.
 MOST_TESTS_S = 15.0
-"""So much CPU time of tests, without a mutant, is spent on one."""
 
+# Mutants after which the score so far is shown.
 SHOWN_EACH = 50
-"""Mutants after which the score so far is shown."""
 
 LEAST_PERCENT = 90.0
 

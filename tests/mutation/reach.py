@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.mutation.cover import Reached
 from tests.mutation.mutants import Mutant, users
 
+# Tests that compare all that comes out, and not what one of them is about.
 COMPARING = "tests/answers/"
-"""Tests that compare all that comes out, and not what one of them is about."""
 
 
 class Reach:

@@ -19,15 +19,15 @@ from tests.mutation.plugin import put
 _POLL_S = 0.02
 _LONGEST_NAME = 4_096
 _OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
+# The exit code of a process in which a test file could not be imported, or a conftest.py.
 BROKEN_IMPORT = 100
-"""The exit code of a process in which a test file could not be imported, or a conftest.py."""
 
 
+# That of one whose tests never ran.
 _ENDED = 101
-"""That of one whose tests never ran."""
 
+# That of one in which a mutant could not take the place of functions.
 _NOT_IN_PLACE = 102
-"""That of one in which a mutant could not take the place of functions."""
 
 
 class Outcome(Enum):

@@ -7,8 +7,8 @@ from tests.mutation.runs import Ended, Outcome, run
 from tests.mutation.warm import Warm
 
 PATIENCE_S = 20.0
+# Tests time out after so many seconds, and so many times what they took when they were mapped.
 SLOWER = 10.0
-"""Tests time out after so many seconds, and so many times what they took when they were mapped."""
 
 _FINDINGS = {Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT}
 

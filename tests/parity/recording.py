@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+# Times of these days are float64 multiples of 2^-22 s.
 TICKS_PER_S = 2**22
-"""Times of these days are float64 multiples of 2^-22 s."""
 
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 64 * 2**20}]
 

@@ -16,8 +16,8 @@ from tests.support.xplanes import ProfileWriter, decoded
 
 pytestmark = pytest.mark.perf
 
+# Of CPU time by event, on a machine that does other things beside.
 MOST_MICROSECONDS = 15
-"""Of CPU time by event, on a machine that does other things beside."""
 
 MOST_PEAK_MB = 450
 READING = """

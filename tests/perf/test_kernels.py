@@ -57,10 +57,10 @@ took = time.process_time() - start
 print(took, int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1]) // 1024)
 """
 MOST_DIGEST_S = 60.0
+# A sixth of the memory that `digest_trace` has, and a fifteenth of its time.
 MOST_DIGEST_MB = 500
-"""A sixth of the memory that `digest_trace` has, and a fifteenth of its time."""
+# The command for a small trace takes at most so many times as long as importing what it cannot do without.
 STARTS, MOST_OF_LIBRARIES = 7, 2.6
-"""The command for a small trace takes at most so many times as long as importing what it cannot do without."""
 
 LIBRARIES = "import msgspec, numpy, rich.console, rich.table, typer.core, typer.main"
 DECODED_AT_ONCE = 64 * 1024 * 1024

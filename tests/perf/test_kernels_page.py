@@ -14,8 +14,8 @@ pytestmark = pytest.mark.perf
 SIZE = 237
 MOST_PEAK_MB = 300
 MOST_BYTES = 3_000_000
+# Of the time for reading and judging.
 MOST_SHARE = 0.3
-"""Of the time for reading and judging."""
 
 MAKING = """
 import pathlib, re, sys, time

@@ -37,11 +37,11 @@ pytestmark = pytest.mark.perf
 
 BUCKET = "profiles"
 GIB = 1024**3
+# Of the 2 GiB that both functions have.
 MEMORY_LIMIT_BYTES = 1.5 * GIB
-"""Of the 2 GiB that both functions have."""
 
+# For a node-minute: so that a day of one takes seven invocations of 15 min at most.
 DIGEST_LIMIT_S = 0.25
-"""For a node-minute: so that a day of one takes seven invocations of 15 min at most."""
 
 BUILD_LIMIT_S = 120.0
 PAGE_LIMIT_BYTES = 3e6

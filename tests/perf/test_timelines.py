@@ -33,8 +33,8 @@ DIGEST_LIMIT = 0.5
 PEAK_LIMIT_BYTES = 1e9
 PART_LIMIT_BYTES = 3e6
 BUILD_LIMIT_S = 3.0
+# A page may have 3 MB: a sixth of it is left to everything that is no time line.
 PACKED_LIMIT_BYTES = 2.5e6
-"""A page may have 3 MB: a sixth of it is left to everything that is no time line."""
 
 
 class TypedLine(msgspec.Struct):

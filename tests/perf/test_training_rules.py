@@ -22,8 +22,9 @@ TENSORS = 1_000
 FIVE = ("abs_mean", "variance", "min", "max", "l2")
 STEPS = 25
 LIMIT_S = 0.005
+# With the index and the frames of the step read as the evaluator reads them.
 READ_RATIO_LIMIT = 20.0
-"""With the index and the frames of the step read as the evaluator reads them."""
+
 GIVEN: dict[str, dict[str, Any]] = {
     "AllZero": {"collection_names": "gradients"},
     "TensorVariance": {"collection_names": "gradients", "max_threshold": "5"},
@@ -115,8 +116,8 @@ def plain(saved: dict[str, float]) -> tuple[bool, bool]:
     return any(bool(np.less(value, 1e-7)) for value in values), not all(bool(np.isfinite(value)) for value in values)
 
 
+# Those that can judge by reductions; to SimilarAcrossRuns no reduction says that two tensors are the same.
 USE_GRADIENTS = frozenset({"VanishingGradient", "ExplodingTensor", "AllZero", "UnchangedTensor"})
-"""Those that can judge by reductions; to SimilarAcrossRuns no reduction says that two tensors are the same."""
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ CHOICES: dict[str, dict[str, list[Any]]] = {
     "FeatureImportanceOverweight": {"threshold": [0.8, 0.6], "nfeatures": [1, 3]},
     "TreeDepth": {"depth": [4, 5.5, 0]},
 }
+# In these rules some tensor nearly always fires: they see a few tensors.
 EVERY_TENSOR = {"UnchangedTensor", "AllZero", "TensorVariance"}
-"""In these rules some tensor nearly always fires: they see a few tensors."""
 
 
 @cache

@@ -19,8 +19,8 @@ SEEDS = range(60)
 PHASES = ("cpu_functions", "DataLoaderIter", "Step:ModeKeys.TRAIN", "Forward-SubModuleInternal")
 NAMES = ("aten::mm", "next", "a", "b")
 MINUTE_US = 60_000_000
+# An epoch minute.
 FIRST = 29_920_800
-"""An epoch minute."""
 
 Random = np.random.Generator
 

@@ -11,8 +11,8 @@ from tests.unit.rules.device_minutes import Rows, devices
 from tests.unit.rules.node_replay import node_minutes
 from trainguard.rules.gpu_memory_increase.rise import UseLevels, UseRise, fold_use, rises_of
 
+# So that a level, in hundredths of a percent, is the number of bytes.
 TOTAL = 10_000.0
-"""So that a level, in hundredths of a percent, is the number of bytes."""
 
 RUNS = 1_500
 PERCENT = 100

@@ -17,8 +17,8 @@ from trainguard.rules.straggler.rule import Straggler
 
 JUDGED = {Status.OK, Status.FIRED, Status.WARMING_UP}
 NODES, JOBS = 5, 4
+# A GPU's fault counts from its first sample on, each for itself; the other sums up and waits for nothing.
 WITHOUT = {"GPUHealth", "OverallSystemUsage"}
-"""A GPU's fault counts from its first sample on, each for itself; the other sums up and waits for nothing."""
 
 OF_NODES = [rule for rule in SYSTEM_RULES if rule.name not in WITHOUT]
 

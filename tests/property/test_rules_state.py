@@ -21,6 +21,7 @@ from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
 from trainguard.rules.step_outlier.rule import StepOutlier
 
+# So short of patience that most examples reach a verdict; the other rules have their defaults.
 EAGER: dict[str, RuleParameters] = {
     "LowGPUUtilization": LowGPUUtilizationParameters(window=20, patience=20),
     "BatchSize": BatchSizeParameters(window=20, patience=20),
@@ -28,7 +29,6 @@ EAGER: dict[str, RuleParameters] = {
     "GPUMemoryIncrease": GPUMemoryIncreaseParameters(window=20, patience=0),
     "IOBottleneck": IOBottleneckParameters(patience_s=200.0),
 }
-"""So short of patience that most examples reach a verdict; the other rules have their defaults."""
 
 phases = st.lists(
     st.tuples(

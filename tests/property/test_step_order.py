@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import Extents, PartitionOrder
 
+# In steps: workers write every 10 to 14 steps, or early, or after a pause of up to 80.
 STEPS = Extents(lateness=20, list_every=8, silent=100, forgotten=1_000)
-"""In steps: workers write every 10 to 14 steps, or early, or after a pause of up to 80."""
 
 
 @dataclass(frozen=True, slots=True)

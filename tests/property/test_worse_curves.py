@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.training.recorded.scoring import fired, steps_of
 
+# A rise at once, along a line, and one that gets steeper.
 POWERS = (0.0, 1.0, 4.0)
-"""A rise at once, along a line, and one that gets steeper."""
 
 
 def curve(

@@ -15,36 +15,36 @@ from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.running_costs.sizing import SIZES, Size
 from trainguard.running_costs.workload import READ_BYTES, node_bytes, node_units
 
+# Write and read units a second of one partition: of one job, as a job's name is the partition key of each table.
 PARTITION_UNITS, PARTITION_READ_UNITS = 1_000, 3_000
-"""Write and read units a second of one partition: of one job, as a job's name is the partition key of each table."""
 
+# Lambda begins with five batches at a time, adds 300 a minute, and has 1,250 at most.
 FIRST_POLLERS, POLLERS_A_SECOND, MOST_POLLERS = 5, 5.0, 1_250
-"""Lambda begins with five batches at a time, adds 300 a minute, and has 1,250 at most."""
 
+# A function's environments grow by a thousand in ten seconds.
 CONCURRENCY_STEP, CONCURRENCY_STEP_S = 1_000, 10.0
-"""A function's environments grow by a thousand in ten seconds."""
 
+# Write units a second that a new table on demand takes.
 TABLE_UNITS = 4_000
-"""Write units a second that a new table on demand takes."""
 
+# Read units a second.
 TABLE_READ_UNITS = 12_000
-"""Read units a second."""
 
+# Messages of one invocation, and how long Lambda waits for a batch that is not full.
 BATCH, WINDOW_S = 100, 20.0
-"""Messages of one invocation, and how long Lambda waits for a batch that is not full."""
 
+# One evaluation without its objects, and one object of it (96 cores, 8 GPUs at 500 ms).
 EVALUATION_S, MINUTE_S = 0.05, 0.085
-"""One evaluation without its objects, and one object of it (96 cores, 8 GPUs at 500 ms)."""
 
 GPUS = 8
+# Units of the item of a node, to write and to read it.
 ITEM_UNITS, ITEM_READ_UNITS = node_units(GPUS), -(-node_bytes(GPUS) // READ_BYTES)
-"""Units of the item of a node, to write and to read it."""
 
+# Rows of RuleState that a node's first evaluation writes, a unit each.
 FIRST_ROWS = len(SYSTEM_RULES)
-"""Rows of RuleState that a node's first evaluation writes, a unit each."""
 
+# A node without findings, and each node of a large job, is evaluated in every third minute.
 EVERY = int(EVALUATION_EVERY_S / 60)
-"""A node without findings, and each node of a large job, is evaluated in every third minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

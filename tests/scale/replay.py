@@ -30,8 +30,8 @@ from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
 BUCKET, JOB, START = "profiles", "replayed", 1_795_248_000
 ROOT = ProfileRoot("", JOB)
 MINUTE_S = 60
+# Minutes whose objects stay in the bucket: older ones no evaluator asks for.
 KEPT_MINUTES = 12
-"""Minutes whose objects stay in the bucket: older ones no evaluator asks for."""
 
 Body = Callable[[str, int], bytes]
 

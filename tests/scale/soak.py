@@ -35,8 +35,8 @@ from trainguard.formats.profile.keys import system_key
 DAY, WARM = 1_440, 360
 MINUTE_S, HOUR = 60, 60
 UPLOADED_AFTER_S = 5
+# Minutes whose objects stay in the bucket: older ones no function asks for, and moto keeps them in memory.
 KEPT_MINUTES = 90
-"""Minutes whose objects stay in the bucket: older ones no function asks for, and moto keeps them in memory."""
 
 NODE = "algo-1"
 FUNCTIONS = ("evaluate_objects", "scheduler", "reconcile_job")

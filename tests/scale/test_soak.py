@@ -23,8 +23,8 @@ HOUR = 60
 WARM_HOURS, HOURS = 6, 24
 LEAKS = 1_000
 SMALL_NODE = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
+# What the engine allocates itself: the twins of the stores keep what tests ask for.
 ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/testing/memory.py"))
-"""What the engine allocates itself: the twins of the stores keep what tests ask for."""
 
 
 @pytest.mark.thorough

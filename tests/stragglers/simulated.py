@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+# Kind, step, rank and number within its kind.
 Key = tuple[str, int, int, int]
-"""Kind, step, rank and number within its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Planted:
     kind: Literal["rank", "host", "copy", "stage", "sequences", "transfers"]
     times: float = 1.5
     at: int = 0
+    # In which steps: all, every second one.
     every: int = 1
-    """In which steps: all, every second one."""
 
 
 @dataclass(frozen=True, slots=True)

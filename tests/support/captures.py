@@ -29,8 +29,8 @@ KEY = StreamKey(JOB, ALL_RANKS, KERNELS)
 FIRST = START + 600.0
 MINUTE_S = 60.0
 EVEN = (9_000.0, 9_000.0, 9_000.0, 9_000.0)
+# Rank 2 begins so many microseconds later: LateRank fires on it.
 HELD_UP = {2: 2_000.0}
-"""Rank 2 begins so many microseconds later: LateRank fires on it."""
 
 
 def trace_key(rank: int, at: float, folder: str = "kernel-traces/") -> str:

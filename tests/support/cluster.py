@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 AT = 1_800_000_000.0
+# The same at all times, or by the time in epoch seconds; None where a series has no sample.
 Value = float | Callable[[float], float | None]
-"""The same at all times, or by the time in epoch seconds; None where a series has no sample."""
+
 _QUERY = re.compile(r"(?:100 (?:- 100 )?\* )?(?:100 - 100 \* )?(?:rate\()?(?P<name>\w+)\{(?P<matchers>.*?)\}")
 _MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
 

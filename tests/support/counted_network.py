@@ -30,8 +30,8 @@ GPUS = 8
 SYSTEM = "system"
 MESSAGES_A_REQUEST = 10
 PRICES = packaged_unit_prices().prices
+# Read every minute with jobs or without: an idle deployment's.
 OF_THE_SCHEDULER = {"Jobs.polled_fast", "Jobs.polled_slowly"}
-"""Read every minute with jobs or without: an idle deployment's."""
 
 OF_THE_JOB = {"ProfileObjects.put"}
 
@@ -120,6 +120,7 @@ class WeighedRows(MemoryRuleStates):
         super().publish(rows)
 
 
+# What a call bills; those of items are counted by their sizes. A change of `Active` moves an entry of the index.
 CALLS = {
     "Jobs.load": Counts(read_unit=1),
     "Jobs.touch": Counts(write_unit=1),
@@ -132,7 +133,6 @@ CALLS = {
     "NodeStates.of_job": Counts(invocation=1),
     "RuleStates.publish": Counts(),
 }
-"""What a call bills; those of items are counted by their sizes. A change of `Active` moves an entry of the index."""
 
 
 class CountedWorld(MemoryWorld):

@@ -21,8 +21,8 @@ from trainguard.rules.step_outlier.rule import StepOutlier
 VISIBILITY_S = 360.0
 STREAMS: tuple[str, ...] = ("system", "framework")
 
+# Rules over the streams of the whole job: the scheduler has them judged, and late objects come to a later run.
 BY_SCHEDULER = (StepOutlier.name, PROFILER_REPORT)
-"""Rules over the streams of the whole job: the scheduler has them judged, and late objects come to a later run."""
 
 
 @dataclass

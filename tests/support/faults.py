@@ -21,6 +21,7 @@ from trainguard.core.ports import (
 )
 from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
 
+# For example ``NodeStates.save``.
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"
     for port in (
@@ -41,7 +42,6 @@ OPERATIONS = frozenset(
     for name, member in vars(port).items()
     if not name.startswith("_") and callable(member)
 )
-"""For example ``NodeStates.save``."""
 
 
 class Crash(BaseException):

@@ -10,11 +10,11 @@ from trainguard.report.fleet.document import FleetReport
 from trainguard.report.fleet.fleet import Fleet, build_fleet
 
 HOUR_S = 3_600.0
+# 2026-11-23, midnight UTC.
 MONDAY = 1_795_392_000.0
-"""2026-11-23, midnight UTC."""
 
+# USD 3.825 an hour.
 P3 = "ml.p3.2xlarge"
-"""USD 3.825 an hour."""
 
 FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
 NOW = MONDAY + 100 * HOUR_S

@@ -6,8 +6,8 @@ from typing import Any
 
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 
+# A full minute, epoch microseconds: what the times of these traces are relative to.
 START_US = 1_795_248_000_000_000
-"""A full minute, epoch microseconds: what the times of these traces are relative to."""
 
 SECOND = 1_000_000
 TRAIN = "Step:ModeKeys.TRAIN"

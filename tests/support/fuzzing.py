@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 _SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
+# Gives a test its ``examples``: how many inputs are tried.
 short_and_long = pytest.mark.parametrize("examples", [40, pytest.param(10_000, marks=pytest.mark.thorough)])
-"""Gives a test its ``examples``: how many inputs are tried."""
 
 
 def search(

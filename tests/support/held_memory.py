@@ -10,10 +10,10 @@ from collections import deque
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 _OWN = "trainguard"
+# Packages whose objects are walked through; what a client of AWS or moto holds is theirs.
 _WALKED = frozenset(
     {_OWN, "aws_lambda_powertools", "builtins", "collections", "functools", "msgspec", "numpy", "types"}
 )
-"""Packages whose objects are walked through; what a client of AWS or moto holds is theirs."""
 
 
 def loaded() -> list[ModuleType]:

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+# From the path and the query to a status, and what the body holds: bytes as they are, all else as JSON.
 Answer = Callable[[str, Mapping[str, str]], tuple[int, Any]]
-"""From the path and the query to a status, and what the body holds: bytes as they are, all else as JSON."""
 
 
 @dataclass

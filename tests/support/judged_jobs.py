@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trainguard.engine.streams.session import AnyStream
 
 START = 1_795_248_000.0
+# USD 3.825 an hour.
 P3 = "ml.p3.2xlarge"
-"""USD 3.825 an hour."""
 
 JOB = JobRecord(
     "bert", "arn:bert", "profiles", "", JobStatus.IN_PROGRESS, instance_type=P3, instance_count=1, started_at=START

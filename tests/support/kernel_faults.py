@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, FP32_GEMM, NCCL, PAGEABLE, PINNED, TraceWriter
 
+# Microseconds.
 STEP = 20_000.0
-"""Microseconds."""
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 Fault = Callable[[TraceWriter, float, float], None]

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.support.kernel_traces import real_text
 
 SOURCE = "a100_ddp2_rank0_nccl_ns"
+# About so many megabytes have so many copies.
 SIZES_MB = {237: 24, 1_000: 102}
-"""About so many megabytes have so many copies."""
 
 _SHIFTED = re.compile(rb'("ts": |"correlation": |"External id": |ProfilerStep#)(\d+)')
 _ROOM_US = 1_000_000

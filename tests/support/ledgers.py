@@ -11,8 +11,8 @@ from trainguard.ledger.node import NodeLedger, empty_amounts
 HOUR_S = 3_600.0
 CELLS_AN_HOUR = 20
 
+# From hour, to hour, and the share, 0 to 1, of that time that each bucket took; the rest of it is compute.
 Part = tuple[float, float, Mapping[Bucket, float]]
-"""From hour, to hour, and the share, 0 to 1, of that time that each bucket took; the rest of it is compute."""
 
 
 def node_time(name: str, *parts: Part, hours: float, gpus: int = 1, start: float = 0.0) -> NodeLedger:

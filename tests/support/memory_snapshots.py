@@ -40,8 +40,8 @@ OPTIMIZER = [
 ]
 LEAK = [frame("/app/metrics.py", 9, "remember"), frame("/app/train.py", 44, "main")]
 ZERO_GRAD = [frame(f"{_TORCH}/optim/optimizer.py", 980, "zero_grad"), frame("/app/train.py", 38, "main")]
+# The thread of backward has no Python stack.
 BACKWARD: list[Frame] = []
-"""The thread of backward has no Python stack."""
 
 
 @dataclass
@@ -193,8 +193,8 @@ class Training:
     workspace: int = 4
     logits: int = 0
     leak: int = 0
+    # Times the parameters that the optimizer keeps.
     state: int = 2
-    """Times the parameters that the optimizer keeps."""
 
     gradients: list[int] = field(default_factory=list)
     ran: int = 0

@@ -54,8 +54,8 @@ _OLD = {
     "correlationId INT NOT NULL, nameId INT NOT NULL",
     "NVTX_EVENTS": "start INT NOT NULL, end INT NOT NULL, eventType INT NOT NULL, text TEXT, globalTid INT NOT NULL",
 }
+# By year of the version: old exports have fewer tables and columns, and no key.
 SCHEMAS = {"2019": _OLD, "2026": _NEW}
-"""By year of the version: old exports have fewer tables and columns, and no key."""
 
 
 def global_id(pid: int, thread: int = 0) -> int:

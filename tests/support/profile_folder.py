@@ -11,8 +11,8 @@ import numpy as np
 
 from trainguard.core.layout import hour_folder
 
+# A full minute, epoch seconds.
 START = 1_700_276_760
-"""A full minute, epoch seconds."""
 
 TRAIN = "Step:ModeKeys.TRAIN"
 EVAL = "Step:ModeKeys.EVAL"

@@ -16,8 +16,8 @@ from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import TRAINING_RULES, AnyStepRule
 from trainguard.rules.training.step_rule import RunView, StepState
 
+# Entries a block: few, so that most tensors have several blocks and rows are cut.
 BLOCK = 7
-"""Entries a block: few, so that most tensors have several blocks and rows are cut."""
 
 RULES: Mapping[str, AnyStepRule] = {bare(rule.name): rule for rule in TRAINING_RULES}
 

@@ -21,8 +21,8 @@ DTYPES = {
 MODES = {"TRAIN": "1", "EVAL": "2", "PREDICT": "3", "GLOBAL": "4"}
 NOW = 1_763_300_000.0
 
+# An array, a number, or a list of texts.
 Entries = Any
-"""An array, a number, or a list of texts."""
 
 
 def varint(number: int) -> bytes:

@@ -13,6 +13,7 @@ from tests.support.memory import MemoryJobs, MemoryWorld
 from tests.support.small_job import MINUTES, SETTINGS, START, STEADY, Shape, Upload, describe, uploads
 from trainguard.core.records import JobRecord, JobStatus
 
+# How processes write. Lanes that are always early, once, several times in a row, and a job that starts again.
 SHAPES = {
     "steady": STEADY,
     "early": Shape({(1, 70): [335.0], (1, 71): [346.0], (2, 70): [372.0], (2, 71): [343.0]}),
@@ -20,11 +21,10 @@ SHAPES = {
     "two minutes early": Shape({(2, 71): [200.0, 222.0, 500.0], (1, 70): [333.0, 600.0]}),
     "restart": Shape({(2, 70): [222.0]}, restart=(5, 11)),
 }
-"""How processes write. Lanes that are always early, once, several times in a row, and a job that starts again."""
 
 BOUND_S = 119.0
+# A message may come long after its object's node has gone on, as one does whose evaluator died twice.
 LATEST_S = 900.0
-"""A message may come long after its object's node has gone on, as one does whose evaluator died twice."""
 
 
 class JobsOfAnInterval(MemoryJobs):

@@ -10,8 +10,8 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
 
+# From hour, to hour; None of what goes on.
 Hours = tuple[float, float | None]
-"""From hour, to hour; None of what goes on."""
 
 ALWAYS: Hours = (0.0, None)
 

@@ -33,8 +33,8 @@ LAYERS = 120
 INTERVAL = 100
 EVERYTHING = ("gradients", "weights", "biases", "activations", "relu_input", "relu_output")
 MOST_STEP_US, MOST_SHARE = 20.0, 1.0
+# Each input and output of 480 modules in steps of 30 ms: `docs/recorder.md` says that this is above 1 %.
 MOST_SHARE_OF_ALL = 2.0
-"""Each input and output of 480 modules in steps of 30 ms: `docs/recorder.md` says that this is above 1 %."""
 
 
 def step_us(steps: int) -> float:

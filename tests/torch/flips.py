@@ -127,8 +127,8 @@ class Job:
         return f"{check.kind} ({kind})" if check is not None and check.fires else ""
 
 
+# What differs of some ranks; the last three begin a field of what a rank saves about its hashes.
 CLEAN = ("all", "all", "all", "missing", "step", '"attempt": "', '"moment": [', '"at": ')
-"""What differs of some ranks; the last three begin a field of what a rank saves about its hashes."""
 
 
 def moved(kind: str, saved: dict[str, Any], rank: int) -> dict[str, Any]:

@@ -17,8 +17,8 @@ VIEWS = frozenset(
 )
 
 
+# Of a saved step: of the reductions of gradients, and of weights with biases.
 MOST_LAUNCHES = 200
-"""Of a saved step: of the reductions of gradients, and of weights with biases."""
 
 
 def reduced(tensors: Sequence[torch.Tensor], kinds: Sequence[str]) -> torch.Tensor:

@@ -19,8 +19,8 @@ from trainguard_collector.recorder.tensors.saving import ALLOWED, CollectionConf
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
+# A tensor of several pieces, by the entries of one.
 SHAPES = {reductions.PIECE_ON_PROCESSOR: (1100, 600), 50: (17, 9)}
-"""A tensor of several pieces, by the entries of one."""
 
 
 class Net(nn.Module):

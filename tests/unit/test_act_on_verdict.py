@@ -12,8 +12,8 @@ import pytest
 from act_on_verdict import main
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "act_on_verdict" / "act_on_verdict.py"
+# A verdict whose time is in seconds from when it is acted on.
 IDLE = {"verdict": "idle", "certainty": "high", "active": True, "generated_at": 0.0}
-"""A verdict whose time is in seconds from when it is acted on."""
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Callable, Optional
 
 from trainguard_collector.objects import DUMP, Handover
 
+# `trainguard hang` reads no larger dump.
 MOST_BYTES = 64 * 1024 * 1024
-"""`trainguard hang` reads no larger dump."""
 
 MOST_AT_ONCE = 64
+# Dumps of one sampler: a job that restarts for ever sends no more.
 MOST_DUMPS = 4_096
-"""Dumps of one sampler: a job that restarts for ever sends no more."""
 
 _NAME = re.compile(rf"{DUMP}\d{{1,7}}")
 

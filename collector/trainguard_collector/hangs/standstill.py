@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Optional
 
 LEAST_S = 60.0
+# Nothing is waited for longer; while a checkpoint or an evaluation is open, as long.
 LONGEST_S = 1_800.0
-"""Nothing is waited for longer; while a checkpoint or an evaluation is open, as long."""
 
+# A standstill is longer than the longest pause that ended by this ratio.
 PAUSE_RATIO = 1.5
-"""A standstill is longer than the longest pause that ended by this ratio."""
 
+# Steps that a process must have ended: the first ones compile, tune and fill memory.
 LEAST_STEPS = 5
-"""Steps that a process must have ended: the first ones compile, tune and fill memory."""
 
 
 class Standstill:

@@ -19,11 +19,11 @@ from trainguard_collector.objects import ASK, PAUSE, SHARED, TIMELINE, WRITER, H
 from trainguard_collector.outgoing import runs
 
 LOOK_S = 5.0
+# No stack is begun later.
 STACKS_S = 60.0
-"""No stack is begun later."""
 
+# Dumps of a job without steps belong to one standstill for so long.
 TOGETHER_S = 600.0
-"""Dumps of a job without steps belong to one standstill for so long."""
 
 MOST_PROCESSES = 128
 _FINISH_S = 5.0

@@ -11,8 +11,8 @@ from trainguard_collector.recorder.harmless import module
 from trainguard_collector.recorder.timeline import EventLog
 
 MOST_PENDING = 1_024
+# 32-bit floats in milliseconds are coarser than 4 microseconds farther from the anchor.
 NEW_ANCHOR_MS = 30_000.0
-"""32-bit floats in milliseconds are coarser than 4 microseconds farther from the anchor."""
 
 _MOST_PER_POLL = 64
 

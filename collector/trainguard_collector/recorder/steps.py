@@ -25,8 +25,8 @@ _EVALUATIONS = frozenset({EVALUATION, "validation", "eval"})
 _PAUSES = _EVALUATIONS | {CHECKPOINT}
 _clock = time.monotonic_ns
 
+# Nanoseconds of the monotonic clock, and an event of the GPU that was asked for then.
 Moment = tuple[int, Optional[Mark]]
-"""Nanoseconds of the monotonic clock, and an event of the GPU that was asked for then."""
 
 
 class StepNumbers:

@@ -13,19 +13,19 @@ from trainguard_collector.recorder.harmless import Faults
 
 STEP = "Step:ModeKeys"
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
+# Steps of this length and longer are each written as they end, so that a process that hangs has written its newest
+# one: `trainguard.rules.hung_job.state` relies on it. Shorter ones are written together.
 FLUSH_NS = 10_000_000
-"""Steps of this length and longer are each written as they end, so that a process that hangs has written its newest
-one: `trainguard.rules.hung_job.state` relies on it. Shorter ones are written together."""
 
+# Further events are dropped and counted.
 MOST_WAITING = 8_192
-"""Further events are dropped and counted."""
 
 MOST_LABELS, MOST_NAMES = 200, 800
 LONGEST_LABEL = 128
 OTHER = "other"
 _LARGEST_JUMP_NS = 50_000_000
+# Readers take such phases for operators or steps.
 _CLASSIFIED = re.compile("cpu|gpu|step", re.IGNORECASE)
-"""Readers take such phases for operators or steps."""
 
 DATA_WAIT, LOADER_SETUP = "data_wait", "loader_setup"
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -42,11 +42,10 @@ _MANAGED = {
 }
 
 
+# Label, name, beginning and end in nanoseconds of the monotonic clock, arguments as JSON, and a thread.
+#
+# A plain tuple: it is made several times a step.
 TimedEvent = tuple[str, str, int, int, str, int]
-"""Label, name, beginning and end in nanoseconds of the monotonic clock, arguments as JSON, and a thread.
-
-A plain tuple: it is made several times a step.
-"""
 
 
 class EventLog:

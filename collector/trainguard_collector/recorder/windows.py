@@ -93,8 +93,8 @@ class TorchWindow:
 
 COMPARED = 50
 LEAST_COMPARED = 10
+# The profiler's buffers are released in these steps: they are not compared.
 SKIPPED_AFTER = 2
-"""The profiler's buffers are released in these steps: they are not compared."""
 
 SLOWER_RATIO = 1.05
 
@@ -152,8 +152,8 @@ class KernelTraces:
 
 
 CPU_LABEL, GPU_LABEL = "cpu_functions", "gpu_functions"
+# Of more operators the longest are kept.
 MOST_OPERATORS = MOST_WAITING // 2
-"""Of more operators the longest are kept."""
 
 
 def record_operators(recorder: StepRecorder, profile: Any, first: int) -> None:

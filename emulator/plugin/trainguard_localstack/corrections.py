@@ -16,8 +16,8 @@ from localstack.services.stepfunctions.asl.component.state.state_execution.state
     state_task_service_aws_sdk as sdk,
 )
 
+# How long a minute of EventBridge's ``rate(1 minute)`` rules lasts, seconds.
 MINUTE_VARIABLE = "TRAINGUARD_MINUTE_S"
-"""How long a minute of EventBridge's ``rate(1 minute)`` rules lasts, seconds."""
 
 RESOURCE_POLLS_S = 0.1
 

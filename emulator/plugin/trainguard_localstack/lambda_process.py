@@ -20,8 +20,8 @@ LOG_TIMEOUT_S = 2.0
 INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE")
 
 
+# What one invocation gave: JSON text, whether it is an error, and what the function logged.
 Reply = tuple[str, bool, str]
-"""What one invocation gave: JSON text, whether it is an error, and what the function logged."""
 
 
 def python_path(code: Path, layers: list[Path], runtime: str, packages: Path) -> str:

@@ -47,8 +47,8 @@ def _send_event(change: Job) -> None:
 
 
 JOBS = TrainingJobs(now=_now, on_change=_send_event)
+# Calls as they were answered, so that a test can show that a job was stopped exactly once.
 CALLS: list[dict[str, str | None]] = []
-"""Calls as they were answered, so that a test can show that a job was stopped exactly once."""
 
 
 def _key(context: RequestContext, name: str) -> JobKey:

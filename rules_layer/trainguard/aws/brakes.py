@@ -16,8 +16,8 @@ from trainguard.core.ports import Journal
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
+# A function asks again after so many seconds: a brake reaches running jobs within a minute.
 KNOWN_S = 30.0
-"""A function asks again after so many seconds: a brake reaches running jobs within a minute."""
 
 ATTEMPTS = 8
 _MISSING = frozenset({"ParameterNotFound", "ParameterVersionNotFound"})

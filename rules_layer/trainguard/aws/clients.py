@@ -24,8 +24,8 @@ MAX_ATTEMPTS = 4
 
 MOST_INVOKED_AT_ONCE = 20
 
+# An event that Lambda does not accept within seconds is sent by the next run of the scheduler: others wait.
 _INVOKE_TIMEOUT_S, _INVOKE_ATTEMPTS = 3, 2
-"""An event that Lambda does not accept within seconds is sent by the next run of the scheduler: others wait."""
 
 
 _FUNCTIONS = Config(
@@ -33,8 +33,8 @@ _FUNCTIONS = Config(
     max_pool_connections=MOST_INVOKED_AT_ONCE,
     retries={"mode": "standard", "total_max_attempts": _INVOKE_ATTEMPTS},
 )
+# With the Region in their host and signature, which every bucket accepts.
 _LINKS = Config(signature_version="s3v4", s3={"us_east_1_regional_endpoint": "regional"})
-"""With the Region in their host and signature, which every bucket accepts."""
 
 
 def client_of(service: str, own: Config | None = None) -> "cached_property[Any]":

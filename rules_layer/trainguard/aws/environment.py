@@ -39,6 +39,7 @@ class Environment:
         raise AttributeError(f"{name} is given by the environment, and stays")
 
 
+# Variables of ``evaluate_objects`` and ``reconcile_job``, which work with the same stores.
 EVALUATION = (
     "jobs_table",
     "node_state_table",
@@ -52,7 +53,6 @@ EVALUATION = (
     "settings_path",
     "brakes_parameter",
 )
-"""Variables of ``evaluate_objects`` and ``reconcile_job``, which work with the same stores."""
 
 
 def load_environment(names: tuple[str, ...], environ: Mapping[str, str] = os.environ, *, function: str) -> Environment:

@@ -8,8 +8,8 @@ FAULT_FIELD = "fault"
 
 AT_ONCE = 9
 
+# Three batches within a quarter of an hour.
 _SOON = 3
-"""Three batches within a quarter of an hour."""
 
 _WHEN_MANY = 1
 
@@ -26,8 +26,8 @@ FAULT_POINTS: Mapping[str, int] = {
 
 LAG = "evaluation_lag_seconds"
 
+# Verdicts of a healthy deployment are a few minutes behind the clock.
 LATE_S = 900.0
-"""Verdicts of a healthy deployment are a few minutes behind the clock."""
 
 _ONE_IN = 10
 

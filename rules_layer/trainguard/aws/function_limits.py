@@ -12,8 +12,8 @@ from typing import NoReturn, Protocol
 from trainguard.core.errors import KernelTraceError
 from trainguard.core.ports import Timing
 
+# For one more write of up to 120 objects, and the report of the batch.
 RESERVE_MS = 15_000
-"""For one more write of up to 120 objects, and the report of the batch."""
 
 _PAUSE_S = 0.05
 
@@ -35,10 +35,10 @@ def lambda_timing(context: RemainingTime) -> Timing:
 
 
 _MIB = 1024 * 1024
+# Of a function's memory; the rest is the runtime's.
 USED_SHARE = 0.92
-"""Of a function's memory; the rest is the runtime's."""
+# The alarm repeats: Python drops an exception that a signal raises in a callback of its garbage collector.
 REPEAT_S = 1.0
-"""The alarm repeats: Python drops an exception that a signal raises in a callback of its garbage collector."""
 
 
 @contextmanager

@@ -34,8 +34,8 @@ from trainguard.stack.polling.run_files import RunFiles
 
 LONGEST_S = 1.0
 
+# Of all searches of one poll.
 MOST_S = 20.0
-"""Of all searches of one poll."""
 
 
 class GuardedSearch:
@@ -68,12 +68,12 @@ def _ended(number: int, frame: FrameType | None) -> None:
 
 _SERVICE = "CloudWatch Logs"
 _MS = 1_000.0
+# A page has up to 10,000 lines or 1 MB.
 MOST_PAGES = 200
-"""A page has up to 10,000 lines or 1 MB."""
 
 
+# Returns the lines of a group, of streams with a prefix, from a time on and before another one; epoch seconds.
 Lines = Callable[[str, str, float, float], Iterable[LogLine]]
-"""Returns the lines of a group, of streams with a prefix, from a time on and before another one; epoch seconds."""
 
 
 def log_lines(client: Any, group: str, stream: str, start: float, end: float) -> Iterator[LogLine]:

@@ -11,18 +11,18 @@ from aws_lambda_powertools.metrics import MetricUnit
 from trainguard.aws.fault_points import FAULT_FIELD, FAULT_POINTS
 
 WINDOW_S = 3_600.0
+# Of an execution environment within an hour.
 MOST_OF_KIND = 200
-"""Of an execution environment within an hour."""
 
 MOST_OF_JOB = 50
 
 
+# A line sums up the withheld ones: an alarm on what goes on must not end with the lines.
 SUMMED_EVERY_S = 60.0
-"""A line sums up the withheld ones: an alarm on what goes on must not end with the lines."""
 
 
+# Whether a line is written, withheld, or written with a sum of the withheld ones.
 Line = Literal["written", "withheld", "sum is due"]
-"""Whether a line is written, withheld, or written with a sum of the withheld ones."""
 
 
 class LineBudget:
@@ -54,6 +54,7 @@ class LineBudget:
         return "written"
 
 
+# These would be a line for every object or every minute.
 QUIET = frozenset(
     {
         "objects_applied",
@@ -66,8 +67,8 @@ QUIET = frozenset(
         "news_already_started",
     }
 )
-"""These would be a line for every object or every minute."""
 
+# Normal counters; everything else is a warning.
 ROUTINE = QUIET | {
     "fires_started",
     "news_started",
@@ -79,7 +80,6 @@ ROUTINE = QUIET | {
     "brakes_in_force",
     "alerts_silenced",
 }
-"""Normal counters; everything else is a warning."""
 
 BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
 

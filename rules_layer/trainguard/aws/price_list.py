@@ -8,8 +8,8 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.pricing.price_list import Offer
 
 SERVICE, OPERATION = "Pricing", "GetProducts"
+# A Region has about 1,000 types an offer, and a page 100 of them.
 MAX_PAGES = 200
-"""A Region has about 1,000 types an offer, and a page 100 of them."""
 
 
 def endpoint_region(region: str) -> str:

@@ -29,6 +29,7 @@ _SERVICE = "SageMaker"
 UNKNOWN_JOB = frozenset({"ValidationException", "ResourceNotFound"})
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
+# Keys of ProfilingParameters that ask for framework events; the other keys say how event files are written.
 FRAMEWORK_PARAMETERS = frozenset(
     {
         "DetailedProfilingConfig",
@@ -38,7 +39,6 @@ FRAMEWORK_PARAMETERS = frozenset(
         "SMDataParallelProfilingConfig",
     }
 )
-"""Keys of ProfilingParameters that ask for framework events; the other keys say how event files are written."""
 
 
 class SageMakerTrainingJobs:

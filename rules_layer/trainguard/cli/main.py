@@ -30,14 +30,14 @@ from trainguard.cli.commands.stragglers import stragglers
 from trainguard.cli.commands.verdict import verdict
 from trainguard.cli.conversion import PlainGroup
 
+# As in ``sysexits.h`` for faults of the program; Python's own 1 would say that a rule has fired.
 _OWN_FAULT = 70
-"""As in ``sysexits.h`` for faults of the program; Python's own 1 would say that a rule has fired."""
 
+# As in a shell after SIGINT; typer ends with it too, without a message.
 _INTERRUPTED = 130
-"""As in a shell after SIGINT; typer ends with it too, without a message."""
 
+# As in a shell after SIGPIPE; rich and typer would end with 1.
 _READER_GONE = 141
-"""As in a shell after SIGPIPE; rich and typer would end with 1."""
 
 app = typer.Typer(
     name="trainguard",

@@ -8,8 +8,8 @@ from trainguard.config.profiler_config import check_place
 from trainguard.core.errors import LaunchConfigError
 
 LONGEST_NAME = 256
+# What CreateTrainingJob takes.
 MOST_COLLECTIONS, MOST_PARAMETERS = 20, 20
-"""What CreateTrainingJob takes."""
 
 _STEPS = ("save_interval", "save_steps", "start_step", "end_step")
 _MODES = ("", "train.", "eval.", "predict.", "global.")

@@ -31,13 +31,13 @@ AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig
 Tag = Mapping[str, str]
 
 STALLED = "StalledTrainingRule"
+# Launch code asks the managed rule for a stop by it.
 STALL_STOPS = f"{STALLED}_stop_training_on_fire"
-"""Launch code asks the managed rule for a stop by it."""
 
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 50, 128, 256
 
+# Letters and digits of any script, spaces, and these signs; ``aws:`` is AWS's own.
 ALLOWED = re.compile(r"(?!aws:)[\w .:/=+\-@]*")
-"""Letters and digits of any script, spaces, and these signs; ``aws:`` is AWS's own."""
 
 
 def tags(

@@ -86,11 +86,11 @@ def _class_of(rule: str) -> type[RuleConfig]:
     return type(rule, (RuleConfig,), {"__doc__": text, "__module__": __name__})
 
 
+# The classes by their rules' names.
 CONFIGS: Mapping[str, type[RuleConfig]] = {
     **{rule: _class_of(rule) for rule in OWN_NAMES},
     PROFILER_REPORT: ProfilerReport,
 }
-"""The classes by their rules' names."""
 
 
 __all__ = ["CONFIGS", "SMS", "ActionList", "Email", "ProfilerReport", "RuleConfig", "StopTraining", "TensorRuleConfig"]

@@ -27,6 +27,7 @@ def _at_500(name: str, include: str | None = None) -> CollectionConfig:
     return CollectionConfig(name, _EVERY_500 if include is None else {"include_regex": include, **_EVERY_500})
 
 
+# The collections that a rule has saved where the launch code names none, as the SDK does.
 _COLLECTIONS: Mapping[str, tuple[CollectionConfig, ...]] = {
     "VanishingGradient": (_at_500("gradients"),),
     "WeightUpdateRatio": (_at_500("weights"),),
@@ -42,7 +43,6 @@ _COLLECTIONS: Mapping[str, tuple[CollectionConfig, ...]] = {
         CollectionConfig("hyperparameters", {"save_steps": "0"}),
     ),
 }
-"""The collections that a rule has saved where the launch code names none, as the SDK does."""
 
 
 class TensorRuleConfig:
@@ -83,8 +83,8 @@ def _class_of(rule: str) -> type[TensorRuleConfig]:
     return type(rule, (TensorRuleConfig,), {"__doc__": _BY_NAME[rule].spec.looks_at, "__module__": __name__})
 
 
+# The classes by their rules' names.
 TENSOR_CONFIGS: Mapping[str, type[TensorRuleConfig]] = {name: _class_of(name) for name in _BY_NAME}
-"""The classes by their rules' names."""
 
 
 def _snake(name: str) -> str:
@@ -94,7 +94,7 @@ def _snake(name: str) -> str:
     return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name).lstrip("_")
 
 
+# The names of the SDK's functions, which take no arguments.
 SDK_FUNCTIONS: Mapping[str, Callable[[], TensorRuleConfig]] = {
     _snake(name): kind for name, kind in TENSOR_CONFIGS.items()
 }
-"""The names of the SDK's functions, which take no arguments."""

@@ -19,10 +19,10 @@ AMD = Accelerator("GPU", "amd-smi")
 NEURON = Accelerator("Neuron device", "neuron-ls")
 TPU = Accelerator("TPU", "tpu-info")
 
+# Where nothing says whose an accelerator is: what shows its state and who uses it.
 STATE = "nvidia-smi (AMD: amd-smi; Trainium: neuron-top; TPU: tpu-info)"
-"""Where nothing says whose an accelerator is: what shows its state and who uses it."""
+# Where its driver writes faults.
 FAULTS = "dmesg (NVIDIA: Xid errors)"
-"""Where its driver writes faults."""
 
 _FAMILY = re.compile(r"(?:ml\.)?(?P<family>[a-z]+\d+[a-z-]*)\.")
 _OTHERS = {"trn": NEURON, "inf": NEURON, "g4ad": AMD, "dl": Accelerator("Gaudi", "hl-smi")}

@@ -18,11 +18,11 @@ from trainguard.core.timestamps import epoch_from_iso, iso_time
 
 LONGEST_WHY = 200
 LONGEST_NAME = 256
+# Of a standard SSM parameter.
 MOST_BYTES = 4_096
-"""Of a standard SSM parameter."""
 
+# A brake that has ended is listed for so long, where there is room.
 KEPT_S = 86_400.0
-"""A brake that has ended is listed for so long, where there is room."""
 
 
 class Braked(StrEnum):

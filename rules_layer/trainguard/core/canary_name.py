@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 CANARY_PREFIX = "trainguard-canary-"
+# Value of the attribute ``Kind`` of a canary's alert, by which subscriptions leave it out.
 CANARY_KIND = "canary"
-"""Value of the attribute ``Kind`` of a canary's alert, by which subscriptions leave it out."""
 
 _UNKNOWN_ARN = "unknown:"
 _FORM = "%Y%m%d-%H%M%S"
+# Canaries of older versions lack the last part.
 _NAME = re.compile(rf"{CANARY_PREFIX}(\d{{8}}-\d{{6}})(?:-[0-9a-f]{{12}})?", re.ASCII)
-"""Canaries of older versions lack the last part."""
 
 
 def canary_name(at: float, run: str) -> str:

@@ -83,8 +83,8 @@ MOST_EPISODES = 8
 
 MOST_FACTS = 12
 
+# A fact of a finding on steps that do not say when they were saved: its time is unknown.
 UNTIMED = "untimed_steps"
-"""A fact of a finding on steps that do not say when they were saved: its time is unknown."""
 
 MOST_NAMES = 16
 NAMED_GPUS, NAMED_NODES = 2, 4

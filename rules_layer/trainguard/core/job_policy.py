@@ -6,20 +6,20 @@ import msgspec
 
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
+# Streams beside those of the nodes that SageMaker names: anybody may invent names.
 MOST_OTHER_STREAMS = 4_096
-"""Streams beside those of the nodes that SageMaker names: anybody may invent names."""
 
+# Episodes of a rule that fire on one job: a condition that comes and goes without end starts no more executions.
 MOST_ALERTED_EPISODES = 100
-"""Episodes of a rule that fire on one job: a condition that comes and goes without end starts no more executions."""
 
+# After this episode no other begins.
 LAST_EPISODE = MOST_ALERTED_EPISODES - 1
-"""After this episode no other begins."""
 
+# Names that objects bring and that become jobs within a clock hour.
 MOST_NEW_JOBS = 1_000
-"""Names that objects bring and that become jobs within a clock hour."""
 
+# Each batch of data that comes after a job's end asks for another report.
 MOST_END_REPORTS = 24
-"""Each batch of data that comes after a job's end asks for another report."""
 
 MOST_CAPTURE_EXECUTIONS = 512
 
@@ -38,14 +38,14 @@ def reached_limits(*, streams_left_out: bool, episodes: Mapping[str, int]) -> It
 
 ALL = "all"
 
+# In the order of ``datetime.weekday``.
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-"""In the order of ``datetime.weekday``."""
 
 EVERY_JOB = "every job is evaluated unless its stack or its tag says otherwise"
 
 
+# A larger job is evaluated every third minute: its items are one partition of DynamoDB, with 1,000 write units/s.
 MOST_NODES_EACH_MINUTE = 4_000
-"""A larger job is evaluated every third minute: its items are one partition of DynamoDB, with 1,000 write units/s."""
 
 
 class QuietHours(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,17 +18,17 @@ MAX_KEY_LENGTH = 1_024
 RESULTS_FOLDER = "rule-output"
 S3 = "s3://"
 
+# A longer prefix is cut, and followed by its hash.
 _LONGEST_PREFIX = 200
-"""A longer prefix is cut, and followed by its hash."""
 
+# A name this far ahead of its object's LastModified is no time: it must not make every real minute late.
 FUTURE_S = 3_600.0
-"""A name this far ahead of its object's LastModified is no time: it must not make every real minute late."""
 
+# Pattern with the group ``job``.
 JOB_NAME = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
-"""Pattern with the group ``job``."""
 
+# Pattern of ``<prefix><job>`` with the groups of `root_of`.
 JOB_ROOT = rf"(?P<prefix>(?:[^/]+/)*){JOB_NAME}"
-"""Pattern of ``<prefix><job>`` with the groups of `root_of`."""
 
 _JOB_FILE = re.compile(rf"(?P<prefix>(?:(?!profiler-output/)[^/]+/)*)(?!profiler-output/){JOB_NAME}/job\.json")
 

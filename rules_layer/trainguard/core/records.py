@@ -20,13 +20,13 @@ from trainguard.core.timestamps import epoch_of, iso_time
 JOB_NODE = WHOLE_JOB
 JOB_STREAM = "job"
 
+# The family whose streams and rules are stored by their bare names.
 FIRST_FAMILY = "profiler"
-"""The family whose streams and rules are stored by their bare names."""
 
 _BARE_STREAMS = ("system", "framework")
 _STREAM = re.compile(r"[a-z][a-z0-9-]{0,39}(?:/[a-z][a-z0-9-]{0,39})?")
+# Begins the stand-in for the ARN of a job that SageMaker does not know.
 OUTSIDE_ARN = "unknown:"
-"""Begins the stand-in for the ARN of a job that SageMaker does not know."""
 
 
 _UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files", "all-ranks": "all ranks"}
@@ -299,8 +299,8 @@ class JobRecord:
         return (*limits, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
 
 
+# What SageMaker allows, but for a random search with a raised quota.
 MOST_TUNED_JOBS = 750
-"""What SageMaker allows, but for a random search with a raised quota."""
 
 
 @dataclass(frozen=True, slots=True)

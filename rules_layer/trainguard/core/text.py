@@ -19,16 +19,17 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+# Characters of a reason, an advice or an action in a row and an alert.
 LONGEST_SENTENCE = 2_000
-"""Characters of a reason, an advice or an action in a row and an alert."""
 
 _SPACES = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+# Categories of characters that steer a terminal, turn the direction of a text or show nothing.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Categories of characters that steer a terminal, turn the direction of a text or show nothing."""
 
+# A space of no width: programs that look for links and names find none across it.
 _BREAK = "\u200b"
-"""A space of no width: programs that look for links and names find none across it."""
 
+# What programs make links of: addresses with and without a scheme, names of hosts, Markdown.
 _LINKS = (
     (re.compile(r"(?<=\w)(?=://)"), _BREAK),
     (
@@ -38,7 +39,6 @@ _LINKS = (
     (re.compile(r"(?<=[^\W_])([.\u3002\uff0e\uff61])(?=[^\W\d_]{2})"), rf"\1{_BREAK}"),
     (re.compile(r"\](?=[(\[:])"), rf"]{_BREAK}"),
 )
-"""What programs make links of: addresses with and without a scheme, names of hosts, Markdown."""
 
 
 def is_plain(text: str) -> bool:

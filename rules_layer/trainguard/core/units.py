@@ -85,8 +85,8 @@ def similar(word: str, names: Iterable[str]) -> Sequence[str]:
 NAMED = 8
 
 SMALLEST_PERCENT = 0.1
+# A larger percentage that is not whole would be rounded to 100.
 ALMOST_ALL = 99.95
-"""A larger percentage that is not whole would be rounded to 100."""
 
 
 def listed(names: Sequence[str], limit: int = NAMED) -> str:

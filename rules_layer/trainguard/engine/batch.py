@@ -84,6 +84,10 @@ class BatchProcessor:
             what, why = left
             self._journal.count(what, len(everything), job=job_messages.job, reason=why)
             return []
+        return self._evaluate_job(job, job_messages)
+
+    def _evaluate_job(self, job: JobRecord, job_messages: JobMessages) -> list[str]:
+        everything = job_messages.message_ids
         failed: list[str] = []
         if job_messages.ended or job_messages.job_files:
             try:

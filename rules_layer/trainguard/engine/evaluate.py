@@ -31,11 +31,11 @@ AnySession = Session[Any]
 ATTEMPTS = 4
 OBJECTS_PER_WRITE = 120
 
+# A slower object is named in the log.
 SLOW_OBJECT_S = 2.0
-"""A slower object is named in the log."""
 
+# A profile further behind was copied or is replayed: its age says nothing about how timely verdicts are.
 LIVE_S = 6 * 3_600.0
-"""A profile further behind was copied or is replayed: its age says nothing about how timely verdicts are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,8 @@ class Refusal(NamedTuple):
 
 
 _Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
+# From a bucket and a key to the innermost known job's folder above it.
 Places = Callable[[str, str], ProfileRoot | None]
-"""From a bucket and a key to the innermost known job's folder above it."""
 
 _TASK_DECODER = msgspec.json.Decoder(NodeTask)
 

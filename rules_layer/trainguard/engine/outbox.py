@@ -155,10 +155,9 @@ def job_payload(job: JobRecord) -> dict[str, object]:
     }
 
 
+# Minutes between comparisons of the severity of findings, which need the whole ledger. A multiple of the minutes
+# between two reconciliations of a job that is polled slowly.
 MINUTE_S, ESCALATION_MINUTES = 60.0, 9
-"""Minutes between comparisons of the severity of findings, which need the whole ledger. A multiple of the minutes
-between two reconciliations of a job that is polled slowly.
-"""
 
 
 def compares_severity(job: str, now: float | None) -> bool:

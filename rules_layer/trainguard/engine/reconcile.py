@@ -27,17 +27,17 @@ from trainguard.engine.summary import Summariser, missing_streams
 
 SCHEDULE_S = 60.0
 
+# A job is evaluated in every so many runs of the scheduler, and in each one while a rule is near a change.
 SLOW_POLL_EVERY = 3
-"""A job is evaluated in every so many runs of the scheduler, and in each one while a rule is near a change."""
 
+# Runs between two questions to SageMaker about a job that is long silent, or was met without SageMaker.
 STALE_EVERY = 2 * SLOW_POLL_EVERY
-"""Runs between two questions to SageMaker about a job that is long silent, or was met without SageMaker."""
 
+# Jobs with a turn in one run: SageMaker answers a few calls a second, for the whole account.
 MOST_STALE = 100
-"""Jobs with a turn in one run: SageMaker answers a few calls a second, for the whole account."""
 
+# Requests that are sent between two questions for the time that is left.
 WAVE = 20
-"""Requests that are sent between two questions for the time that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,17 @@ def is_turn(job: str, at: float, every: int) -> bool:
     return (int(at // SCHEDULE_S) + crc32(job.encode())) % every == 0
 
 
+# A job whose every node is silent for this long may have ended without an event that says so.
 DESCRIBE_AFTER_S = 600.0
-"""A job whose every node is silent for this long may have ended without an event that says so."""
 
+# A silent job that SageMaker does not know has ended after this; see `reopening`.
 ABANDONED_S = 86_400.0
-"""A silent job that SageMaker does not know has ended after this; see `reopening`."""
 
+# After this a job is asked about less often: it may wait for its instances, or write nothing.
 LONG_SILENT_S = 1_200.0
-"""After this a job is asked about less often: it may wait for its instances, or write nothing."""
 
+# A job whose watermark moved by less keeps its LastObjectAt.
 TOUCH_S = 60.0
-"""A job whose watermark moved by less keeps its LastObjectAt."""
 
 
 @dataclass(frozen=True, slots=True)

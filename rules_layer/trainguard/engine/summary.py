@@ -27,11 +27,11 @@ from trainguard.state.codec import CODEC, encode_state
 
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
 _NO_MORE_REPORTS = f"data came after {MOST_END_REPORTS} reports at the job's end; trainguard report makes another one"
+# Stands in ``JobState.shown`` where a rule's name would.
 _TUNING_JOB = "tuning-job"
-"""Stands in ``JobState.shown`` where a rule's name would."""
 
+# A tuning job's entry that does not change is written this often, so that it stays known.
 _TUNED_EVERY_S = 300.0
-"""A tuning job's entry that does not change is written this often, so that it stays known."""
 
 
 class Summariser:

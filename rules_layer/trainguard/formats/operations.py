@@ -23,9 +23,10 @@ Texts = npt.NDArray[np.object_]
 
 MOST_ROWS = 10_000_000
 MISSING = -1
+# A whole number that the row should have: it has another value.
 BAD = -2
-"""A whole number that the row should have: it has another value."""
 
+# Columns, each by the names that it may have; the first that a table has counts.
 NAMES: Mapping[str, Sequence[str]] = {
     "rank": ("rank", "global_rank"),
     "step": ("step", "iteration"),
@@ -42,7 +43,6 @@ NAMES: Mapping[str, Sequence[str]] = {
     "group": ("group", "process_group"),
     "host": ("host", "node", "hostname"),
 }
-"""Columns, each by the names that it may have; the first that a table has counts."""
 
 _TEXTS = ("kind", "group", "host")
 _TIMES = ("start", "duration", "end")

@@ -11,8 +11,8 @@ from trainguard.core.errors import TelemetryFormatError
 
 MAGIC = b"PAR1"
 MOST_ROWS = 20_000_000
+# Of all chosen columns together, unpacked, as the file's own footer says and once more as they are read.
 MOST_BYTES = 1 << 30
-"""Of all chosen columns together, unpacked, as the file's own footer says and once more as they are read."""
 
 Column = npt.NDArray[Any]
 

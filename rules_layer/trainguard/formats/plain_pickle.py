@@ -8,20 +8,20 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+# Values of a pickle; one that stands in several places counts once.
 MOST_VALUES = 12_000_000
-"""Values of a pickle; one that stands in several places counts once."""
 
+# Containers that are open at once.
 MOST_MARKS = 64
-"""Containers that are open at once."""
 
+# Values that wait for their container; Python's picklers hand over a thousand at once.
 MOST_STACK = 100_000
-"""Values that wait for their container; Python's picklers hand over a thousand at once."""
 
+# Bytes of a whole number.
 LONGEST_INT = 16
-"""Bytes of a whole number."""
 
+# Bytes of a value of protocol 0, which ends with its line.
 LONGEST_LINE = 1024 * 1024
-"""Bytes of a value of protocol 0, which ends with its line."""
 
 EXPECTED = "expected plain values: dict, list, tuple, str, int, float, bool, None"
 

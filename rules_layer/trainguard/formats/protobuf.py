@@ -6,15 +6,15 @@ from typing import Any, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+# As in protobuf's descriptors.
 _TYPES = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "bytes": 12, "uint32": 13, "sint64": 18
 }  # fmt: skip
-"""As in protobuf's descriptors."""
 
 _OPTIONAL, _REPEATED, _MESSAGE = 1, 3, 11
 
+# By message: name, number and type of each field, or its message, followed by a star for what is repeated.
 MessageTable = Mapping[str, Sequence[tuple[str, int, str]]]
-"""By message: name, number and type of each field, or its message, followed by a star for what is repeated."""
 
 
 def message_classes(package: str, table: MessageTable) -> Mapping[str, Any]:
@@ -41,8 +41,8 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 _FIXED = {FIXED64: 8, FIXED32: 4}
 
+# The end of a message that is as long as the file.
 WHOLE = math.inf
-"""The end of a message that is as long as the file."""
 
 
 class CutOffError(Exception):

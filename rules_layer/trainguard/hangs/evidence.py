@@ -12,21 +12,21 @@ from trainguard.formats.hangs.stacks import StackError, ThreadStack, is_stacks, 
 from trainguard.hangs.lines import place_of
 from trainguard.hangs.verdict import HangVerdict, hang_verdict
 
+# Bytes of a file, unpacked.
 MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of a file, unpacked."""
 
+# Newest operations of a group that are kept of a dump, beside all that have not ended: others say nothing of now.
 KEPT_OPERATIONS = 64
-"""Newest operations of a group that are kept of a dump, beside all that have not ended: others say nothing of now."""
 
+# Stacks of a process whose rank is not known: their names end with its number.
 _OF_PROCESS = "stack_process_"
-"""Stacks of a process whose rank is not known: their names end with its number."""
 
 _HEAD = 4_096
 _GZIP = b"\x1f\x8b"
 
 
+# The newest operation of a dump, how many it holds, when its file was written, epoch seconds, and its name.
 _Age = tuple[int, int, float, str]
-"""The newest operation of a dump, how many it holds, when its file was written, epoch seconds, and its name."""
 
 
 class Evidence:

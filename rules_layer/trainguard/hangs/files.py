@@ -24,25 +24,25 @@ from trainguard.hangs.known import known_hang
 from trainguard.rules.standstill import KnownHang
 
 HANG_FOLDER = "hang-dumps"
+# Folders of a job in which the recorder's own dumps are looked for.
 OWN_FOLDERS = ("checkpoints", "tensorboard-output", "trainer-output", "profiler-output")
-"""Folders of a job in which the recorder's own dumps are looked for."""
 
 OWN_NAME = "nccl_trace_rank_"
+# The keys of dumps and stacks, as IAM writes them.
 HANG_READS = (f"*/{HANG_FOLDER}/*", *(f"*/{folder}/{OWN_NAME}*" for folder in OWN_FOLDERS))
-"""The keys of dumps and stacks, as IAM writes them."""
 
+# The files of one standstill are written within so long: ranks give a collective up after 10 minutes.
 WINDOW_S = 1_200.0
-"""The files of one standstill are written within so long: ranks give a collective up after 10 minutes."""
 
 MOST_FILES = 20_000
+# Bytes of all files together, unpacked: a thousand full dumps, which take five minutes.
 MOST_ALL_BYTES = 384 * 1024 * 1024
-"""Bytes of all files together, unpacked: a thousand full dumps, which take five minutes."""
 
+# Beside the report: a `KnownHang`.
 HANG_FILE = "hang.json"
-"""Beside the report: a `KnownHang`."""
 
+# Its key, as IAM writes it.
 KEPT_HANG = f"*/{RESULTS_FOLDER}/TrainGuardReport/{HANG_FILE}"
-"""Its key, as IAM writes it."""
 
 _MOST_KEPT_BYTES = 256 * 1024
 _AT_ONCE = 10

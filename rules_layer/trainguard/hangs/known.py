@@ -7,8 +7,8 @@ from types import MappingProxyType
 from trainguard.hangs.verdict import Culprit, HangVerdict
 from trainguard.rules.standstill import MOST_KNOWN, KnownHang, KnownRank
 
+# Characters of a line of code; of a longer one the end, which has the function.
 LONGEST_LINE = 200
-"""Characters of a line of code; of a longer one the end, which has the function."""
 
 _NO_NODES: Mapping[int, str] = MappingProxyType({})
 

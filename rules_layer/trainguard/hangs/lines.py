@@ -11,6 +11,7 @@ from trainguard.formats.hangs.stacks import Frame, ThreadStack
 _LIBRARY = re.compile(
     r"(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]pytorch[/\\]torch[/\\]|^<|^\?\?"
 )
+# py-spy writes files below Python's path without it: ``threading.py``, ``torch/nn/modules/module.py``.
 _PACKAGES = sys.stdlib_module_names | {
     "accelerate",
     "deepspeed",
@@ -20,7 +21,6 @@ _PACKAGES = sys.stdlib_module_names | {
     "torch",
     "transformers",
 }
-"""py-spy writes files below Python's path without it: ``threading.py``, ``torch/nn/modules/module.py``."""
 
 _WHILE = {
     "communication": r"distributed_c10d|\btorch[/\\]distributed[/\\]c10d|c10d_logger",

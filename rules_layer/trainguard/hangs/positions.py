@@ -9,8 +9,8 @@ from trainguard.formats.hangs.flight_recorder import DEFAULT_GROUP, Dump, Operat
 
 _RECEIVES = {"recv", "irecv"}
 
+# The name of the group of all ranks, which is made first.
 FIRST_GROUP = "0"
-"""The name of the group of all ranks, which is made first."""
 
 
 class Stand(Enum):

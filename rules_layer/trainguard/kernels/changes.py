@@ -40,8 +40,8 @@ class ChangedEntry(msgspec.Struct, frozen=True, kw_only=True):
         return round((self.run_after_ns - self.run_before_ns) * min(self.before_runs, self.after_runs))
 
 
+# By so much of it does a mean of all steps differ, for single ones to be named.
 SINGLE_STEPS = 0.10
-"""By so much of it does a mean of all steps differ, for single ones to be named."""
 
 
 class StepChange(msgspec.Struct, frozen=True, kw_only=True):

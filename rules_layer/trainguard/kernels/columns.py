@@ -10,28 +10,28 @@ import numpy.typing as npt
 
 from trainguard.kernels.entries import Collective, CounterEntry
 
+# Rows of all sorts together: about 3 GB of columns.
 MOST_ROWS = 40_000_000
-"""Rows of all sorts together: about 3 GB of columns."""
 
 MOST_NAME_BYTES = 256 * 1024 * 1024
 
+# Sorts of collectives: operation, group and type.
 MOST_COLLECTIVES = 10_000
-"""Sorts of collectives: operation, group and type."""
 
 MOST_COLLECTIVE_CALLS = 1_000_000
 
 LONGEST_NAME = 16 * 1024
 
+# A gzip stream of a trace grows 12 to 40 times; one that grows more often than that is a bomb.
 MOST_GROWTH = 400
-"""A gzip stream of a trace grows 12 to 40 times; one that grows more often than that is a bomb."""
 
 GROWTH_FROM_BYTES = 64 * 1024 * 1024
 
+# A longer event is a broken one: HTA, too, drops it.
 LONGEST_NS = 7 * 24 * 3600 * 1_000_000_000
-"""A longer event is a broken one: HTA, too, drops it."""
 
+# A later time, in 2116, is a broken one.
 LATEST_NS = 1 << 62
-"""A later time, in 2116, is a broken one."""
 
 
 Ints = npt.NDArray[np.int64]
@@ -50,8 +50,8 @@ class Kind(IntEnum):
     MEMSET = 3
 
 
+# The name of JAX's call that waits for the GPU: among the calls of the runtime, whatever its thread.
 BLOCK_UNTIL_READY = "block_until_ready"
-"""The name of JAX's call that waits for the GPU: among the calls of the runtime, whatever its thread."""
 
 
 class Framework(StrEnum):

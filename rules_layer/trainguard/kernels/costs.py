@@ -59,8 +59,8 @@ def short_shapes(shapes: str) -> str:
     return ", ".join("x".join(map(str, each)) if all(type(size) is int for size in each) else "…" for each in known)
 
 
+# The type of a list of tensors, whose dimensions newer profilers leave out.
 LIST = "TensorList"
-"""The type of a list of tensors, whose dimensions newer profilers leave out."""
 
 
 def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNKNOWN) -> Inputs | None:

@@ -17,8 +17,8 @@ from trainguard.kernels.entries import CriticalPathEntry, PathKernel
 from trainguard.kernels.times.gpu_times import KERNEL_WAIT_NS, launched_at
 from trainguard.kernels.times.metrics import RankMetrics
 
+# Of the GPU in a step; the path of a step with more is not walked.
 MOST_ROWS = 100_000
-"""Of the GPU in a step; the path of a step with more is not walked."""
 
 SHOWN = 10
 PARTS = ("compute", "communication", "memory", "gpu_gap", "launch", "host", "data_loading", "synchronization")

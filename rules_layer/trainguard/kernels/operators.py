@@ -20,18 +20,18 @@ from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine
 
 MOST_SHAPES = 2_000
+# Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type.
 BYTES_OF = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
-"""Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type."""
 
 
+# Tensors up to so many times the cache may come from it by half or more.
 CACHED = 2
-"""Tensors up to so many times the cache may come from it by half or more."""
 
 _LESS_ARITHMETIC = re.compile(r"winograd|fft", re.IGNORECASE)
 
 _Unrated = Literal["cache", "algorithm", "not_moved", "bounds"]
+# ``roofline_share``, ``bound`` and ``unrated`` of an `OperatorEntry`.
 Rating = tuple[float | None, Literal["compute", "memory"] | None, _Unrated | None]
-"""``roofline_share``, ``bound`` and ``unrated`` of an `OperatorEntry`."""
 
 _UNKNOWN: Rating = (None, None, None)
 

@@ -14,8 +14,8 @@ from trainguard.kernels.times.metrics import RankMetrics
 
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 _OPTIMIZES = "Optimizer.step#"
+# Elements of a block of PyTorch's kernels over lists (``MultiTensorApply.cuh``); a tensor's last block has less.
 CHUNK = 65_536
-"""Elements of a block of PyTorch's kernels over lists (``MultiTensorApply.cuh``); a tensor's last block has less."""
 
 LEAST_FULL, ROUNDED = 0.5, 1.001
 

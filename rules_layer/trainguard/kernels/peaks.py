@@ -28,16 +28,16 @@ def _row(source: str, memory: float, cache: float, link: float | None, **tflops:
     )
 
 
+# The maker's own figures, each with the data sheet that they are of; those of H200 are with sparsity.
 _TENSORRT = "NVIDIA TensorRT-LLM, tensorrt_llm/auto_parallel/cluster_info.py"
-"""The maker's own figures, each with the data sheet that they are of; those of H200 are with sparsity."""
 
 _MI300_PAGE = "AMD ROCm documentation, gpu-arch/mi300"
 _MI250_PAGE = "AMD ROCm documentation, gpu-arch/mi250"
 _TRAINIUM = "AWS Neuron documentation, neuron-hardware/trainium"
 _TRAINIUM2 = "AWS Neuron documentation, neuron-hardware/trainium2"
 _TRAINIUM3 = "AWS Neuron documentation, neuron-hardware/trainium3"
+# Documents of the makers that give these figures; of other rows a data sheet is named that others quote.
 _READ = frozenset({_TENSORRT, _MI300_PAGE, _MI250_PAGE, _TRAINIUM, _TRAINIUM2, _TRAINIUM3})
-"""Documents of the makers that give these figures; of other rows a data sheet is named that others quote."""
 
 _HOPPER = {"fp64": 67.0, "fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9, "int8": 1978.9}
 _HOPPER_NVL = {"fp64": 60.0, "fp32": 60.0, "tf32": 417.5, "bf16": 835.5, "fp16": 835.5, "fp8": 1670.5, "int8": 1670.5}

@@ -4,8 +4,8 @@ from typing import Any
 
 from trainguard.core.finding import Severity, severity_rank
 
+# What they find has a cause; where that is found, it stands before them.
 SYMPTOMS = frozenset({"GpuBusyLow", "GpuGap"})
-"""What they find has a cause; where that is found, it stands before them."""
 
 INFORMING = frozenset({"QueueFull", "TraceQuality"})
 _CAUSE, _SYMPTOM, _WITHOUT_GAIN = range(3)

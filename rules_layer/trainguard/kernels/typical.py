@@ -11,11 +11,11 @@ from trainguard.kernels.times.gpu_times import GpuPart, mean_within
 from trainguard.kernels.times.metrics import GPU_PARTS, RankMetrics
 
 _IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": "waits_for_host"}
+# The distance of the quartiles of a normal distribution, in its standard deviations.
 _QUARTILES_OF_A_SIGMA = 1.349
-"""The distance of the quartiles of a normal distribution, in its standard deviations."""
 
+# Of the steps: more time between them is a part of each.
 WAITS_BETWEEN = 0.01
-"""Of the steps: more time between them is a part of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from trainguard.kernels.entries import CollectiveStepsEntry
 from trainguard.kernels.times.intervals import windows_of
 from trainguard.kernels.work import bus_factor
 
+# So long after its first trace a window's others begin, as those of a capture in the stack.
 WINDOW_NS = 300 * 1_000_000_000
-"""So long after its first trace a window's others begin, as those of a capture in the stack."""
 
 
 def compared_places(ranks: Sequence[RankProfile]) -> list[int]:
@@ -65,11 +65,11 @@ def _shared(some: frozenset[str], others: frozenset[str]) -> float:
     return len(some & others) / len(some | others) if some | others else 1.0
 
 
+# A collective that takes less of a step says nothing about ranks.
 LEAST_SHARE = 0.01
-"""A collective that takes less of a step says nothing about ranks."""
 
+# Of these each side waits for its own partner.
 _POINT_TO_POINT = re.compile(r"send|recv|p2p", re.IGNORECASE)
-"""Of these each side waits for its own partner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ def _bins(values: Ints, spread: int) -> int:
     return min(max(math.ceil(wanted), 1), MOST_BINS)
 
 
+# A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy.
 _MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False, family=Family.COMMUNICATION)
-"""A collective's name gives the type of the bytes that it moves: ``int8_t`` is a copy."""
 
 
 class KernelLine(KernelEntry, frozen=True, kw_only=True):
@@ -319,8 +319,8 @@ def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> Co
     )
 
 
+# Rows that are looked at to project annotations on the GPU; what is left then has no projection.
 MOST_VISITS = 200_000_000
-"""Rows that are looked at to project annotations on the GPU; what is left then has no projection."""
 
 _NUMBERED = re.compile(r"[#_\- ]?\d+$")
 

@@ -26,13 +26,14 @@ from trainguard.ledger.node import (
 from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
 from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, PEERS, TRAIN, StepTime
 
+# GPUs that were busy for a smaller share of the sampled time have not worked.
 _NEVER_WORKED = 1e-3
-"""GPUs that were busy for a smaller share of the sampled time have not worked."""
+# So many samples tell how busy a GPU was, to a few percent.
 _ENOUGH_SAMPLES = 64
-"""So many samples tell how busy a GPU was, to a few percent."""
+
 _FEW = 8
+# What utilization leaves open, in the order in which causes take it.
 _OPEN = (ROWS[Bucket.IDLE], ROWS[Bucket.UNEXPLAINED])
-"""What utilization leaves open, in the order in which causes take it."""
 
 
 @dataclass(slots=True)

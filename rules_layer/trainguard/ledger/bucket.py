@@ -9,44 +9,45 @@ class Bucket(StrEnum):
 
     NO_SAMPLES = "no_samples"
 
+    # Between attempts, and steps that were done again after one.
     RESTART = "restart"
-    """Between attempts, and steps that were done again after one."""
 
+    # From the last step on of a job whose steps have stopped, whatever the GPUs show.
     HANG = "hang"
-    """From the last step on of a job whose steps have stopped, whatever the GPUs show."""
 
+    # From the onset on of a training that computes garbage: not finite, or diverged.
     BROKEN = "broken"
-    """From the onset on of a training that computes garbage: not finite, or diverged."""
 
+    # The GPU was busy: its utilization as a part of the second.
     COMPUTE = "compute"
-    """The GPU was busy: its utilization as a part of the second."""
 
     START_UP = "start_up"
 
     TAIL = "tail"
 
+    # Collective operations that no computation covers; needs a kernel trace, or waits for peers.
     COMMUNICATION = "communication"
-    """Collective operations that no computation covers; needs a kernel trace, or waits for peers."""
 
+    # Waits for slower ranks or nodes; needs a kernel trace, or waits for peers in the steps.
     PEERS = "peers"
-    """Waits for slower ranks or nodes; needs a kernel trace, or waits for peers in the steps."""
 
+    # Waits for batches; needs steps.
     DATA = "data"
-    """Waits for batches; needs steps."""
 
     CHECKPOINT = "checkpoint"
 
+    # GPUs that were idle while the model was evaluated; needs steps.
     EVALUATION = "evaluation"
-    """GPUs that were idle while the model was evaluated; needs steps."""
 
+    # Python, launches and synchronization; needs a kernel trace.
     HOST = "host"
-    """Python, launches and synchronization; needs a kernel trace."""
 
     IDLE = "idle"
 
     UNEXPLAINED = "unexplained"
 
 
+# What low GPUs lose while the job works, whatever the reason: a finding without one takes from all of it.
 LOST_AT_WORK = (
     Bucket.IDLE,
     Bucket.UNEXPLAINED,
@@ -57,7 +58,7 @@ LOST_AT_WORK = (
     Bucket.CHECKPOINT,
     Bucket.EVALUATION,
 )
-"""What low GPUs lose while the job works, whatever the reason: a finding without one takes from all of it."""
+
 ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
 
 BUCKET_WORDS = {

@@ -11,10 +11,10 @@ from trainguard.ledger.bucket import ROWS, Bucket, StepShares
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.ledger.node import NodeLedger, Span, joined, seconds_in, shares_in
 
+# Time in which the GPUs do less than this part of what they could needs a reason.
 LOW_USE = 0.5
-"""Time in which the GPUs do less than this part of what they could needs a reason."""
+# A stretch is a bucket's where the bucket takes so much of it.
 _MOST_OF = 0.5
-"""A stretch is a bucket's where the bucket takes so much of it."""
 
 _NO_WORK = (
     Bucket.NO_SAMPLES,

@@ -10,8 +10,8 @@ from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.state.step_time import ProcessTime, StepTime
 
+# From and to, epoch seconds.
 Span = tuple[float, float]
-"""From and to, epoch seconds."""
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
@@ -63,11 +63,11 @@ def shares_in(edges: FloatArray, spans: Iterable[Span]) -> FloatArray:
     return np.clip(seconds_in(edges, joined(spans)) / lengths, 0.0, 1.0)
 
 
+# What a mark does not take: what comes before it in the order of the buckets.
 _KEPT = {
     Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
     Bucket.BROKEN: (Bucket.NO_SAMPLES, Bucket.RESTART, Bucket.HANG),
 }
-"""What a mark does not take: what comes before it in the order of the buckets."""
 
 
 @dataclass

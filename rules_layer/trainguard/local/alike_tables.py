@@ -15,17 +15,17 @@ from trainguard.formats.tensors.scalars.rows import RunValues, recorded_apart, r
 from trainguard.formats.tensors.scalars.run_folders import is_of_mode
 from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history
 
+# Tables of one folder that are compared; of more, all are of one run, of which the newest is judged.
 MOST_TABLES = 50
-"""Tables of one folder that are compared; of more, all are of one run, of which the newest is judged."""
 
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
+# Ranks, and the environments of one agent: ``0.monitor.csv``.
 _OF_ONE_RUN = re.compile(
     r"(?i)(?:^|[^a-z])(?:rank|worker|gpu|proc|process|node|host)[-_.]?\d+(?:[^0-9]|$)|^\d+\.monitor$"
 )
-"""Ranks, and the environments of one agent: ``0.monitor.csv``."""
 
+# Returns up to so many bytes of a file; raises OSError or UnusableError.
 Read = Callable[[int], bytes]
-"""Returns up to so many bytes of a file; raises OSError or UnusableError."""
 
 
 def runs_among(files: Mapping[str, Read]) -> frozenset[str]:

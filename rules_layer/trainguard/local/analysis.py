@@ -28,11 +28,11 @@ from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis, axis_for
 
 _MICROSECONDS = 1_000_000
+# How long before its end the first framework object of a job without system metrics is taken to begin.
 _FIRST_OBJECT_S = 10 * MINUTE_S
-"""How long before its end the first framework object of a job without system metrics is taken to begin."""
 
+# The first object of a node may hold a few seconds.
 _LOOKED_AT = 2
-"""The first object of a node may hold a few seconds."""
 
 
 class NodeDigests(dict[str, NodeDigest]):

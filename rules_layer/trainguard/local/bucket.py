@@ -162,8 +162,8 @@ def _training_below(objects: ReadableObjects, bucket: str, job: str) -> Training
 
 
 MOST_WANDB_BYTES = 96 * 1024 * 1024
+# Tables of which the first line is read.
 _MOST_TABLES = 200
-"""Tables of which the first line is read."""
 
 _LONGEST_HEADER = 64 * 1024
 

@@ -47,8 +47,8 @@ _MINUTE_US = MINUTE_S * _SECOND_US
 _UPLOAD_US = _SECOND_US
 
 
+# An object's key, and what it says.
 Planned = tuple[str, SystemKey | FrameworkKey]
-"""An object's key, and what it says."""
 
 
 def schedule(profile: Profile) -> list[list[Planned]]:

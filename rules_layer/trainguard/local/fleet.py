@@ -22,8 +22,8 @@ from trainguard.report.job.build import BuiltReport
 from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
+# Writes a report into a folder of a name, and returns where its page lies.
 WriteReport = Callable[[str, BuiltReport], str]
-"""Writes a report into a folder of a name, and returns where its page lies."""
 
 _ENDING = re.compile(r"\.(?:csv|json|jsonl|log|ndjson|txt|wandb)$|#")
 

@@ -27,8 +27,8 @@ from trainguard.rules.standstill import KnownHang
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
 
+# Files that are looked at; a job of 8,192 ranks leaves two of each.
 MOST_FILES = 20_000
-"""Files that are looked at; a job of 8,192 ranks leaves two of each."""
 
 _EXPECTED = (
     "A dump is named by its rank, such as nccl_trace_rank_12; a stack too, such as stack_12.txt, "

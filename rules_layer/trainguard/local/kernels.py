@@ -41,8 +41,8 @@ from trainguard.kernels.readers.reading import read_any, read_memory
 from trainguard.kernels.verdict import CaptureHead, SnapshotsHead, encode_verdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, refuse_unreadable, safe_name
 
+# As many as the deployed stack looks at.
 MOST_LISTED = 50_000
-"""As many as the deployed stack looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ def _found(objects: ReadableObjects, bucket: str, root: ProfileRoot, listed: lis
     return KernelFiles(objects, bucket, root, captures[-1], len(captures), is_cut=len(listed) > MOST_LISTED)
 
 
+# Ranks behind them are left out, which a note says.
 MOST_TRACES = 64
-"""Ranks behind them are left out, which a note says."""
 
+# Of text of all traces together; a trace of a gigabyte takes 8 s and 0.4 GB.
 MOST_BYTES = 4 * 1024**3
-"""Of text of all traces together; a trace of a gigabyte takes 8 s and 0.4 GB."""
 
+# A compressed trace grows 12 to 40 times, larger ones least.
 GZIP_GROWTH = 16
-"""A compressed trace grows 12 to 40 times, larger ones least."""
 
 _LONGEST = 300
 _Profile = TypeVar("_Profile", RankProfile, SnapshotProfile)

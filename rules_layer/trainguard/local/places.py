@@ -32,8 +32,8 @@ _LOGS = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
 _BEGINNING, _FIRST_LINES = 64 * 1024, 16 * 1024
 _LONGEST = 4 * 1024 * 1024
 
+# Reads a file as a run; raises OSError, TelemetryFormatError.
 Reader = Callable[[Path], SourceRun]
-"""Reads a file as a run; raises OSError, TelemetryFormatError."""
 
 
 def reader_of(file: Path) -> Reader | None:

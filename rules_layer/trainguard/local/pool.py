@@ -22,14 +22,14 @@ from trainguard.formats.profile.system import Samples, read_system_object
 from trainguard.local.profile import Profile
 from trainguard.local.sources import FolderFiles, ProfileSource, read_file
 
+# Parsing an object takes less than twice the time of folding it in, so that more would only wait.
 MAX_WORKERS = 4
-"""Parsing an object takes less than twice the time of folding it in, so that more would only wait."""
 
+# Fewer tasks are done before a process has started.
 SMALLEST_JOB = 16
-"""Fewer tasks are done before a process has started."""
 
+# Fewer bytes of system objects are parsed before a process has started.
 SMALLEST_BYTES = 16_000_000
-"""Fewer bytes of system objects are parsed before a process has started."""
 
 AHEAD_A_WORKER = 2
 _GOODBYE_S = 2.0
@@ -147,8 +147,8 @@ def _answer(function: Callable[[T], R], item: T) -> tuple[bool, Any]:
         return False, f"{type(fault).__name__}: {fault}"
 
 
+# At 3 MB a node-minute, 48 MB.
 FETCHES = 16
-"""At 3 MB a node-minute, 48 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,8 @@ class Unreadable:
         return TelemetryFormatError(key, self.reason) if self.foreseen else RuntimeError(self.reason)
 
 
+# A system object to parse: its key, what the key says, and its file where that can be opened, else its bytes.
 SystemTask = tuple[str, SystemKey, Path | bytes | Unreadable]
-"""A system object to parse: its key, what the key says, and its file where that can be opened, else its bytes."""
 
 
 def read_samples(task: SystemTask) -> Samples | Unreadable:

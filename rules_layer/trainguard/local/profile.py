@@ -46,8 +46,8 @@ class TrainingFiles:
 
 
 _MICROSECONDS = 1_000_000
+# A file's own time says when it was copied: none is too early for the time in its name.
 _COPIED_AT = float("inf")
-"""A file's own time says when it was copied: none is too early for the time in its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ from trainguard.local.training_files import (
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
 
+# Of more runs the newest are judged.
 MOST_RUNS = 1_000
-"""Of more runs the newest are judged."""
 
 _JOB_FOLDERS = frozenset({TENSORBOARD, "trainer-output"})
 _OF_WANDB = frozenset({"files", "logs", "tmp"})

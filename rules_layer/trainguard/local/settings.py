@@ -105,8 +105,8 @@ def rule_settings(given: Mapping[str, Any] | File | None, defaults: Defaults = "
 
 
 JOB_FILE = "job.json"
+# As the deployed stack counts it.
 BAD_JOB_FILES = "bad_job_files"
-"""As the deployed stack counts it."""
 
 
 def described_job(source: ProfileSource, job: JobRecord) -> tuple[JobRecord, list[str]]:

@@ -27,14 +27,15 @@ _SHOWN_ROOTS = 3
 _MOST_NAMES = 10_000
 _ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".zip")
 _REPORTS = ("report.json", "report.html", "profiler-reports")
+# The name of a job whose folder has no letter or digit in its name.
 ANY_JOB = "profile"
-"""The name of a job whose folder has no letter or digit in its name."""
+
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
 PLACES = "a folder, a file or s3://bucket/prefix"
+# How the places of runs begin that a service keeps.
 SERVICES = ("mlflow+", "prometheus+")
-"""How the places of runs begin that a service keeps."""
 
 Root = TypeVar("Root", str, Path)
 

@@ -27,8 +27,8 @@ from trainguard.stragglers.verdict import Price, StragglerVerdict, straggler_ver
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients
 
+# Bytes of a file, unpacked: ten million rows of CSV.
 MOST_BYTES = 2 * 1024**3
-"""Bytes of a file, unpacked: ten million rows of CSV."""
 
 MOST_FILES = 10_000
 

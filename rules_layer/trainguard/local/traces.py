@@ -43,12 +43,12 @@ NAMED_TRACES = (
     ".pickle.gz",
 )
 _XLA_TRACES = (".xplane.pb", ".xplane.pb.gz")
+# How people name snapshots of the allocator; alone, a file of any name is read.
 _NAMED_SNAPSHOT = re.compile(r"(?:.*[._-])?(?:memory|snapshot)[^/]*\.(?:pickle|pkl|json)(?:\.gz)?", re.IGNORECASE)
-"""How people name snapshots of the allocator; alone, a file of any name is read."""
 
 _PERHAPS_TRACES = (".json", ".json.gz")
+# Beside files that are named as traces, those of these names are traces that begin as one.
 _OTHER_TRACES = (*_PERHAPS_TRACES, ".pb", ".pb.gz", ".db", ".sqlite3", *REPORT_ENDINGS)
-"""Beside files that are named as traces, those of these names are traces that begin as one."""
 
 MOST_LOOKED_AT = 200
 DOCUMENT = "kernels.json"
@@ -197,12 +197,12 @@ def is_snapshot_name(name: str) -> bool:
 
 
 PAGE = "kernels.html"
+# A larger document is listed and not read.
 MOST_BYTES = 256 * 1024 * 1024
-"""A larger document is listed and not read."""
 
 MOST_PROFILES = 2_000
+# A trace of another name is found by its document alone.
 _FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xplane.pb": "xla", ".xplane.pb.gz": "xla"}
-"""A trace of another name is found by its document alone."""
 
 
 def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -> KernelList:

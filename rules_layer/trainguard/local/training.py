@@ -42,8 +42,8 @@ class RuleSteps:
     result: RuleResult = field(default_factory=lambda: RuleResult(Status.WAITING_FOR_DATA, ""))
 
 
+# What each rule found in each stream.
 Streams = tuple[Sequence[RuleSteps], ...]
-"""What each rule found in each stream."""
 
 
 def evaluate_training(

@@ -36,8 +36,8 @@ _AS_NAMED, _AS_LOG = "metrics.csv", "train.log"
 
 _LONGEST_HEADER = 64 * 1024
 _TABLE = ".csv"
+# Texts of a job whose beginning is looked at, but tables: data sets have many.
 MOST_TEXTS = 500
-"""Texts of a job whose beginning is looked at, but tables: data sets have many."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from trainguard.managed.source import FrameworkName, Parser
 from trainguard.managed.vocabulary import Vocabulary
 
 NOTHING = -1
+# A TensorFlow trace of a million events; a larger one is skipped whole.
 MAX_TRACE_BYTES = 256 * 1024 * 1024
-"""A TensorFlow trace of a million events; a larger one is skipped whole."""
 
 UNKNOWN = "Unknown"
 
@@ -47,14 +47,13 @@ class _Event(msgspec.Struct):
     args: _Arguments | None = None
 
 
+# ``pin_memory`` and ``num_workers`` of a DataLoaderIterInitialize event; UNSET where it says nothing.
 LoaderSettings = tuple[Any, Any]
-"""``pin_memory`` and ``num_workers`` of a DataLoaderIterInitialize event; UNSET where it says nothing."""
 
+# An ``E`` whose ``B`` is in an earlier file: the row behind it, phase id, time, origin, phase, step and process.
+#
+# Origin and phase are None where an earlier file decides.
 OpenEnd = tuple[int, PhaseId, float, float | None, str | None, int, int]
-"""An ``E`` whose ``B`` is in an earlier file: the row behind it, phase id, time, origin, phase, step and process.
-
-Origin and phase are None where an earlier file decides.
-"""
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ class GPUMemoryIncreaseParameters(RuleParameters, frozen=True, kw_only=True):
     documented: ClassVar[Mapping[str, Number | str | None]] = {"increase": 10, "patience": 100, "window": 500}
 
 
+# Values at which memory had increased: the first one's row, their number, node, GPU; history and increase then.
 _Jumps = tuple[int, int, str, str, FloatArray, float]
-"""Values at which memory had increased: the first one's row, their number, node, GPU; history and increase then."""
 
 
 class GPUMemoryIncrease(CompatibleRule[GPUMemoryIncreaseParameters]):

@@ -30,15 +30,15 @@ from trainguard.managed.system_stream import SystemFile, SystemStream, read_syst
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 TIME_BUFFER_US = 180_000_000
+# Almost two years of minutes: a file's name may hold any time, and a window takes time even if it is empty.
 MAX_WINDOWS = 1_000_000
-"""Almost two years of minutes: a file's name may hold any time, and a window takes time even if it is empty."""
 
 Progress = Callable[[int, int], None]
 FILES_A_BATCH = 16
 BATCHES_AHEAD = 2
 
+# What ``map`` is: ordered results of a function over items, for example the ``map`` of a process pool.
 FileMap = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""What ``map`` is: ordered results of a function over items, for example the ``map`` of a process pool."""
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import msgspec
 from trainguard.managed.framework_stream import FrameworkWindow
 from trainguard.managed.system_stream import SystemWindow
 
+# Most rules drop their state then.
 MAX_DATAPOINTS = 1_000_000
-"""Most rules drop their state then."""
 
 STEP_NAME = "Step:ModeKeys"
 

@@ -18,8 +18,8 @@ from trainguard.managed.vocabulary import Vocabulary
 
 _BEGINNING_BYTES = 131_072
 _SMALL_BYTES = 4 * _BEGINNING_BYTES
+# Seconds beyond this do not fit into int64 nanoseconds.
 _LONGEST_TIME_S = 9.0e9
-"""Seconds beyond this do not fit into int64 nanoseconds."""
 
 
 class _Line(msgspec.Struct, gc=False):

@@ -24,8 +24,8 @@ class Offer:
     type_attribute: str
     type_pattern: re.Pattern[str]
     filters: tuple[tuple[str, str], ...]
+    # End of a product's ``usagetype``: rates of reserved capacity have the same attributes and another one.
     usage: re.Pattern[str]
-    """End of a product's ``usagetype``: rates of reserved capacity have the same attributes and another one."""
 
 
 TRAINING = Offer(

@@ -13,8 +13,8 @@ from trainguard.core.errors import PriceTableError
 
 PACKAGED_NAME = "prices.json"
 SCHEMA_VERSION: Literal[2] = 2
+# A price that is older than the time it is applied to by more than this is called by its date.
 RECENT = datetime.timedelta(days=365)
-"""A price that is older than the time it is applied to by more than this is called by its date."""
 
 
 class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -307,10 +307,10 @@ IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
 OMITTING = frozenset(each.__name__ for each in (Fact, Progress) if each.__struct_config__.omit_defaults)
 
 _REFERENCE = "#/$defs/{name}"
+# A field of a docstring: ``name: text``, or ``name : type`` with the text on the next line.
 _FIELDS = re.compile(
     r"^    (?P<names>\w+(?:, \w+)*)(?: : .*\n        |: )(?P<text>.*\n(?:        .*\n?)*)", re.MULTILINE
 )
-"""A field of a docstring: ``name: text``, or ``name : type`` with the text on the next line."""
 
 
 def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = IDENTITY) -> dict[str, Any]:

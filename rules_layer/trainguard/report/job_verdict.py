@@ -140,8 +140,8 @@ def verdict_tags(verdict: JobVerdict) -> Mapping[str, str]:
     return {f"{PREFIX}{name}": one_line(str(value or ""), LONGEST_VALUE) for name, value in fields.items()}
 
 
+# An active job of which nothing newer was judged may have changed since.
 STALE_S = 900.0
-"""An active job of which nothing newer was judged may have changed since."""
 
 SURE_AFTER_S = 1_800.0
 MINUTES_AN_HOUR = 60.0
@@ -150,8 +150,8 @@ UNKNOWN, ATTENTION = "unknown", "attention"
 
 _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 _BLIND = _PENDING | {Status.DISABLED}
+# A fault could hide in so much of the nodes' time without an object.
 LACKING_SHARE = 0.05
-"""A fault could hide in so much of the nodes' time without an object."""
 
 _LOST_OBJECTS = ("bad_objects", "empty_objects", "gaps")
 _LOST_LINES = ("bad_lines", "truncated_objects")

@@ -9,6 +9,7 @@ from trainguard.rules.spec import RuleSpec, SettingsSpec
 
 TRAINING, TRAINING_TITLE = "training", "Training health"
 
+# The rules of the managed service over training, in the order of its documentation, each with its module.
 TENSOR_RULES: Mapping[str, str] = {
     "VanishingGradient": "tensors.weights",
     "ExplodingTensor": "exploding_tensor",
@@ -32,7 +33,7 @@ TENSOR_RULES: Mapping[str, str] = {
     "TreeDepth": "tensors.xgboost",
     "CreateXgboostReport": "tensors.xgboost",
 }
-"""The rules of the managed service over training, in the order of its documentation, each with its module."""
+# Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule.
 TRUSTED_RULES: Mapping[str, str] = {
     "TrainingDiverged": "training_diverged",
     "NotLearning": "not_learning",
@@ -41,7 +42,6 @@ TRUSTED_RULES: Mapping[str, str] = {
     "GradientNormDrift": "spikes_and_drift",
     "RanksOutOfSync": "tensors.replicas",
 }
-"""Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
 
 SCALAR_NAMES = f"{TRAINING}/ScalarNames"
 TRAINING_SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
 
 MIN_WINDOW_POINTS = 20
+# 250 s at 100 ms, the managed service's shortest interval; with eight GPUs about 85 kB before compression.
 MAX_WINDOW_POINTS = 2_500
-"""250 s at 100 ms, the managed service's shortest interval; with eight GPUs about 85 kB before compression."""
+
 Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0)]
@@ -37,11 +38,11 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ``scan_interval_us`` is accepted as the managed service does; evaluation is once an applied minute.
     """
 
+    # Whether an unknown parameter is passed over and said, in place of a fault.
     ignores_unknown: ClassVar[bool] = False
-    """Whether an unknown parameter is passed over and said, in place of a fault."""
 
+    # What is passed over without a word, of a rule that passes over anything.
     accepted: ClassVar[re.Pattern[str]] = re.compile("")
-    """What is passed over without a word, of a rule that passes over anything."""
 
     scan_interval_us: PositiveInt = 60_000_000
 
@@ -97,8 +98,8 @@ class Rule(ABC, Generic[P]):
     spec: ClassVar[RuleSpec]
     name: ClassVar[str]
     parameters_type: type[P]
+    # Three evaluations, once a minute, for any parameters.
     clear_s: ClassVar[float] = 180.0
-    """Three evaluations, once a minute, for any parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take the name from the spec, and the types of parameters and state from the base."""
@@ -223,8 +224,8 @@ def _condition(docstring: str | None) -> str:
     return f"{_OWN_CONDITION} ({sentence})" if sentence else _OWN_CONDITION
 
 
+# What one rule may keep of one stream, encoded: eight such rules leave half of an item to those of TrainGuard.
 STATE_CAP_BYTES = 4_096
-"""What one rule may keep of one stream, encoded: eight such rules leave half of an item to those of TrainGuard."""
 
 
 def is_custom(rule: Rule[Any]) -> bool:

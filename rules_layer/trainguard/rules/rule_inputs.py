@@ -194,8 +194,8 @@ class JobView:
         return tuple(f"{system.node}/{gpu}" for system in systems for gpu in system.used_gpus)
 
 
+# A smaller wasted share is reported, and neither alerts anybody nor stops the job.
 ALARMING_WASTE = 0.15
-"""A smaller wasted share is reported, and neither alerts anybody nor stops the job."""
 
 
 def share_of_paid(view: NodeView, lost_s: float) -> float | None:

@@ -111,11 +111,12 @@ class JudgedKind(StrEnum):
 
 
 Text: TypeAlias = Callable[[FactSheet], Words]
+# Parts of a rule's texts by name, each said when a text has it.
 Parts: TypeAlias = Mapping[str, Callable[[FactSheet], str]]
-"""Parts of a rule's texts by name, each said when a text has it."""
+
 IdleNode = Literal["never used", "idle"]
+# The fields that a rule's text makes when one of them is read: of most judgements none is.
 _WORDS = ("reason", "advice", "clause", "past_reason", "past_advice")
-"""The fields that a rule's text makes when one of them is read: of most judgements none is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,11 @@ UNEVEN = Symptom("some GPUs do less than the others")
 DATA_WAITS = Symptom("GPUs wait for batches")
 SMALL_WORK = Symptom("the work leaves CPU, GPUs and GPU memory unused")
 SLOW_STEPS = Symptom("some training steps are slow")
+# No GPU of a node ever worked: a matter of the node's start and no matter of load, batches or balance.
 UNUSED_NODE = Symptom("never used")
-"""No GPU of a node ever worked: a matter of the node's start and no matter of load, batches or balance."""
+# Every GPU of a node stopped working: no other rule says why a node hangs.
 IDLE_NODE = Symptom("idle")
-"""Every GPU of a node stopped working: no other rule says why a node hangs."""
+
 Input = Literal["system", "framework"]
 SYSTEM: frozenset[Input] = frozenset({"system"})
 FRAMEWORK: frozenset[Input] = frozenset({"framework"})

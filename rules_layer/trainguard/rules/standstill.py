@@ -2,8 +2,8 @@
 
 import msgspec
 
+# Culprits that are kept; ``culprits`` counts all.
 MOST_KNOWN = 16
-"""Culprits that are kept; ``culprits`` counts all."""
 
 
 class KnownRank(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -31,61 +31,59 @@ ALARM_METRICS = 10
 CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 
 _FRAMEWORK_STATE_UNITS = 4
+# A row with a rule's facts has up to 2.6 KB; one of a rule that waits or does not apply has none, and less than 1 KB.
+# The report's has the ledger as facts.
 _ROW_UNITS, _ROW_UNITS_WITHOUT_FACTS = 3, 1
-"""A row with a rule's facts has up to 2.6 KB; one of a rule that waits or does not apply has none, and less than 1 KB.
-The report's has the ledger as facts.
-"""
 
 _REPORT_ROW_UNITS = 1
+# A row that does not change is written every 30 minutes where nothing is found, hourly where the rule does not apply;
+# the report's, by which people see how far the job is judged, every five.
 _SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 2, 12
-"""A row that does not change is written every 30 minutes where nothing is found, hourly where the rule does not apply;
-the report's, by which people see how far the job is judged, every five.
-"""
 
+# Rows of rules over series that the managed profile does not have: of a job, and of each node.
 _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
-"""Rows of rules over series that the managed profile does not have: of a job, and of each node."""
 
+# Rows of a job of rules that its framework metrics alone make applicable.
 _OF_FRAMEWORK = 4
-"""Rows of a job of rules that its framework metrics alone make applicable."""
 
+# Each row is written twice in the first minutes beside those of any hour: begun, and judged.
 _EARLY_ROW_UNITS = _ROW_UNITS_WITHOUT_FACTS + _ROW_UNITS
-"""Each row is written twice in the first minutes beside those of any hour: begun, and judged."""
 
+# A job's item and its index entry when it is registered, and three when it becomes slowly polled.
 _JOB_WRITES = 5
-"""A job's item and its index entry when it is registered, and three when it becomes slowly polled."""
 
 _CLOSE_WRITES = 4
 
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
+# Windows of 20 s in which messages gather; batches of up to 100 are a quarter full, as five pollers share a queue.
 _WINDOWS_A_MINUTE = 3
-"""Windows of 20 s in which messages gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
 
+# A message waits for its job's and its node's item, an object for S3, an evaluation for its writes.
 _MESSAGE_WAIT_S, _OBJECT_WAIT_S, _WRITE_WAIT_S = 0.02, 0.015, 0.015
-"""A message waits for its job's and its node's item, an object for S3, an evaluation for its writes."""
 
 _EVALUATE_S_A_LINE = 2e-6
 _READ_WAIT_S, _DIGEST_S_A_LINE = 0.08, 1.8e-6
 _FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
+# An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has.
 _LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
-"""An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
 
 _SCHEDULE_S = 0.05
+# The index is asked for jobs that are polled fast, and for the others.
 _SCHEDULER_READ_UNITS = 2 * 0.5
-"""The index is asked for jobs that are polled fast, and for the others."""
 
 _RECONCILE_WAIT_S, _RECONCILE_CORE_S_A_NODE = 0.1, 0.001
+# With less memory a function has a share of a core, and takes as much longer.
 _GIB_A_CORE = 1_769 / 1_024
-"""With less memory a function has a share of a core, and takes as much longer."""
 
+# An invocation that drops its messages has the platform's lines alone.
 _LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_RECONCILIATION = 1_500, 500, 600
-"""An invocation that drops its messages has the platform's lines alone."""
 
+# Of a run of the scheduler without jobs: Lambda's three lines, and none of its own.
 _IDLE_LOG_BYTES = 400
-"""Of a run of the scheduler without jobs: Lambda's three lines, and none of its own."""
 
+# Metrics of the functions that have a value within the hour of a canary.
 _CANARY_METRICS = 8
-"""Metrics of the functions that have a value within the hour of a canary."""
 
 _POLLERS = 5
 _MOST_EVALUATORS = 20
@@ -93,11 +91,11 @@ _MOST_EVALUATORS = 20
 _BUSY_METRICS = 4
 _REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
 FIRE_INVOCATIONS = 7
+# Of a row, and of an alert's item before and after it goes out on each of three channels.
 _FIRE_WRITES, _CLAIM_WRITES = 4, 6
-"""Of a row, and of an alert's item before and after it goes out on each of three channels."""
 
+# About, with a cold start of five functions.
 _FIRE_COMPUTE_GIB_S = 11.0
-"""About, with a cold start of five functions."""
 
 _GB = 1e9
 

@@ -18,13 +18,13 @@ class Size:
         return {name: value for name, value in asdict(self).items() if name != "nodes"}
 
 
+# From few nodes to many; the first row is the deployment's defaults.
 SIZES = (
     Size(nodes=1_000, evaluator_concurrency=20, reconcile_memory_mb=512, max_write_units=2_000),
     Size(nodes=2_000, evaluator_concurrency=40, reconcile_memory_mb=1_024, max_write_units=2_000),
     Size(nodes=5_000, evaluator_concurrency=80, reconcile_memory_mb=1_769, max_write_units=4_000),
     Size(nodes=10_000, evaluator_concurrency=120, reconcile_memory_mb=1_769, max_write_units=4_000),
 )
-"""From few nodes to many; the first row is the deployment's defaults."""
 
 
 def size_for(nodes: int) -> Size | None:

@@ -11,17 +11,17 @@ from typing import Literal
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
+# As in an instance with 8 GPUs and 96 cores.
 CORES_A_GPU = 12
-"""As in an instance with 8 GPUs and 96 cores."""
 
+# While a node starts, and for 15 minutes after its first work, each minute is evaluated.
 EARLY_MINUTES = 17
-"""While a node starts, and for 15 minutes after its first work, each minute is evaluated."""
 
 _BYTES_A_LINE = 121
 _LINES_OF_A_NODE = 3
 _BYTES_A_FRAMEWORK_OBJECT = 40_000
+# A job is evaluated in every third run of the scheduler while no rule is near a change.
 _LOOKS_AN_HOUR = 20
-"""A job is evaluated in every third run of the scheduler while no rule is near a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,11 @@ class FunctionMemory:
 
 DEFAULT_MEMORY = FunctionMemory()
 
+# Written by a write unit.
 UNIT_BYTES = 1_024
-"""Written by a write unit."""
 
+# Read by a read unit, consistently.
 READ_BYTES = 4_096
-"""Read by a read unit, consistently."""
 
 STATE_BYTES, STATE_BYTES_A_GPU = 4_440, 640
 _BESIDE_STATE_BYTES = 200

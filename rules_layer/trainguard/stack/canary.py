@@ -29,6 +29,7 @@ NODE = "algo-1"
 MINUTES = 4
 MINUTE_S = 60
 
+# Whatever the stack's default: one rule, a verdict within minutes, and an alert.
 SETTINGS = {
     "rule_to_invoke": RULE,
     f"{RULE}_window": 20,
@@ -40,7 +41,6 @@ SETTINGS = {
     "muted": "none",
     "quiet-hours": "none",
 }
-"""Whatever the stack's default: one rule, a verdict within minutes, and an alert."""
 
 _MEAN_PERCENT = 20.0
 _SWING_PERCENT = 4.0
@@ -98,8 +98,8 @@ def _snapshot(time: float, percent: float) -> list[dict[str, str | float]]:
     ]
 
 
+# Monday.
 CANARY_WEEKDAY = 0
-"""Monday."""
 
 LOOKED_AFTER_MINUTES = 15
 
@@ -125,11 +125,11 @@ class CanaryCall(msgspec.Struct, frozen=True):
         return "plant" if at.minute < LOOKED_AFTER_MINUTES else "look"
 
 
+# The canary that is checked was planted within this time, or none was today.
 FRESH_S = 3_600.0
-"""The canary that is checked was planted within this time, or none was today."""
 
+# No canary is planted in the future; a look may be asked for in the same minute.
 _AHEAD_S = 60.0
-"""No canary is planted in the future; a look may be asked for in the same minute."""
 
 _MOST_LOOKED_AT = 10
 

@@ -12,8 +12,9 @@ from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.formats.profile.system import DECODE_ERRORS
 
 Document = dict[str, Any]
+# Takes the name of the stored struct (``SystemState``, ``FrameworkState``, ``JobState``) and its document.
 Migration = Callable[[str, Document], Document]
-"""Takes the name of the stored struct (``SystemState``, ``FrameworkState``, ``JobState``) and its document."""
+
 MIGRATIONS: Mapping[int, Migration] = {}
 
 
@@ -35,8 +36,9 @@ CODEC = 1
 OLDEST_CODEC = 1
 _LEVEL, _MEMORY_LEVEL = 9, 9
 _BLOCK_BYTES = 3 * 1_024
+# An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard.
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
-"""An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard."""
+
 _WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
 _VALUE_BYTES = {_WHOLE: 1, _HUNDREDTHS: 2, _INTEGER: 8, _RAW: 8}
 _WHOLE_MISSING = 255

@@ -14,8 +14,9 @@ from trainguard.formats.profile.snapshots import SM_ACTIVITY, BoolArray, DeviceS
 from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
 from trainguard.state.time_grid import MOST_STEPS, GpuLevels, TimeGrid, by_unit
 
+# Each GPU's sums, GPU-milliseconds.
 SAMPLED, BUSY, IDLE = range(3)
-"""Each GPU's sums, GPU-milliseconds."""
+
 NOTHING_PERCENT = 1.0
 HUNDREDTHS = 100
 _GRID_SAMPLED, _GRID_IDLE = range(2)

@@ -14,10 +14,10 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray, IntArray
 
+# A terabyte a second; larger numbers are counted as this.
 LARGEST = 1_000_000_000_000
-"""A terabyte a second; larger numbers are counted as this."""
+# 27.8 hours; longer durations are counted as this.
 MAX_DURATION_US = 100_000_000_000
-"""27.8 hours; longer durations are counted as this."""
 
 
 def _edges() -> IntArray:

@@ -8,17 +8,19 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import FloatArray
 
+# Fewer idle samples in a row may be chance: a counter that is read once a minute shows zero in any busy job.
 PAUSE_SAMPLES = 3
-"""Fewer idle samples in a row may be chance: a counter that is read once a minute shows zero in any busy job."""
+# A run of idle samples that the node's other samples make this likely is chance: no pause, and no end of work.
 CHANCE = 0.001
-"""A run of idle samples that the node's other samples make this likely is chance: no pause, and no end of work."""
+# More idle samples in a row are never taken for chance: a node that waits nine tenths of its time shows as many.
 MOST_BY_CHANCE = 60
-"""More idle samples in a row are never taken for chance: a node that waits nine tenths of its time shows as many."""
+
 QUIET_S = 1_200.0
+# GPUs below this mean are nearly idle, whatever single samples show.
 QUIET_PERCENT = 5.0
-"""GPUs below this mean are nearly idle, whatever single samples show."""
+# Use is summed over so long: few numbers a GPU, for an item that is written every minute.
 PART_S = 240.0
-"""Use is summed over so long: few numbers a GPU, for an item that is written every minute."""
+
 MIN_BREAK_S = 10.0
 REMEMBERED_BREAKS = 8
 

@@ -16,15 +16,16 @@ KEPT_IDLE_S = 60.0
 HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
 WORK_S = 60.0
+# So long, and in so many snapshots, a node is active until its start-up has ended.
 WORK_SAMPLES = 3
-"""So long, and in so many snapshots, a node is active until its start-up has ended."""
+# Of work that goes on but is hardly active, the newest points wait.
 MAX_WAITING_POINTS = 2_500
-"""Of work that goes on but is hardly active, the newest points wait."""
+
 REMEMBERED_GAPS = 16
+# A shorter time without samples may be a lost object, or a slow sampler.
 INTERRUPTED_S = 120.0
-"""A shorter time without samples may be a lost object, or a slow sampler."""
+# A shorter time between two samples is the sampler's jitter, and counts as sampled.
 MISSING_S = 5.0
-"""A shorter time between two samples is the sampler's jitter, and counts as sampled."""
 
 
 class IdleRun(msgspec.Struct):

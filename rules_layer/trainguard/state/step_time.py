@@ -13,16 +13,18 @@ from trainguard.formats.profile.events import EventTable, StepBatch
 from trainguard.formats.profile.snapshots import BoolArray, IntArray
 from trainguard.state.time_grid import TimeGrid, by_unit
 
+# Columns of the grid: milliseconds of all processes together. The first three exclude each other.
 DATA, CHECKPOINT, EVALUATION, TRAIN, PEERS = range(5)
-"""Columns of the grid: milliseconds of all processes together. The first three exclude each other."""
+
 MOST_PROCESSES = 128
 _DATA_PHASES = ("DataLoaderIter", "DataLoaderIterInitialize")
 _PHASES = {DATA: _DATA_PHASES, CHECKPOINT: ("Checkpoint",), EVALUATION: ("Evaluation",)}
 _TRAIN, _PEER_WAIT = "TRAIN", "peer_wait"
+# So much of a process's steps wait for peers as long as communication takes, or shorter.
 _LEAST = 0.05
-"""So much of a process's steps wait for peers as long as communication takes, or shorter."""
+# What lasts longer, or begins so long before the newest event of its object, has no time that could be used.
 _LONGEST_MS = 24 * 3_600_000
-"""What lasts longer, or begins so long before the newest event of its object, has no time that could be used."""
+
 _DIGITS = 15
 
 

@@ -12,16 +12,16 @@ from trainguard.stragglers.paces import Paces, by_step, paces_of
 from trainguard.stragglers.whatif import WhatIf
 
 MOST_OF_LOSS = 0.5
+# A rank is slow that takes this part longer than its peers, a stage that takes it longer than the mean stage.
 SLOW = 0.05
-"""A rank is slow that takes this part longer than its peers, a stage that takes it longer than the mean stage."""
 
 STEADY_STEPS = 0.8
+# A long sequence makes a micro-batch's forward and backward pass longer alike; a pause does not.
 SEQUENCE_CORRELATION = 0.7
-"""A long sequence makes a micro-batch's forward and backward pass longer alike; a pause does not."""
 
 _FEWEST_PAIRS = 8
+# Of a rank: it is not known of fewer whether the rank or its batches are slow.
 _FEWEST_BATCHES = 3
-"""Of a rank: it is not known of fewer whether the rank or its batches are slow."""
 
 _FEWEST_STEPS = 5
 _FEWEST_LONG_STEPS = 3

@@ -26,8 +26,8 @@ from trainguard.stragglers.operations import (
 
 Pairs = tuple[Ints, Ints]
 
+# By as much clocks of ranks and rounded times may differ.
 CLOCK_S = 5e-5
-"""By as much clocks of ranks and rounded times may differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ KNOWN = (*LOCAL, *SENDS, *RECEIVES, *COLLECTIVES)
 
 _LATEST_S = 1e20
 _OVERLAP = 0.05
+# Recorded times of one GPU are rounded, and of two streams: a larger overlap than both is a fault.
 _OVERLAP_S = 1e-3
-"""Recorded times of one GPU are rounded, and of two streams: a larger overlap than both is a fault."""
 
 
 @dataclass(frozen=True, kw_only=True)

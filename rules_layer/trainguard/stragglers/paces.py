@@ -8,14 +8,14 @@ from trainguard.formats.operations import Bools, Floats, Ints
 from trainguard.stragglers.operations import Operations, combined
 
 _FEWEST_ALIKE = 3
+# A normal distribution's standard deviation, by the median distance from its median.
 _TO_DEVIATION = 1.4826
-"""A normal distribution's standard deviation, by the median distance from its median."""
 
+# The same by the mean distance.
 _MEAN_TO_DEVIATION = 1.2533
-"""The same by the mean distance."""
 
+# Standard deviations of the difference of two medians: four of each.
 _SURE = 5.6
-"""Standard deviations of the difference of two medians: four of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from trainguard.stragglers.causes import MOST_OF_LOSS, Cause, CauseKind, causes_
 from trainguard.stragglers.operations import KNOWN, combined, sorted_operations
 from trainguard.stragglers.whatif import WhatIf, what_if
 
+# From this slowdown on causes are named: less is the jitter of any job.
 SLOW_FROM = 1.05
-"""From this slowdown on causes are named: less is the jitter of any job."""
 
+# Ranks and data-parallel ranks, those with the longest operations, that are replayed one by one.
 MOST_LISTED = 64
-"""Ranks and data-parallel ranks, those with the longest operations, that are replayed one by one."""
 
 _MOST_SAVED = 4
 _MOST_LEFT_OUT = 0.1

@@ -11,8 +11,8 @@ from trainguard.stragglers.links import Links, links_of
 from trainguard.stragglers.operations import RECEIVES, SENDS, Operations, combined
 from trainguard.stragglers.replay import Replay
 
+# Send and receive of a message are one kind of work.
 MERGED = {name: f"{name.split('-')[0]}-pp-comm" for name in (*SENDS, *RECEIVES)}
-"""Send and receive of a message are one kind of work."""
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,15 @@ from trainguard.formats.profile.snapshots import FloatArray
 
 SeriesName = Literal["gpu_utilization", "gpu_memory", "cpu", "io_wait", "host_memory", "network"]
 FileKind = Literal["pythontimeline", "model_timeline", "horovod_timeline", "smdataparallel_timeline"]
+# A constant, a value a snapshot, or a function from the snapshots' times (seconds since the start) to values.
 Values: TypeAlias = float | Sequence[float] | NDArray[Any] | Callable[[FloatArray], Any]
-"""A constant, a value a snapshot, or a function from the snapshots' times (seconds since the start) to values."""
 
 TRAIN_STEP = "Step:ModeKeys.TRAIN"
 LONGEST_MINUTES = 24 * 60
+# More would take minutes to write and to judge; a test wants seconds.
 MOST_SAMPLES = 5_000_000
-"""More would take minutes to write and to judge; a test wants seconds."""
 
+# Default of each series; percent, and bytes per second of the network.
 HEALTHY: Mapping[SeriesName, float] = {
     "gpu_utilization": 92.0,
     "gpu_memory": 45.0,
@@ -30,7 +31,6 @@ HEALTHY: Mapping[SeriesName, float] = {
     "host_memory": 40.0,
     "network": 1_000_000.0,
 }
-"""Default of each series; percent, and bytes per second of the network."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -342,8 +342,8 @@ class MemoryJournal:
 
 DEFAULT_SETTINGS = "/TrainGuard/default-settings"
 SETTINGS_PATH = "/TrainGuard/settings/"
+# A stack with a bucket of its own begins with this.
 DEPLOYED_DEFAULT = '{"evaluate": "all"}'
-"""A stack with a bucket of its own begins with this."""
 
 
 class MemorySettingDocuments:

@@ -18,6 +18,7 @@ __all__ = ["JobObject", "job_file", "objects_of", "write_profile"]
 MINUTE_S = 60
 SECOND_US = 1_000_000
 _UPLOAD_S = 1.0
+# Of each series: type and name, which a device's number follows, and dimension of its lines.
 _DIMENSIONS: dict[SeriesName, tuple[str, str, str]] = {
     "gpu_utilization": ("gpu", "gpu", "GPUUtilization"),
     "gpu_memory": ("gpu", "gpu", "GPUMemoryUtilization"),
@@ -26,7 +27,6 @@ _DIMENSIONS: dict[SeriesName, tuple[str, str, str]] = {
     "host_memory": ("memory", "MemoryUsedPercent", ""),
     "network": ("network", "ReceiveBytesPerSecond", "Algorithm"),
 }
-"""Of each series: type and name, which a device's number follows, and dimension of its lines."""
 
 
 @dataclass(frozen=True, slots=True)

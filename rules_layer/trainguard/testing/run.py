@@ -69,8 +69,8 @@ _SCHEDULE_S = 60
 _AFTER_THE_END_S = 900
 _MOST_DELAY_S = 150.0
 _TWICE = 0.2
+# Of the engine itself, which no rule should cause.
 _FAILURES = {"evaluation_failures", "reconcile_failures", "port_failures"}
-"""Of the engine itself, which no rule should cause."""
 
 
 class _OneRule(Families):

@@ -22,8 +22,8 @@ from trainguard.kernels.verdict import MOST_BYTES, CaptureVerdict, encode_verdic
 
 PLAN = FAMILIES.plan(JobRecord(JOB, "arn", BUCKET, ""))
 T0 = 1_795_249_200.0
+# A stream is flushed so long after what it waits for was written.
 WAIT_S = 300.0
-"""A stream is flushed so long after what it waits for was written."""
 
 
 @dataclass

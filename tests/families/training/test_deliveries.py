@@ -26,8 +26,8 @@ from trainguard.engine.training.debug_session import DebugState
 
 WORKERS, STEPS = 3, 8
 LOSSES = [1.0, 1.0, 200.0, 300.0, 1.0, 500.0, 1.0, 1.0]
+# Steps that a worker does not save.
 SKIPPED = {(3, 2), (6, 1)}
-"""Steps that a worker does not save."""
 
 
 @cache

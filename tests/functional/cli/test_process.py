@@ -21,11 +21,11 @@ from demo.synthesis import minute_of_node
 from tests.unit.local.places import write
 from trainguard.core.layout import hour_folder
 
+# Lets a command be interrupted: what a shell starts in the background ignores it, and all that it starts.
 AT_A_TERMINAL = (
     *(sys.executable, "-c"),
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
 )
-"""Lets a command be interrupted: what a shell starts in the background ignores it, and all that it starts."""
 
 COMMAND = [sys.executable, "-m", "trainguard", "analyze"]
 START = 1_795_248_000

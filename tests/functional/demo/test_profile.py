@@ -16,8 +16,8 @@ from trainguard.core.records import JobStatus, Status
 from trainguard.engine.jobs.job_file import read_job_file
 
 NOW = 1_795_273_000.0
+# The slow data loader, and what it does to the GPUs.
 FAULT = {"Dataloader", "LowGPUUtilization"}
-"""The slow data loader, and what it does to the GPUs."""
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.state.codec import decode_state
 
 NODE = StreamKey(JOB, "algo-1", "system")
+# From this minute on nothing of the start is waited for.
 WORKS = 18
-"""From this minute on nothing of the start is waited for."""
 
 
 def minute_of(index: int, busy: float = 95.0) -> Upload:

@@ -82,6 +82,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
     return lambda state, view: replace(fine(state, view), **fields)
 
 
+# Rules, and what the row of each says.
 MISBEHAVING: tuple[tuple[OwnRule, str], ...] = (
     (OwnRule(grow), "state is"),
     (OwnRule(write), "read-only"),
@@ -113,7 +114,6 @@ MISBEHAVING: tuple[tuple[OwnRule, str], ...] = (
     (OwnRule(window=lambda: 5_000), "window_points is 5000"),
     (OwnRule(window=lambda: "many"), "window_points is 'many'"),
 )
-"""Rules, and what the row of each says."""
 
 
 def test_misbehaving_rules_are_in_error_and_others_unaffected(

@@ -28,13 +28,13 @@ def minutes(*, busy: int | None, after: int) -> list[Upload]:
     return moved
 
 
+# A job whose GPUs are not quite busy, then idle, then busy for longer than they idled.
 STORY = [
     *minutes(busy=68, after=0),
     *minutes(busy=2, after=14),
     *minutes(busy=None, after=28),
     *minutes(busy=None, after=42),
 ]
-"""A job whose GPUs are not quite busy, then idle, then busy for longer than they idled."""
 
 
 def lone() -> Network:

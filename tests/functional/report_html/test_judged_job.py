@@ -23,8 +23,8 @@ def test_page_of_a_judged_job_is_valid_and_small(judged: Report) -> None:
     assert len(page) < 400_000
 
 
+# They show tables alone, and have nothing to show of the job here, which no collector has profiled.
 IN_TABLES = {"GPUHealth", "HungJob", "Straggler"}
-"""They show tables alone, and have nothing to show of the job here, which no collector has profiled."""
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULE_NAMES if rule not in IN_TABLES])

@@ -19,8 +19,8 @@ from trainguard.report.timeline.series import axis_for
 
 MINUTE = 1_795_248_000
 MEGABYTE = 1_000_000
+# An evaluator has 1 GB, and reads one object at a time.
 MOST = 150 * MEGABYTE
-"""An evaluator has 1 GB, and reads one object at a time."""
 
 
 def peak(work: Callable[[], object]) -> int:

@@ -20,8 +20,8 @@ from trainguard.formats.tensors.scalars.text_lines import MOST_LINE
 from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history, read_trainer_state
 
 NAMES = scalar_names(FAMILIES.plan(JobRecord("job", "arn", "bucket", "")))
+# The normal suite reads files of so small a share of the limits, and allows the same share of the memory.
 SHARE = 64
-"""The normal suite reads files of so small a share of the limits, and allows the same share of the memory."""
 
 
 def table(size: int, columns: int, cell: bytes = b"0") -> bytes:

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+# Without progress for so long a rank writes its dump.
 QUIET_S = 2.5
-"""Without progress for so long a rank writes its dump."""
 
 WAIT_S = 60.0
 STEPS = 40

@@ -12,6 +12,7 @@ from tests.unit.cli.test_command_line import LEAVES
 
 ROOT = Path(trainguard.cli.__file__).parent
 PACKAGE = "trainguard.cli"
+# Which rooms a room may import; a command imports its own package besides, and no other command's.
 BELOW = {
     "conversion": set[str](),
     "options": set[str](),
@@ -23,10 +24,9 @@ BELOW = {
     "commands": {"doctor", "services", "output", "options", "command", "conversion"},
     "main": {"commands", "options", "command", "version", "conversion"},
 }
-"""Which rooms a room may import; a command imports its own package besides, and no other command's."""
 
+# Of `status` the rows of each node, of `cost` how many nodes there are: both are public.
 TWO_MEANINGS = {"--nodes"}
-"""Of `status` the rows of each node, of `cost` how many nodes there are: both are public."""
 
 
 def modules() -> dict[str, Path]:

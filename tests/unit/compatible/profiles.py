@@ -6,8 +6,8 @@ from typing import Any
 
 from trainguard.managed.replay import Replayed, replay
 
+# The first minute of every profile here.
 FIRST_S = 1_700_000_040
-"""The first minute of every profile here."""
 
 FIRST_US = FIRST_S * 1_000_000
 ORIGIN_US = FIRST_US - 1_000_000_000

@@ -30,8 +30,8 @@ JOB = JobRecord("job", "arn", "profiles", "")
 ROOT = ProfileRoot("", "job")
 PULSES = PulseFamily()
 BOTH = Families(PROFILER, PULSES)
+# A rule over nodes and one over the job may have one name.
 NAMES = tuple(dict.fromkeys(rule.name for rule in PROFILER.rules))
-"""A rule over nodes and one over the job may have one name."""
 
 SYSTEM, PULSE = StreamKey("job", "algo-1", "system"), StreamKey("job", "worker-0", "pulse")
 

@@ -26,10 +26,10 @@ NOW = 1_795_248_000.0
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, polled_fast=False)
 SYSTEM, FRAMEWORK, TRACES = (StreamKey(NAME, "algo-1", stream) for stream in ("system", "framework", "kernels"))
 KNOWN = described_job()
+# The state of a stream before its first object.
 NOTHING = {"system": encode_state(SystemState()), "framework": encode_state(FrameworkState())} | {
     "kernels": encode_state(CaptureState())
 }
-"""The state of a stream before its first object."""
 
 WAITS: Mapping[str, int] = {"key": 60}
 

@@ -79,8 +79,8 @@ def test_item_of_a_session_holds_what_counts_in_order() -> None:
     assert item_name(record) == "job/algo-1#system"
 
 
+# The largest state that is under the cap, which a byte more is not.
 LARGEST = next(size for size in range(CAP, 0, -1) if len(encode_state([NOISE[:size]])) <= CAP)
-"""The largest state that is under the cap, which a byte more is not."""
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import pairwise
 
+# What begins with a space between its text and the text before.
 APART = frozenset({"td", "th", "dt", "dd", "p", "div", "li", "caption", "summary", "h2", "h3", "span", "table", "br"})
-"""What begins with a space between its text and the text before."""
 
 VOID = frozenset({"meta", "link", "br", "wbr", "img", "input", "hr", "use", "path", "line", "rect", "circle", "image"})
 FOREIGN = ("iframe", "object", "embed", "base", "form", "img", "foreignobject")

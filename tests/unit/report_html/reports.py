@@ -9,8 +9,8 @@ from trainguard.report.evaluated_job import NodeCoverage
 
 AT = "2026-11-21T14:00:00.000Z"
 MARKUP = "</script></style><!--<script>window.hacked=1</script><img src=x onerror=alert(1)>"
+# What a name might hold of somebody who means harm.
 HOSTILE = MARKUP + "\"'&\u202e\x00\x1b[31m{{7*7}}"
-"""What a name might hold of somebody who means harm."""
 
 
 def entry(rule: str, details: Mapping[str, Any] | None = None, **given: Any) -> RuleEntry:

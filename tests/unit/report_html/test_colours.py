@@ -7,8 +7,8 @@ import pytest
 
 from trainguard.report.html.page import page_style
 
+# Least contrast of text and of what is drawn: WCAG 2.2, success criteria 1.4.3 and 1.4.11.
 TEXT, GRAPHIC = 4.5, 3.0
-"""Least contrast of text and of what is drawn: WCAG 2.2, success criteria 1.4.3 and 1.4.11."""
 
 TONES = ("bad", "high", "warn", "low", "ok", "idle")
 SERIES = tuple(f"s{number}" for number in range(1, 9))

@@ -10,11 +10,11 @@ from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, Devi
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute
 
+# Values by metric and device: one for the whole minute, or several spread over it.
 Readings = Mapping[str, Mapping[str, float | Sequence[float]]]
-"""Values by metric and device: one for the whole minute, or several spread over it."""
 
+# Gives the readings of a minute, counted from 0.
 DevicesAt = Callable[[int], Readings]
-"""Gives the readings of a minute, counted from 0."""
 
 
 def devices(minute: int, readings: Readings) -> DeviceSamples:

@@ -17,8 +17,8 @@ RULE = GPUMemoryIncrease()
 DEFAULTS = GPUMemoryIncreaseParameters()
 SMALL = GPUMemoryIncreaseParameters(window=20, patience=20)
 START = 1_700_000_040.0
+# Points an hour at 0.5 s.
 HOUR = 7_200
-"""Points an hour at 0.5 s."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 
+# A full minute, epoch seconds.
 JOB_START = 1_700_000_040.0
-"""A full minute, epoch seconds."""
 
 NODE = "algo-1"
 HELD_POINTS = 2_500

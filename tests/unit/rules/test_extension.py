@@ -101,8 +101,8 @@ class TooLarge(msgspec.Struct):
     notes: str = "x" * 5_000
 
 
+# It is stored, and cannot be read back.
 WRONG_DEFAULT = msgspec.defstruct("WrongDefault", [("minutes", int, "many")])
-"""It is stored, and cannot be read back."""
 
 
 class Unstorable(msgspec.Struct):

@@ -20,8 +20,8 @@ from trainguard.rules.rule_result import RuleResult
 WORK_W, HUNG_W, IDLE_W = 400.0, 110.0, 70.0
 HANG = 20
 PACE_US = 50_000
+# Utilization, and power in watts, of each GPU.
 Minute = tuple[Sequence[float], Sequence[float]]
-"""Utilization, and power in watts, of each GPU."""
 
 WORKS: Minute = ((95.0, 95.0), (WORK_W, WORK_W))
 HANGS: Minute = ((100.0, 100.0), (HUNG_W, HUNG_W))

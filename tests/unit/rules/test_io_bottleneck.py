@@ -12,8 +12,8 @@ from trainguard.rules.bottlenecks.cpu_and_io import (
 
 RULE = IOBottleneck()
 DEFAULTS = IOBottleneckParameters()
+# The GPU at work, the GPU that waits, and the I/O wait of the core that reads in that time.
 BUSY, WAITING, READING = 95.0, 30.0, 80.0
-"""The GPU at work, the GPU that waits, and the I/O wait of the core that reads in that time."""
 
 
 def judge(node: NodeSeries, parameters: IOBottleneckParameters = DEFAULTS, *, closed: bool = True) -> Replay:

@@ -17,8 +17,8 @@ from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.windows.warm_up import WarmUpKind
 
+# A full half-hour, epoch seconds.
 START = 1_000_000 * 1_800.0
-"""A full half-hour, epoch seconds."""
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from trainguard.rules.dataloader.text import text
 from trainguard.rules.rule_result import FactSheet, RuleResult
 
 BLOCK = 600 * SECOND
+# A full block of ten minutes, counted since the epoch.
 AT = START_US // BLOCK
-"""A full block of ten minutes, counted since the epoch."""
 
 
 def waited(*ends_s: float, wait_s: float = 60.0) -> LoadingProcess:

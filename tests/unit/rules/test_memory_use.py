@@ -14,8 +14,8 @@ from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease, GPUMemo
 from trainguard.rules.rule_result import RuleResult
 
 TOTAL = 80e9
+# Gigabytes in use at a minute of the job.
 Used = Callable[[float], float]
-"""Gigabytes in use at a minute of the job."""
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,8 @@ def test_the_least_wait_is_what_communication_takes() -> None:
     assert (found.steps, found.least_us, found.peers_us) == (20, 20 * 10_000, 19 * 300_000 + 10_000)
 
 
+# What a rank does in a step beyond 300 ms forward, 400 backward and 100 in the optimizer: milliseconds by part.
 Of = Callable[[int, int], dict[str, int]]
-"""What a rank does in a step beyond 300 ms forward, 400 backward and 100 in the optimizer: milliseconds by part."""
 
 
 def judged(more: Of, *, ranks: int = RANKS, communication_ms: int = 20) -> RuleResult:

@@ -12,8 +12,8 @@ from trainguard.render.details import Details, Durations, SeriesDetails, plain
 from trainguard.rules.rule_inputs import idle_share_of_paid, share_of_paid
 from trainguard.state.histogram import DurationHistogram
 
+# 500 s were paid for.
 NODE = replace(view_of("algo-1", counted(50)), first_sample_at=100.0, watermark_s=590.0, interval_s=10.0)
-"""500 s were paid for."""
 
 
 @pytest.mark.parametrize(

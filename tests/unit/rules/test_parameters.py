@@ -161,8 +161,8 @@ def test_rule_prefix_without_a_parameter_name_is_a_fault() -> None:
     assert faults["StepOutlier"].field == "StepOutlier"
 
 
+# Rules over what the collector writes, which the managed service does not have.
 ADDED = {"GPUHealth", "HungJob", "Straggler"}
-"""Rules over what the collector writes, which the managed service does not have."""
 
 
 def test_every_managed_rule_is_registered_under_its_name() -> None:

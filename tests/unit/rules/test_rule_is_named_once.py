@@ -9,9 +9,9 @@ import pytest
 from trainguard.rules.registry import ALL_RULES, SPECS
 
 ROOT = Path(__file__).parents[3]
+# The rule's own file, its text, its line of registration, its twin in the replay and that one's line, its section, and
+# a second comparison.
 MOST_FILES = 7
-"""The rule's own file, its text, its line of registration, its twin in the replay and that one's line, its section, and
-a second comparison."""
 
 
 @cache

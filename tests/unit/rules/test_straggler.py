@@ -19,8 +19,8 @@ START_S = 1_700_000_100
 STEP_MS, FORWARD_MS, WAIT_MS = 1_000, 300, 20
 PHASES = {"Step:ModeKeys.TRAIN": 1, "Forward-SubModuleInternal": 2, "DataLoaderIter": 3, "Step:ModeKeys.EVAL": 4}
 PHASES |= {"GPU-functions-dev:0": 5, "Backward-SubModuleInternal": 6, "Optimizer": 7, "peer_wait": 8, "Checkpoint": 9}
+# Milliseconds of a rank (from 0) in a minute (from 0).
 Of = Callable[[int, int], int]
-"""Milliseconds of a rank (from 0) in a minute (from 0)."""
 
 
 def event(phase: str, start_ms: int, length_ms: int, name: str = "", **args: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 
 FIRST = 5_000_000
 BLOCK_S = 300.0
+# Own work in a step, and that part of it that is waiting for data, milliseconds.
 Work = tuple[int, int]
-"""Own work in a step, and that part of it that is waiting for data, milliseconds."""
 
 
 def process(*blocks: Work | None, steps: int = 20, step_ms: int = 1_000) -> ProcessPace:

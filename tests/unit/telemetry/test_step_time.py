@@ -13,8 +13,8 @@ from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, PEERS, TRAI
 from trainguard.state.time_grid import MOST_STEPS
 
 START_US = 1_700_000_000_000_000
+# A phase, its beginning in seconds, and its length.
 Stretch = tuple[str, float, float]
-"""A phase, its beginning in seconds, and its length."""
 
 
 def an_object(stretches: list[Stretch], process: str = "algo-1-7", number: int = 0) -> FrameworkEvents:

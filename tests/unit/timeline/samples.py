@@ -13,8 +13,8 @@ from trainguard.report.timeline.series import TimeAxis
 START = 1_795_248_000
 TRAIN, EVAL, PREDICT = (f"Step:ModeKeys.{mode}" for mode in ("TRAIN", "EVAL", "PREDICT"))
 
+# Seconds since START, kind, name, value.
 Row = tuple[float, str, str, float]
-"""Seconds since START, kind, name, value."""
 
 
 def axis(buckets: int = 10, bucket_s: int = 10) -> TimeAxis:

@@ -9,8 +9,8 @@ from trainguard.report.timeline.build import FEWEST_BUCKETS, MAX_PAGE_BYTES, bui
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, TimeAxis, Timelines
 
+# A day in buckets of 5 s; a report shows it in buckets of 30 s.
 FINE = TimeAxis(start=float(START), bucket_s=5.0, buckets=17_280)
-"""A day in buckets of 5 s; a report shows it in buckets of 30 s."""
 
 
 def day_of(gpus: int, *, node: str = "algo-1", on: TimeAxis = FINE) -> NodeDigest:

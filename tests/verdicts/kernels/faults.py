@@ -13,8 +13,8 @@ from tests.verdicts.kernels.healthy import planned
 from tests.verdicts.kernels.machine import Job
 from tests.verdicts.kernels.planting import Plant, slow
 
+# Share of the step that is wasted.
 STRENGTHS = {"weak": 0.12, "medium": 0.25, "strong": 0.5}
-"""Share of the step that is wasted."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +215,7 @@ def faulty(fault: Fault, share: float, seed: int) -> Job:
     return fault.plant(job, share)
 
 
+# Healthy trainings in damaged files: no finding may be sure.
 DAMAGED: dict[str, Callable[[Job], Job]] = {
     "file cut at a third": lambda job: replace(job, cut=0.67),
     "file cut at its half": lambda job: replace(job, cut=0.5),
@@ -225,7 +226,6 @@ DAMAGED: dict[str, Callable[[Job], Job]] = {
     "a tenth of the launches lost": lambda job: replace(job, unlaunched=0.1),
     "all launches lost": lambda job: replace(job, unlaunched=1.0),
 }
-"""Healthy trainings in damaged files: no finding may be sure."""
 
 
 def damaged() -> dict[str, Job]:

@@ -14,8 +14,8 @@ from tests.verdicts.kernels.in_xla import in_xla
 from tests.verdicts.kernels.machine import Recording
 from trainguard.kernels.columns import Trace
 
+# A strong fault is not harder to find than a medium one.
 STRENGTHS = ("weak", "medium")
-"""A strong fault is not harder to find than a medium one."""
 
 
 @dataclass(frozen=True)

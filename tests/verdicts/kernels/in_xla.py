@@ -26,13 +26,13 @@ _MARKS = (
     (re.compile(r"enumerate\(DataLoader\)"), "IteratorGetNext"),
     (re.compile(r"CompileTime"), "PjRtStreamExecutorClient::CompileAndLoad"),
 )
+# Kernels of PyTorch's own by their pattern: XLA makes fusions of them; those of libraries keep their names.
 _FUSED = (
     (re.compile(r"elementwise_kernel.*?(\w+)_functor|elementwise_kernel.*?native::(\w+)"), "loop_{}_fusion"),
     (re.compile(r"()(SoftMax|layer_norm|batch_norm|reduce_kernel)"), "input_{}_reduce_fusion"),
     (re.compile(r"()multi_tensor"), "loop_add_multiply_fusion{}"),
     (re.compile(r"()(gather|grad_weight|RadixSort|DeviceSelect)"), "loop_{}_fusion"),
 )
-"""Kernels of PyTorch's own by their pattern: XLA makes fusions of them; those of libraries keep their names."""
 
 
 def in_xla(recording: Recording, folder: Path) -> Trace:

@@ -11,14 +11,14 @@ from typing import Any
 
 from tests.support.kernel_traces import TraceWriter
 
+# Streams of the first GPU.
 COMPUTE, COMMUNICATION, COPIES = 7, 20, 21
-"""Streams of the first GPU."""
 
+# What its streams' numbers are higher by.
 SECOND_GPU = 100
-"""What its streams' numbers are higher by."""
 
+# Time of a launching call, and from its end to an idle GPU's start.
 LAUNCH, LATENCY = 4.0, 3.0
-"""Time of a launching call, and from its end to an idle GPU's start."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Work:
     blocks: float = 4.0
     bytes: int = 0
     call: str = "cudaLaunchKernel"
+    # Whether the call returns when the work is done.
     waits: bool = False
-    """Whether the call returns when the work is done."""
 
     collective: str = ""
+    # What a collective sends and gets.
     elements: tuple[int, int] = (0, 0)
-    """What a collective sends and gets."""
 
 
 @dataclass(frozen=True)
@@ -115,20 +115,20 @@ class Job:
     seed: int = 0
     jitter: float = 0.01
     backend: str = "nccl"
+    # How much slower each rank computes; empty where all are alike.
     clocks: tuple[float, ...] = ()
-    """How much slower each rank computes; empty where all are alike."""
 
+    # Events of the allocator with ``step`` and ``at``, a share of it.
     memory: tuple[dict[str, Any], ...] = ()
-    """Events of the allocator with ``step`` and ``at``, a share of it."""
 
+    # Share of the GPU's rows that the profiler lost.
     lost: float = 0.0
-    """Share of the GPU's rows that the profiler lost."""
 
+    # Share of the launching calls that the profiler lost.
     unlaunched: float = 0.0
-    """Share of the launching calls that the profiler lost."""
 
+    # Share of the file that is missing at its end.
     cut: float = 0.0
-    """Share of the file that is missing at its end."""
 
     def every(self, change: Any) -> "Job":
         """Return the job with each step of each rank changed."""

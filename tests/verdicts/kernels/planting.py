@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.verdicts.kernels.machine import Job, Op
 from tests.verdicts.kernels.models import Step
 
+# Plants a fault that wastes a share of the step.
 Plant = Callable[[Job, float], Job]
-"""Plants a fault that wastes a share of the step."""
 
 
 def waste(job: Job, share: float) -> float:
@@ -52,8 +52,8 @@ def only(job: Job, chosen: Callable[[int], bool], change: Callable[[Step], Step]
     return replace(job, ranks=ranks)
 
 
+# A slow operator takes so many times what it should at least.
 LEAST_FACTOR = 2.6
-"""A slow operator takes so many times what it should at least."""
 
 
 def slowed(job: Job, pattern: str, wasted: float, change: Callable[[Op], Op] = lambda op: op) -> Job:

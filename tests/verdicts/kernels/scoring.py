@@ -61,8 +61,8 @@ def said(finding: KernelFinding) -> str:
     return "\n".join([*facts, *(each.what for each in finding.evidence)])
 
 
+# The form of the whole set; see `FORMS` for others.
 PYTORCH = "PyTorch"
-"""The form of the whole set; see `FORMS` for others."""
 
 SECOND = "second set"
 

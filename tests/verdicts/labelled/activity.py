@@ -9,11 +9,11 @@ from tests.verdicts.labelled.noise import Floats, Generator, Whole, computing, d
 from tests.verdicts.labelled.steps import slow_spans
 
 FIRST_SAMPLE_S = 1.3
+# A GPU's utilization is that of the last moments before it is read.
 LATEST_READING_S = 0.5
-"""A GPU's utilization is that of the last moments before it is read."""
 
+# Cells of a node's GPUs that are worked out at 0.1 s; where there would be more, at 0.5 s and then at 2.5 s.
 FINE_CELLS = 600_000
-"""Cells of a node's GPUs that are worked out at 0.1 s; where there would be more, at 0.5 s and then at 2.5 s."""
 
 
 @dataclass(frozen=True, slots=True)

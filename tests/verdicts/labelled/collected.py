@@ -14,8 +14,8 @@ AT_POWER_LIMIT, IDLE = 4.0, 1.0
 
 OF_AN_INSTANCE = frozenset({"MemoryUsedBytes", "MemoryTotalBytes", "SMActivityPercent"})
 
+# A series' name, the rows of the node's samples in which it was read, int64[N], and its values, float64[N].
 Column = tuple[str, Whole, Floats]
-"""A series' name, the rows of the node's samples in which it was read, int64[N], and its values, float64[N]."""
 
 
 def further_series(job: Job, node: int, counters: NodeCounters) -> list[Column]:

@@ -12,17 +12,17 @@ from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.noise import Floats
 from tests.verdicts.labelled.reported import Reported
 
+# A node works where a GPU is at so many percent for as long: before that it starts, as when it compiles.
 WORKS_PERCENT, WORK_S = 10.0, 60.0
-"""A node works where a GPU is at so many percent for as long: before that it starts, as when it compiles."""
 
+# Buckets that utilization and the label tell exactly. All others are lost while the job works.
 OUTSIDE = ("compute", "start_up", "tail", "hang", "no_samples")
-"""Buckets that utilization and the label tell exactly. All others are lost while the job works."""
 
+# Faults of which nobody can tell whether the job hangs or only does not exit, and GPUs about the line of work.
 UNDECIDED = frozenset({"memory held after training", "under-used GPUs"})
-"""Faults of which nobody can tell whether the job hangs or only does not exit, and GPUs about the line of work."""
 
+# Faults from whose onset on the job hangs, whatever its GPUs show.
 ENDLESS = frozenset({"hung collective", "lost GPU"})
-"""Faults from whose onset on the job hangs, whatever its GPUs show."""
 
 
 def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:

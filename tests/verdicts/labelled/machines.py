@@ -23,8 +23,8 @@ P3_16XLARGE = Machine("ml.p3.16xlarge", 8, 64, 28.00)
 P4D = Machine("ml.p4d.24xlarge", 8, 96, 38.00)
 C5_4XLARGE = Machine("ml.c5.4xlarge", 0, 16, 0.80)
 C5_18XLARGE = Machine("ml.c5.18xlarge", 0, 72, 3.70)
+# No such instance exists: with few cores, a job on two GPUs can be sampled every 0.1 s in little time.
 TWO_GPUS = Machine("ml.two-gpus", 2, 8, 3.00)
-"""No such instance exists: with few cores, a job on two GPUs can be sampled every 0.1 s in little time."""
 
 MACHINES = (
     *(G5_XLARGE, G5_2XLARGE, P3_2XLARGE, P3_8XLARGE, G5_12XLARGE, P3_16XLARGE, P4D),

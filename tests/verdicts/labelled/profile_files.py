@@ -13,12 +13,12 @@ from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.noise import Generator
 from tests.verdicts.labelled.timeline_files import write_timelines
 
+# 17 s after a full ten minutes of the clock, epoch seconds: a job starts so many minutes later as it says.
 START = 1_780_272_017.0
-"""17 s after a full ten minutes of the clock, epoch seconds: a job starts so many minutes later as it says."""
 
 CHUNK = 4096
+# One snapshot's groups are read one after another.
 _GROUP_DELAYS_S = {"gpu": 0.0, "cpu": 0.004, "memory": 0.006, "i/o": 0.009, "network": 0.021}
-"""One snapshot's groups are read one after another."""
 
 Series = tuple[str, str]
 Lines = tuple[str, np.ndarray]

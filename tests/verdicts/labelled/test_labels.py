@@ -51,8 +51,8 @@ def test_jobs_have_unique_names_and_include_every_fault_kind() -> None:
     assert {fault.kind for job in JOBS for fault in job.faults} == set(KINDS)
 
 
+# Faults that end a job, so that their labels say when.
 ENDING = {"leak", "memory leak", "hung collective", "lost GPU", "memory held after training"}
-"""Faults that end a job, so that their labels say when."""
 
 
 def test_faults_lie_within_the_job_and_the_largest_is_first() -> None:

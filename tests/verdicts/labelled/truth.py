@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+# Strong: anyone sees it in the profile, or most of the time or the whole job is at stake. Medium: it takes a look.
 Strength = Literal["strong", "medium"]
-"""Strong: anyone sees it in the profile, or most of the time or the whole job is at stake. Medium: it takes a look."""
 
 CPU = "CPUBottleneck"
 IO = "IOBottleneck"

@@ -10,8 +10,8 @@ from tests.verdicts.real_runs.recording import FOLDER
 
 Outcome = Literal["wasted", "healthy", "too_short", "unclear"]
 
+# A wasted run of 25 minutes or more is to be named.
 LONG_S = 1_500.0
-"""A wasted run of 25 minutes or more is to be named."""
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -12,8 +12,8 @@ from tests.verdicts.real_runs.profile_writer import write_profile
 from tests.verdicts.real_runs.recording import read_recording
 from trainguard.cli.commands.analyze.outcome import document_of
 
+# Fires when another rule has: it says nothing of its own.
 _SUMMARY = "ProfilerReport"
-"""Fires when another rule has: it says nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)

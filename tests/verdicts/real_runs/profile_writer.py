@@ -13,11 +13,12 @@ import numpy as np
 from tests.verdicts.real_runs.recording import Recording
 from trainguard.core.layout import hour_folder
 
+# A full minute, epoch seconds; the runs' own start times were not published.
 START = 1_700_276_760
-"""A full minute, epoch seconds; the runs' own start times were not published."""
 
 NODE = "algo-1"
 
+# Type, name of the device without its number, and dimension of the lines, by the kind of column.
 _KINDS = {
     "u": ("gpu", "gpu", "GPUUtilization"),
     "a": ("gpu", "gpu", "GPUMemoryUtilization"),
@@ -25,7 +26,6 @@ _KINDS = {
     "ram": ("memory", "MemoryUsedPercent", ""),
     "net": ("network", "ReceiveBytesPerSecond", "Algorithm"),
 }
-"""Type, name of the device without its number, and dimension of the lines, by the kind of column."""
 
 _COLUMN = re.compile(r"(?P<kind>[a-z]+)(?P<device>\d*)")
 _STATUS = {None: None, 0: "Completed"}

@@ -7,8 +7,8 @@ from tests.verdicts.real_runs.labels import LONG_S, Label, is_made, statements
 from tests.verdicts.real_runs.product import Said
 from tests.verdicts.real_runs.recording import origins
 
+# A finding may say to be wasted so much more than a person sees: samples are a minute apart.
 MARGIN_PERCENT = 3.0
-"""A finding may say to be wasted so much more than a person sees: samples are a minute apart."""
 
 
 @dataclass(frozen=True, slots=True)

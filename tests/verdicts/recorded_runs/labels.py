@@ -11,6 +11,7 @@ Kind = Literal["broken", "hidden", "healthy", "unclear"]
 
 DIVERGED = frozenset({"TrainingDiverged", "ExplodingTensor", "GradientNormDrift"})
 LEARNED_NOTHING = frozenset({"NotLearning", "Plateau"})
+# Which rules name what a label calls a finding.
 RULES: Mapping[str, frozenset[str]] = {
     "diverges": DIVERGED,
     "not finite": DIVERGED,
@@ -22,7 +23,6 @@ RULES: Mapping[str, frozenset[str]] = {
     "entropy gone": frozenset({"TrainingDiverged"}),
     "generator lost": frozenset({"TrainingDiverged"}),
 }
-"""Which rules name what a label calls a finding."""
 
 
 class Label(NamedTuple):

@@ -12,8 +12,8 @@ from tests.verdicts.recorded_runs.recordings import unpack
 from trainguard.cli.commands.analyze.outcome import document_of
 from trainguard.core.errors import TrainGuardError
 
+# Fires when another rule has: it says nothing of its own.
 _SUMMARY = "ProfilerReport"
-"""Fires when another rule has: it says nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)

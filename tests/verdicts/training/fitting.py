@@ -8,8 +8,9 @@ import numpy as np
 
 from tests.verdicts.training.network import Array, Model, Parameter, softmax
 
+# Of an output and its targets: the mean loss, and its gradient by the output.
 Loss = Callable[[Array, Array], tuple[float, Array]]
-"""Of an output and its targets: the mean loss, and its gradient by the output."""
+
 Score = Callable[[Array, Array], float]
 TINY = 1e-7
 

@@ -10,8 +10,8 @@ from trainguard_collector.recorder.tensors.reductions import Group, reduce_rows
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
+# Full tensors of a step beyond it are left out and counted.
 MOST_BYTES = 256 * 1024 * 1024
-"""Full tensors of a step beyond it are left out and counted."""
 
 
 class _Sent:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 LANES_ON_PROCESSOR = 256 * 1024
+# Lanes that are multiplied at once: 5 and 40 MiB with weights and products, which stay in a cache.
 LANES_ON_DEVICE = 2 * 1024 * 1024
-"""Lanes that are multiplied at once: 5 and 40 MiB with weights and products, which stay in a cache."""
 
 _MOST_PLANS = 64
 _ODD = -7046029254386353131
+# Constants of splitmix64 (Steele, Lea and Flood 2014) as signed numbers.
 _MIX = (-4658895280553007687, -7723592293110705685)
-"""Constants of splitmix64 (Steele, Lea and Flood 2014) as signed numbers."""
 
 
 class _Together(NamedTuple):

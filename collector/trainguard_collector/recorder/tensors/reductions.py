@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 from trainguard_collector.recorder.tensors.bits import dense
 
 PIECE_ON_PROCESSOR = 256 * 1024
+# Entries that are reduced at once: 1 MiB of float32, which stays in a cache; on a device 32 MiB, for fewer calls.
+#
+# A piece needs as much again for differences, and where tensors are put together or of half precision.
 PIECE_ON_DEVICE = 8 * 1024 * 1024
-"""Entries that are reduced at once: 1 MiB of float32, which stays in a cache; on a device 32 MiB, for fewer calls.
 
-A piece needs as much again for differences, and where tensors are put together or of half precision."""
-
+# Tensors below so many entries have rows so wide: few numbers for the host of a large tensor, short tails of a small
+# one.
 WIDTHS = ((16 * 1024, 64), (1024 * 1024, 1024))
-"""Tensors below so many entries have rows so wide: few numbers for the host of a large tensor, short tails of a small
-one."""
 
+# A row on a device. On a processor a longer sum of squares than 1,024 would lose digits in float32.
 WIDEST = 16 * 1024
-"""A row on a device. On a processor a longer sum of squares than 1,024 would lose digits in float32."""
 
 _ABSOLUTE = "abs_"
 _SUMMED = frozenset({"mean", "sum"})

@@ -11,9 +11,10 @@ DEFAULT_INTERVAL = 500
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 REDUCTIONS = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
 ALLOWED = frozenset((*REDUCTIONS, *(f"abs_{name}" for name in REDUCTIONS)))
+# What rules read of a tensor that is not saved in full.
 DEFAULT_REDUCTIONS = ("min", "max", "mean", "std", "l2", "abs_mean")
-"""What rules read of a tensor that is not saved in full."""
 
+# The managed hook's expressions where it has the collection.
 PATTERNS: "Mapping[str, tuple[str, ...]]" = {
     "losses": (r"[Ll]oss_(?!input).*output", "^losses/"),
     "metrics": ("^metrics/",),
@@ -26,11 +27,10 @@ PATTERNS: "Mapping[str, tuple[str, ...]]" = {
     "gradient_norm": ("^gradient_norm/",),
     "learning_rate": ("^learning_rate/",),
 }
-"""The managed hook's expressions where it has the collection."""
 
 ALWAYS_SAVED = ("losses", "metrics", "gradient_norm", "learning_rate")
+# Collections of single numbers, which have no reductions.
 RAW = frozenset((*ALWAYS_SAVED, "checksums"))
-"""Collections of single numbers, which have no reductions."""
 
 BY_DEFAULT = ("gradients", "weights", "biases")
 _STEP_PARAMETERS = ("save_interval", "save_steps", "start_step", "end_step")
@@ -174,8 +174,8 @@ def _flag(name: str, value: Any) -> bool:
 
 
 MOST_COPIED = 1024 * 1024
+# Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32, on a device 32 MiB.
 MOST_COPIED_ON_DEVICE = 8 * 1024 * 1024
-"""Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32, on a device 32 MiB."""
 
 
 class Saver:

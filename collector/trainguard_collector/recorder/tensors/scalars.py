@@ -13,8 +13,8 @@ from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collectio
 
 LONGEST_NAME = 1_000
 MOST_LATE = 100
+# A step more is not saved and counted.
 MOST_PENDING = 4
-"""A step more is not saved and counted."""
 
 
 class CopyHashes(Protocol):

@@ -56,8 +56,8 @@ def class_name(model: Any) -> str:
 
 _OF_NO_PARAMETER = frozenset({"gradients", "losses", "metrics", "activations", "relu_input", "relu_output"})
 _OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
+# Further groups of parameters have no learning rate saved.
 MOST_RATES = 8
-"""Further groups of parameters have no learning rate saved."""
 
 
 class _Used:

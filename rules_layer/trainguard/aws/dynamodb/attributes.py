@@ -49,8 +49,8 @@ class Kind:
         return replace(self, default=default, omitted=True)
 
 
+# Name and kind of the column of each field.
 Layout = Mapping[str, tuple[str, Kind]]
-"""Name and kind of the column of each field."""
 
 
 class Columns:
@@ -196,8 +196,9 @@ SOME_NAMES = list_of(TEXT).unless(())
 BLOB = Kind(lambda value: {"B": value}, lambda value: bytes(value["B"]))
 INTEGER = Kind(integer, lambda value: int(value["N"]))
 INTEGER_OR_NONE = INTEGER.unless(None)
+# People see the zero.
 TALLY = replace(INTEGER, default=0)
-"""People see the zero."""
+
 COUNT = INTEGER.unless(0)
 INTEGERS = map_of(INTEGER)
 NUMBER = Kind(number, lambda value: float(_read_number(value)))

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _OF_ALERT = ("Action", "ActionAt", "AlertId")
 
 _ANOTHER_FIRE = "(attribute_not_exists(#FireId) OR #FireId <> :fire)"
+# A job that SageMaker lists later gets another ARN, and counts its episodes from the start.
 _NO_NEWER_FIRE = "(attribute_not_exists(#FireEpisode) OR #FireEpisode <= :episode OR #FireJobArn <> :arn)"
-"""A job that SageMaker lists later gets another ARN, and counts its episodes from the start."""
 
 _NEW = f"{_ANOTHER_FIRE} AND {_NO_NEWER_FIRE}"
 _NOT_OVER = "(attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough <= :at OR #Status = :fired)"
+# A row is of this fire; it may name none where the mark failed.
 _OWN = "(#FireId = :fire OR (attribute_not_exists(#FireId) AND attribute_exists(#Status)))"
-"""A row is of this fire; it may name none where the mark failed."""
 
 _NOT_MADE = "(attribute_not_exists(#StopMade) OR #StopMade <> :true OR #StopFireId <> :fire)"
 
@@ -100,14 +100,14 @@ def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, Attri
     }
 
 
+# A job's name has no asterisk.
 ALERTS = "*alerts"
-"""A job's name has no asterisk."""
 
+# As long as Step Functions knows the names of executions that have ended.
 KEPT_S = 90 * 86_400
-"""As long as Step Functions knows the names of executions that have ended."""
 
+# Longer than an invocation of `send_alert` may take, and shorter than the state machine waits for one.
 LEASE_S = 45
-"""Longer than an invocation of `send_alert` may take, and shorter than the state machine waits for one."""
 
 
 class DynamoSentAlerts:

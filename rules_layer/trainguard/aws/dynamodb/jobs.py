@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
+# Values of Active. An item of a version that knew no other is polled fast until its next reconciliation.
 _SLOW, _FAST = "slow", "fast"
-"""Values of Active. An item of a version that knew no other is polled fast until its next reconciliation."""
 
 _EXISTS = "attribute_exists(#TrainingJobName)"
+# Begins the name of an hour's item: no job's name has a slash before an at sign.
 MET_JOBS = "met-jobs/"
-"""Begins the name of an hour's item: no job's name has a slash before an at sign."""
 
+# Names of training jobs have no slash.
 TUNING_JOB = "tuning-job/"
-"""Names of training jobs have no slash."""
 
 _NO_ROOM = "size(#Jobs) >= :most AND attribute_not_exists(#Jobs.#job)"
 _HAS_ROOM = "attribute_exists(#Jobs) AND (size(#Jobs) < :most OR attribute_exists(#Jobs.#job))"
 _NOT_FINISHED = "(attribute_not_exists(#Jobs.#job) OR #Jobs.#job.#Finished = :no)"
 
 KEPT_S = 86_400
+# Begin the names of items that are no job's: no job's name has a slash there.
 _NO_JOBS = (TUNING_JOB, MET_JOBS)
-"""Begin the names of items that are no job's: no job's name has a slash there."""
 
 
 class DynamoJobs:

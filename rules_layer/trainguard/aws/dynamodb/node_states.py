@@ -81,8 +81,8 @@ _ENTRY: Layout = {
     "previous_severity": ("PreviousSeverity", attributes.TEXT_OR_NONE),
     "lasted_s": ("LastedS", attributes.NUMBER_OR_NONE),
 }
+# An entry has a kind of its own, that of the alert.
 _ENTRY_FINDING: Layout = {**FINDING, "finding_kind": ("FindingKind", attributes.NAME)}
-"""An entry has a kind of its own, that of the alert."""
 
 
 def _write_entry(entry: OutboxEntry) -> "AttributeValue":

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
+# A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules.
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
-"""A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
 
 
 class DynamoRuleStates:
@@ -64,8 +64,8 @@ class DynamoRuleStates:
         return None if item is None else _row(job, item)
 
 
+# The stored row is of an earlier registration, or there is none.
 _IS_EARLIER = "attribute_not_exists(#Generation) OR #Generation < :generation"
-"""The stored row is of an earlier registration, or there is none."""
 
 
 def _condition_values(row: RuleRow) -> "Item":

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     Record = TypeVar("Record", bound=DataclassInstance)
 
 
+# Begins the text columns of facts for people; nothing reads them back.
 FACT_COLUMN = "fact."
-"""Begins the text columns of facts for people; nothing reads them back."""
 
 _PLACE: Layout = {
     "name": ("Name", attributes.TEXT),
@@ -183,6 +183,7 @@ _EPISODE: Layout = {
     "cost": ("Cost", attributes.NUMBER_OR_NONE),
     "currency": ("Currency", attributes.TEXT_OR_NONE),
 }
+# Of a finding, without its rule and node.
 FINDING: Layout = {
     "finding_kind": ("Kind", attributes.NAME),
     "reason": ("Reason", attributes.TEXT),
@@ -194,7 +195,6 @@ FINDING: Layout = {
     "episodes": ("Episodes", list_of(record_of(Episode, _EPISODE)).unless(())),
     "facts": ("Facts", list_of(Kind(_write_fact, _read_fact)).unless(())),
 }
-"""Of a finding, without its rule and node."""
 
 
 Key = TypeVar("Key")

@@ -101,11 +101,11 @@ def _pattern(rule: "DescribeRuleResponseTypeDef") -> Mapping[str, Any]:
 
 
 _NO_BUCKET = "NoSuchBucket"
+# The report at a job's end reads its whole profile, and SageMaker lets a job run for days.
 _FEWEST_DAYS = 7
-"""The report at a job's end reads its whole profile, and SageMaker lets a job run for days."""
 
+# Storage classes from which an object must be restored before it can be read.
 _DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
-"""Storage classes from which an object must be restored before it can be read."""
 
 
 def check_bucket(site: Site) -> Iterator[CheckResult]:

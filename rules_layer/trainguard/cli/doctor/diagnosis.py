@@ -29,6 +29,7 @@ _GONE = "Somebody has deleted it: delete the stack and deploy it again, or make 
 _FINDINGS = ("AlertTopicArn", "findings", "alert_emails")
 _ALARMS = ("OperationsTopicArn", "alarms", "operations_emails")
 
+# In the order of an object's way through the stack.
 CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("credentials", stack.check_credentials),
     ("stack", stack.check_stack),
@@ -62,7 +63,6 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("alarms", actions.check_alarms),
     ("permissions", roles.check_access),
 )
-"""In the order of an object's way through the stack."""
 
 JOB_CHECKS: tuple[tuple[str, Callable[[JobCase], Findings]], ...] = (
     ("training job", lambda case: job.grade_description(case.job, case.description)),

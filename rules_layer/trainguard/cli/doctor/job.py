@@ -131,8 +131,8 @@ def grade_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) ->
 
 
 MINUTE_S = 60.0
+# Objects come once a minute, and may take minutes: after ten, something is wrong.
 SILENT_S = 600.0
-"""Objects come once a minute, and may take minutes: after ten, something is wrong."""
 
 BEHIND_S = 900.0
 

@@ -164,11 +164,11 @@ _LONGEST = 160
 _LAST = "\U0010ffff"
 
 
+# A folder, and whether its memory snapshots are meant, or its traces.
 Sort = tuple[str, bool]
-"""A folder, and whether its memory snapshots are meant, or its traces."""
 
+# Traces and snapshots of a job: how many of each sort, keys by why they are not read, whether there are more.
 SeenTraces = tuple[Mapping[Sort, int], Mapping[str, Sequence[str]], bool]
-"""Traces and snapshots of a job: how many of each sort, keys by why they are not read, whether there are more."""
 
 
 def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenTraces:

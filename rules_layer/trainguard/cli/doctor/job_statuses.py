@@ -14,8 +14,8 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.text import one_line
 from trainguard.core.units import counted
 
+# A node writes its status every minute.
 SILENT_S = 600.0
-"""A node writes its status every minute."""
 
 MOST_READ = 256
 MAX_BYTES = 256 * 1024
@@ -67,8 +67,8 @@ Status = TypeVar("Status", CollectorStatus, RecorderStatus)
 _SUFFIXES = {CollectorStatus: ".status.json", RecorderStatus: ".recorder.json"}
 
 
+# The field that counts a loss, its noun, what happened, and what to do.
 _Loss = tuple[str, str, str, str]
-"""The field that counts a loss, its noun, what happened, and what to do."""
 
 _MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
 _OF_COLLECTOR: tuple[_Loss, ...] = (
@@ -95,8 +95,8 @@ _OF_RECORDER: tuple[_Loss, ...] = (
 )
 
 
+# The status objects of a job that were read, how many there are, and why some could not be read.
 Seen = tuple[Sequence[Status], int, Mapping[str, str]]
-"""The status objects of a job that were read, how many there are, and why some could not be read."""
 
 
 def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot, kind: type[Status]) -> Seen[Status]:

@@ -64,8 +64,8 @@ def _why(result: "EvaluationResultTypeDef") -> str:
 
 REPORT_MACHINE = "the report state machine"
 KERNELS_MACHINE = "the kernels state machine"
+# State machines whose roles use the bucket, with the outputs that name them.
 MACHINES = {REPORT_MACHINE: "ReportStateMachineArn", KERNELS_MACHINE: "KernelsStateMachineArn"}
-"""State machines whose roles use the bucket, with the outputs that name them."""
 
 GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
 
@@ -102,6 +102,7 @@ class Use:
         return self.keys.replace("*", _EXAMPLE)
 
 
+# By role; roles that are not named here do nothing in the bucket.
 USES: Mapping[str, tuple[Use, ...]] = {
     "evaluate_objects": (
         *(Use((GET,), keys) for keys in (*_READ, _JOB_FILES, KEPT_HANG)),
@@ -136,7 +137,6 @@ USES: Mapping[str, tuple[Use, ...]] = {
     REPORT_MACHINE: (Use((GET,), _PARTS),),
     KERNELS_MACHINE: (Use((GET,), _CAPTURE_RUNS),),
 }
-"""By role; roles that are not named here do nothing in the bucket."""
 
 
 def roles_of(site: Site) -> Mapping[str, str]:
@@ -168,11 +168,11 @@ def check_roles(site: Site) -> Iterable[CheckResult]:
     return unless(faults, f"{counted(len(roles), 'role')} may do in {site.bucket} what they are for")
 
 
+# A job that there is none of: asking for it says only whether one may ask.
 _NOBODY = "trainguard-doctor"
-"""A job that there is none of: asking for it says only whether one may ask."""
 
+# Answers of S3 and SageMaker about what does not exist, to a permitted caller.
 _ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationException", "ResourceNotFound"})
-"""Answers of S3 and SageMaker about what does not exist, to a permitted caller."""
 
 _POLICY = "Ask for the policy in docs/cli.md, section Permissions."
 
@@ -196,6 +196,7 @@ def _object(name: str) -> Callable[[Site], object]:
     return lambda site: site.clients.s3.head_object(Bucket=site.bucket, Key=f"{_NOBODY}/{name}")
 
 
+# Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try.
 PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
     (
         "dynamodb:GetItem",
@@ -242,7 +243,6 @@ PROBES: tuple[tuple[str, str, str, Callable[[Site], object]], ...] = (
         ),
     ),
 )
-"""Reads: the IAM action that each needs, on what, the commands that do such reads, and one to try."""
 
 
 def check_access(site: Site) -> Iterable[CheckResult]:
@@ -271,8 +271,8 @@ def _try(ask: Callable[[Site], object], site: Site) -> None:
 
 _DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
 _SECTION = "docs/deployment.md, section An existing bucket"
+# S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key.
 _NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
-"""S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
 
 
 def check_encryption(site: Site) -> Iterator[CheckResult]:

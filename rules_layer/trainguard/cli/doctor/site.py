@@ -50,8 +50,8 @@ class CheckResult:
     command: str | None = None
 
 
+# What a check returns, its name left out.
 Findings = CheckResult | Iterable[CheckResult]
-"""What a check returns, its name left out."""
 
 
 def under_name(name: str, found: Findings) -> Iterator[CheckResult]:
@@ -88,11 +88,11 @@ def span(seconds: float) -> str:
 
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "403"})
+# Error codes for something that the stack has made and somebody has deleted.
 _GONE = frozenset(
     {"ResourceNotFoundException", "ParameterNotFound", "NotFound", "NotFoundException", "StateMachineDoesNotExist"}
     | {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"}
 )
-"""Error codes for something that the stack has made and somebody has deleted."""
 
 
 class UnansweredError(TrainGuardError):

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef
 
 _CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
+# Concurrent executions for the functions beside the evaluators.
 _SPARE = 10
-"""Concurrent executions for the functions beside the evaluators."""
 
 _SCHEDULER_WINDOW_MIN = 15
+# Of fifteen; the metric comes minutes late.
 _FEWEST_SCHEDULER_RUNS = 8
-"""Of fifteen; the metric comes minutes late."""
 
 
 def check_functions(site: Site) -> Iterable[CheckResult]:

@@ -37,8 +37,8 @@ _ACTION = re.compile(r"perform:?\s+([a-z0-9-]+:[A-Za-z*]+)")
 _LOG_IN = "Log in again, for example with `aws sso login`, or set new AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 _SET_UP = "Run `aws configure` or `aws sso login`, set AWS_PROFILE, or pass --profile."
 
+# Versions of botocore before 1.41 have none: they cannot use what `aws login` leaves.
 _LOGIN: type[BotoCoreError] = getattr(botocore.exceptions, "LoginError", SSOError)
-"""Versions of botocore before 1.41 have none: they cannot use what `aws login` leaves."""
 
 _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str, str], ...] = (
     ((ProfileNotFound,), CredentialsError, "{}", "Pass --profile with one of `aws configure list-profiles`."),

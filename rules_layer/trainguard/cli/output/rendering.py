@@ -23,8 +23,8 @@ _STATUS_STYLES = {
     Status.WARMING_UP: "yellow",
     Status.WAITING_FOR_DATA: "yellow",
 }
+# Shown for WARMING_UP of a job that has ended.
 TOO_SHORT = "TOO_SHORT"
-"""Shown for WARMING_UP of a job that has ended."""
 
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 

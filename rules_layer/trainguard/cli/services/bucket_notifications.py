@@ -29,12 +29,12 @@ _TARGETS: Mapping[str, str] = frozen_mapping(
 CREATED = "s3:ObjectCreated:*"
 _ANY_CREATED = "s3:ObjectCreated:"
 
+# S3 replaces it as a whole: there is no call that changes a part.
 Configuration = Mapping[str, Any]
-"""S3 replaces it as a whole: there is no call that changes a part."""
 
 
+# One configuration for people: its target, the events, and the keys that it is for.
 Entry = tuple[str, str, str]
-"""One configuration for people: its target, the events, and the keys that it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

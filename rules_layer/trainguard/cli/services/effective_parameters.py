@@ -14,8 +14,8 @@ from trainguard.rules.registry import help_of
 
 Value = float | int | str | bool | None
 DEFAULT = "default"
+# Accepted by every rule and of little interest, so it stands last.
 SCAN_INTERVAL_US = "scan_interval_us"
-"""Accepted by every rule and of little interest, so it stands last."""
 
 
 class EffectiveParameter(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,11 +16,11 @@ from trainguard.core.finding import severity_rank
 from trainguard.core.records import JobRecord, JobStatus, RuleRow
 from trainguard.core.units import counted, show_duration
 
+# Of more nodes of a rule, those that are well are counted.
 NODES_SHOWN = 8
-"""Of more nodes of a rule, those that are well are counted."""
 
+# Of more it takes longer to read all rows than to ask for those of the whole job one by one.
 _MANY_NODES = 16
-"""Of more it takes longer to read all rows than to ask for those of the whole job one by one."""
 
 _DECISIONS = {
     "stop": "to be stopped",
@@ -98,11 +98,10 @@ AT_ONCE = 16
 _VERDICT_CHARACTERS = 120
 
 
+# A job as `--json` has it; times are ISO 8601 in UTC.
+#
+# ``severity`` and ``cost_lost`` are of ``finding``, the most severe; ``fault`` says why its rows cannot be read.
 JobLine = dict[str, Any]
-"""A job as `--json` has it; times are ISO 8601 in UTC.
-
-``severity`` and ``cost_lost`` are of ``finding``, the most severe; ``fault`` says why its rows cannot be read.
-"""
 
 
 def _active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:

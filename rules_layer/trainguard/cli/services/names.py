@@ -15,8 +15,8 @@ ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
 
 EVERY_RULE: tuple[str, ...] = (*ALL_RULE_NAMES, *(rule for family in OTHER_FAMILIES for rule in family.names))
 
+# Advice where a setting names a rule that is none of TrainGuard's.
 OWN_RULES = "Name a custom rule's package with --rules-package DIR, or --rule MODULE:CLASS."
-"""Advice where a setting names a rule that is none of TrainGuard's."""
 
 _LISTED = "TrainGuard; `trainguard params` lists the rules of all families: " + ", ".join(
     (TITLE, *(family.title for family in OTHER_FAMILIES))

@@ -127,24 +127,24 @@ def case_of(
     return Case(job, plan, streams, tuple(verdicts), paid_time_of(job, plan, streams), ledger), fires
 
 
+# From this share of the paid time on, lost time is worth a reason.
 SIZEABLE_SHARE = 0.15
-"""From this share of the paid time on, lost time is worth a reason."""
 
 UNREAD_OBJECTS = "bad_objects"
+# Counters of what could not be read. A lost object of samples is known by their times, and is a gap.
 UNREAD_PARTS = ("unread_parts", "bad_rows", "bad_cells")
-"""Counters of what could not be read. A lost object of samples is known by their times, and is a gap."""
 
+# The counter of accelerators whose metrics are recorded and not read.
 NOT_JUDGED_DEVICES = "devices_not_judged"
-"""The counter of accelerators whose metrics are recorded and not read."""
 
+# The counter of losses and scores whose curve may mix several writers, or lacks much.
 UNCERTAIN_SERIES = "uncertain_series"
-"""The counter of losses and scores whose curve may mix several writers, or lacks much."""
 
+# The counter of runs that a job writes beside the one that is judged.
 RUNS_NOT_JUDGED = "runs_not_judged"
-"""The counter of runs that a job writes beside the one that is judged."""
 
+# Must judge the losses of a job without a profile before the job is called healthy.
 LEARNING = "training/NotLearning"
-"""Must judge the losses of a job without a profile before the job is called healthy."""
 
 _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 

@@ -20,14 +20,14 @@ from trainguard.rules.rule_result import RuleResult
 
 NAMED_CAUSES = 3
 NAMED_EPISODES = 3
+# A smaller bucket of the paid time is not named in a sentence.
 NAMED_SHARE = 0.01
-"""A smaller bucket of the paid time is not named in a sentence."""
 
 MOSTLY = 0.5
 DAY_H = 24.0
 
+# Buckets that are no reason of a loss, or that the sentence on the work names itself.
 _NO_REASON = frozenset({Bucket.COMPUTE, Bucket.NO_SAMPLES, Bucket.IDLE, Bucket.UNEXPLAINED})
-"""Buckets that are no reason of a loss, or that the sentence on the work names itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from trainguard.core.timestamps import iso_time
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
+# Statuses that the row of a job that is not evaluated keeps: another one could look like an all-clear.
 _KEPT = frozenset({Status.FIRED, Status.ERROR})
-"""Statuses that the row of a job that is not evaluated keeps: another one could look like an all-clear."""
 
+# The diagnosis's level of a job of which nothing can be said.
 _UNKNOWN = "unknown"
-"""The diagnosis's level of a job of which nothing can be said."""
 
 
 def brake_on(job: JobRecord, services: Services, now: float) -> Brake | None:

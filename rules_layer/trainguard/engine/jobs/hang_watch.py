@@ -17,14 +17,14 @@ from trainguard.rules.standstill import KnownHang
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 HUNG_JOB = HungJob.spec.name
+# Kinds of a job that may be about to hang: its ranks may have left files already.
 STANDING = frozenset({HungKind.STANDS_STILL, HungKind.PAUSES, HungKind.NEWEST_SAMPLE})
-"""Kinds of a job that may be about to hang: its ranks may have left files already."""
 
+# Files that came later than so long ago wait for the next run: the others of the same ranks come with them.
 SETTLED_S = 20.0
-"""Files that came later than so long ago wait for the next run: the others of the same ranks come with them."""
 
+# Executions of a job that read its files; each is for another set of them.
 MOST_ASKED = 24
-"""Executions of a job that read its files; each is for another set of them."""
 
 
 def known_hang_of(

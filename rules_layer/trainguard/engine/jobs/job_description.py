@@ -7,8 +7,8 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 
+# Creation times are stored to the millisecond.
 SAME_MOMENT_S = 1.0
-"""Creation times are stored to the millisecond."""
 
 
 def is_another(record: JobRecord, description: TrainingJobDescription) -> bool:

@@ -70,16 +70,16 @@ def left_out(job: JobRecord) -> dict[str, int]:
     return {LEFT_OUT: 1} if job.streams_left_out else {}
 
 
+# Stands where a rule's name would in a notice about a job's settings.
 SETTINGS = "Settings"
-"""Stands where a rule's name would in a notice about a job's settings."""
 
+# Faults in a notice's text, and in its document: SNS takes 256 kB, of all protocols together.
 _MOST_SHOWN, _MOST_SENT = 5, 20
-"""Faults in a notice's text, and in its document: SNS takes 256 kB, of all protocols together."""
 
 LONGEST_FAULT = 1_000
 
+# Between two questions to SageMaker about one job because of objects that are not judged.
 ASKED_EVERY_S = 300.0
-"""Between two questions to SageMaker about one job because of objects that are not judged."""
 
 _ADVICE = (
     "Correct it for the next job: settings are read once, when a job becomes known. "

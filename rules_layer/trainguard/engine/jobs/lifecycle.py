@@ -18,14 +18,14 @@ from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.streams.session import expiry
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
+# Streams of which none has answered are asked to close again.
 ASK_AGAIN_S = 300.0
-"""Streams of which none has answered are asked to close again."""
 
+# Streams of a job that names a source are asked to close this long after its end: the last poll is over then.
 LAST_READ_S = 240.0
-"""Streams of a job that names a source are asked to close this long after its end: the last poll is over then."""
 
+# Without an answer to so many, within a day, the job is given up.
 MOST_ASKS = 8
-"""Without an answer to so many, within a day, the job is given up."""
 
 
 def begin_close(job: JobRecord, registry: JobRegistry) -> JobRecord:
@@ -84,8 +84,8 @@ def open_streams(job: JobRecord, nodes: NodeStates) -> None:
             nodes.save(replace(record, closed=False, expires_at=None))
 
 
+# A node writes its status object each minute and when it ends; the collector uses the same limit.
 SILENT_S = 600.0
-"""A node writes its status object each minute and when it ends; the collector uses the same limit."""
 
 _SUFFIX = ".status.json"
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from trainguard.core.errors import RequestError
 
+# SageMaker's name, or that of a place.
 JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}(?:@[A-Za-z0-9/=+_%~-]{1,200}/)?")
-"""SageMaker's name, or that of a place."""
 
 _MARK = "@replay-"
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")

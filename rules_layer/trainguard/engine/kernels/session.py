@@ -108,11 +108,11 @@ def keeps(held: CaptureVerdict, verdict: CaptureVerdict) -> bool:
 
 MOST_FOLDERS = 32
 MOST_VERSIONS = 256
+# Captures that wait to be judged; older ones are passed over and counted.
 MOST_BACKLOG = 8
-"""Captures that wait to be judged; older ones are passed over and counted."""
 
+# An execution without a verdict is asked for again after this; it ends before.
 AGAIN_S = 7_500.0
-"""An execution without a verdict is asked for again after this; it ends before."""
 
 MOST_ATTEMPTS = 3
 GIVEN_UP, PASSED_OVER = "captures_given_up", "captures_passed_over"

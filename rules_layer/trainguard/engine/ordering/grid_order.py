@@ -18,14 +18,14 @@ MINUTE_S = 60
 LATENESS_S = 120
 REMEMBERED_GAPS = 64
 
+# The longest interval of evaluation: messages of positions further ahead of the cursor are never dropped.
 MOST_DEFERRED_S = 300
-"""The longest interval of evaluation: messages of positions further ahead of the cursor are never dropped."""
 
+# Given a cursor, yields (key, position, last_modified) of the unit's objects after it, in order.
 Listing = Callable[[int | None], Iterable[tuple[str, int, float]]]
-"""Given a cursor, yields (key, position, last_modified) of the unit's objects after it, in order."""
 
+# Given a position, returns the key of the unit's object there; None when S3 has none.
 Fetch = Callable[[int], str | None]
-"""Given a position, returns the key of the unit's object there; None when S3 has none."""
 
 
 @dataclass(slots=True)

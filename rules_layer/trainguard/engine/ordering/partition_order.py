@@ -48,10 +48,9 @@ class Positioned(Protocol):
     def partition(self) -> str: ...
 
 
+# Given two positions (None: the stream's start, its end), yields the stream's objects between them, and maybe others,
+# with key, what the key says and last_modified: those that S3 has now or, with keys, had with these.
 Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[tuple[str, Positioned, float]]]
-"""Given two positions (None: the stream's start, its end), yields the stream's objects between them, and maybe others,
-with key, what the key says and last_modified: those that S3 has now or, with keys, had with these.
-"""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,8 +26,8 @@ from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import FactSheet
 
 BOTTLENECKED_SHARE = 0.5
+# A phase is named in the advice when its share of the time grows by so many points.
 NAMED_FROM_PERCENT = 10.0
-"""A phase is named in the advice when its share of the time grows by so many points."""
 
 REPORTED_PHASES = 16
 Row = TypeVar("Row", ComparedClass, ComparedPhase)

@@ -250,8 +250,8 @@ def _gpu_faults(of_nodes: Mapping[str, Verdict]) -> dict[str, tuple[str, tuple[F
     return {node: (each.kind, each.facts) for node, each in found.items() if each.status is Status.FIRED}
 
 
+# A fault could hide where so much of a node's time has no samples: such a job is not called healthy.
 LACKING_SHARE = 0.05
-"""A fault could hide where so much of a node's time has no samples: such a job is not called healthy."""
 
 NAMED_SPANS = 3
 

@@ -32,8 +32,8 @@ from trainguard.rules.rule_result import RuleResult
 from trainguard.state.step_time import StepTime
 
 LATENESS_US = 120_000_000
+# Less than a rotation, so that one process does not wait.
 LIST_EVERY_US = 50_000_000
-"""Less than a rotation, so that one process does not wait."""
 
 SILENT_US = 600_000_000
 FORGOTTEN_US = 3_600_000_000
@@ -114,8 +114,8 @@ class FrameworkStream(Stream[FrameworkState]):
         )
 
 
+# Counts lanes that were forgotten because a node has too many: their data over two minutes late are lost.
 FEWER_PARTITIONS = "degraded_to_fewer_lanes"
-"""Counts lanes that were forgotten because a node has too many: their data over two minutes late are lost."""
 
 
 class FrameworkSession(Session[FrameworkStream]):

@@ -22,8 +22,8 @@ from trainguard.state.sample_window import ACTIVE_PERCENT, INTERRUPTED_S, Sample
 from trainguard.state.step_time import CHECKPOINT, EVALUATION, StepTime
 
 SILENCE_US = 120_000_000
+# No instance comes, loads a program and a model, and works in a shorter time.
 AT_ONCE_S = 30.0
-"""No instance comes, loads a program and a model, and works in a shorter time."""
 
 MOST_RUNS = 16
 

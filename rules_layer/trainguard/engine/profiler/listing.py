@@ -20,14 +20,14 @@ from trainguard.formats.profile.keys import (
 )
 from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 
+# S3 gets an object at most so much later than any other of the node that ends when it does, or it is late.
 UPLOAD_US = 60_000_000
-"""S3 gets an object at most so much later than any other of the node that ends when it does, or it is late."""
 
+# How much further back than asked is listed: other nodes stand there.
 MARGIN_US = 60_000_000
-"""How much further back than asked is listed: other nodes stand there."""
 
+# Of all jobs together: some 50 MB. A job of 4,000 nodes of 8 processes has so many in 6 min.
 MOST_NAMES = 200_000
-"""Of all jobs together: some 50 MB. A job of 4,000 nodes of 8 processes has so many in 6 min."""
 
 
 @dataclass(slots=True)
@@ -100,11 +100,11 @@ class SharedNames:
 
 
 _MICROSECONDS = 1_000_000
+# The hour folders of TensorFlow's traces are in local time, which is less than a day from UTC.
 _DAY_S = 86_400
-"""The hour folders of TensorFlow's traces are in local time, which is less than a day from UTC."""
 
+# Objects of a step's folder; a host and process puts a handful there.
 _MOST_IN_A_STEP = 10_000
-"""Objects of a step's folder; a host and process puts a handful there."""
 
 
 class ProfileListing:

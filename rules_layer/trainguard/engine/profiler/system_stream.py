@@ -37,11 +37,11 @@ from trainguard.rules.rule_inputs import IdleTime, LateView, NodeMinute, NodeVie
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
 
+# A node with GPUs that has not worked is starting for so long at most: after that it may never work.
 STARTING_S = 3_600.0
-"""A node with GPUs that has not worked is starting for so long at most: after that it may never work."""
 
+# For so long after a node's first work its rules with a patience are waited for.
 WARM_UP_S = 900.0
-"""For so long after a node's first work its rules with a patience are waited for."""
 
 
 class SystemState(StreamState):
@@ -289,10 +289,9 @@ def _is_starting(view: NodeView, *, is_warming_up: bool) -> bool:
 
 MINUTE_PARTITION = "minute"
 
+# The message of a minute usually comes within this time after the minute's beginning. A later one is not dropped: what
+# follows it may be late, too, or may not come.
 ARRIVAL_S = 180.0
-"""The message of a minute usually comes within this time after the minute's beginning. A later one is not dropped: what
-follows it may be late, too, or may not come.
-"""
 
 
 class SystemSession(Session[SystemStream]):

@@ -17,8 +17,8 @@ from trainguard.formats.runs.named import EXPECTED as SOURCE_EXPECTED
 from trainguard.formats.runs.named import named_source
 from trainguard.rules.parameters import overridden, parameter_faults
 
+# Listed of a job; the rest are counted.
 MOST_FAULTS = 40
-"""Listed of a job; the rest are counted."""
 
 _LONGEST_NAME, _LONGEST_VALUE = 128, 120
 
@@ -38,6 +38,7 @@ class SettingFault(msgspec.Struct, frozen=True):
         return f"{_name(self.source)}: {reason}, expected {self.expected}"
 
 
+# The stop permission of a job whose configuration names no place for its profile.
 NO_PLACE = SettingFault(
     "ProfilerConfig",
     "S3OutputPath",
@@ -45,7 +46,6 @@ NO_PLACE = SettingFault(
     "where the job's profile lies, here or in the tag trainguard:profile-path: without it anybody's objects count, "
     "and nothing may stop the job",
 )
-"""The stop permission of a job whose configuration names no place for its profile."""
 
 
 def fault_sentences(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ def run_pages(tags: Mapping[str, str], *others: Mapping[str, str]) -> dict[str, 
     return run_links(({**tags, **own}, *others))
 
 
+# More than all rules have: an item of Jobs stays far below DynamoDB's limit.
 MOST_PARAMETERS = 200
-"""More than all rules have: an item of Jobs stays far below DynamoDB's limit."""
 
 
 @dataclass(frozen=True, slots=True)

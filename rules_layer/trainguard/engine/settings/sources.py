@@ -49,13 +49,13 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG, RUN_URL_TAG, *OWNER_TAGS.values()})
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
+# Misspelt forms of a yes, which count as a no; any other text is a no on purpose.
 _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
-"""Misspelt forms of a yes, which count as a no; any other text is a no on purpose."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,10}", re.ASCII)
 _LONGEST_NAME = 500
+# Without empty folders: the grammar of profile objects has none.
 _PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\x00-\x1f]+)*/?", re.ASCII)
-"""Without empty folders: the grammar of profile objects has none."""
 
 
 def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
@@ -99,8 +99,8 @@ def settings_name(tags: Mapping[str, str], path: str) -> str | SettingFault | No
 
 _RULE, _SOURCE = "rule_to_invoke", "source_s3_uri"
 _CONFIGURATIONS = "rule configurations"
+# Holds the actions of the managed service, which its SDK puts among the parameters of a rule over tensors.
 _ACTIONS = "action_json"
-"""Holds the actions of the managed service, which its SDK puts among the parameters of a rule over tensors."""
 
 _NO_ACTIONS = "actions of the managed service: TrainGuard alerts by itself, and stops a job by its own tags alone"
 

@@ -57,8 +57,8 @@ UnitVerdicts = dict[str, dict[str, Verdict]]
 Seen = Callable[[StreamKey, AnyStream, Sequence[Verdict]], None]
 
 
+# A family's rules about a job, one verdict a rule, and the job-wide fires.
 FamilyVerdicts = tuple[Sequence[Verdict], Sequence[Fire]]
-"""A family's rules about a job, one verdict a rule, and the job-wide fires."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from trainguard.rules.protocol import Rule, check_clear_after, is_custom, packed
 from trainguard.rules.rule_inputs import LateView
 from trainguard.rules.rule_result import RuleResult
 
+# A measure is close to its threshold when it differs by less than this share of it, on whichever side.
 CLOSE_SHARE = 0.1
-"""A measure is close to its threshold when it differs by less than this share of it, on whichever side."""
 
 
 def is_near_threshold(result: RuleResult, history: FiringHistory) -> bool:
@@ -37,8 +37,8 @@ def _is_close(result: RuleResult) -> bool:
     return abs(result.measured - result.threshold) < CLOSE_SHARE * abs(result.threshold)
 
 
+# What lies between a stream's first sample and its first evaluation, about.
 FIRST_MINUTE_S = 60.0
-"""What lies between a stream's first sample and its first evaluation, about."""
 
 
 class LastFinding(msgspec.Struct, array_like=True):
@@ -83,10 +83,9 @@ def _faded(share: float | None, fading: float) -> float | None:
 
 
 PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S = 900.0, 300.0
+# A row that does not change is written this often: a finding's cost grows, a stop asks how new its row is, patience
+# counts. A rule that found nothing has new numbers alone, which take three write units.
 PUBLISH_OK_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 1_800.0, 3_600.0
-"""A row that does not change is written this often: a finding's cost grows, a stop asks how new its row is, patience
-counts. A rule that found nothing has new numbers alone, which take three write units.
-"""
 
 _EVERY_S = {
     Status.FIRED: PUBLISH_FIRED_EVERY_S,

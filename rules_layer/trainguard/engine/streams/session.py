@@ -31,22 +31,22 @@ from trainguard.state.codec import CODEC, decode_state, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
+# A stream that waits this long on S3's clock waits for an object that does not come.
 SILENT_S = 300.0
-"""A stream that waits this long on S3's clock waits for an object that does not come."""
+# The cursor that holds the newest position seen, applied or not.
 NEWEST = "newest"
-"""The cursor that holds the newest position seen, applied or not."""
 
+# Counts how often more objects waited than an item has room for: the newest of them are listed again.
 LISTED_NAMES = "degraded_to_listed_names"
-"""Counts how often more objects waited than an item has room for: the newest of them are listed again."""
 
+# Depend on how messages were delivered, and so are no part of the state.
 DELIVERY_COUNTERS = ("duplicates", "late", LISTED_NAMES)
-"""Depend on how messages were delivered, and so are no part of the state."""
 
+# Begins the names of counters that say what was given up to keep an item under its cap.
 DEGRADED = "degraded"
-"""Begins the names of counters that say what was given up to keep an item under its cap."""
 
+# No fault of anybody: a begin and its end may lie in two files.
 HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates", "unpaired_events"})
-"""No fault of anybody: a begin and its end may lie in two files."""
 
 
 class StreamState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -311,8 +311,8 @@ def expiry(watermark_s: float | None, now: float) -> int:
     return int(max(watermark_s or now, now)) + RETENTION_S
 
 
+# The node wrote nothing; it stopped writing long before the others; too much of its time has no samples.
 GapKind = Literal["silent", "stopped", "no samples"]
-"""The node wrote nothing; it stopped writing long before the others; too much of its time has no samples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 SHORTENED = "degraded_to_short_history"
+# Steps of each set of tensors.
 _SHORT = 8
-"""Steps of each set of tensors."""
 
 NO_DATA = (
     "No data: the training job saved no tensors, debug-output holds no collections file. Pass a DebugHookConfig whose "

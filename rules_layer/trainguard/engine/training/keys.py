@@ -17,8 +17,8 @@ STALLED = f"{TRAINING}/StalledTrainingRule"
 
 COMPARES_RUNS = f"{TRAINING}/SimilarAcrossRuns"
 SCALARS = f"{TRAINING}/scalars"
+# The one unit of the scalar stream; not that of debug-output, since each has rows of its own for a rule.
 SCALAR_FILES = "scalar-files"
-"""The one unit of the scalar stream; not that of debug-output, since each has rows of its own for a rule."""
 
 TENSORBOARD = "tensorboard-output"
 SCALAR_FOLDERS = (TENSORBOARD, "trainer-output", "checkpoints")

@@ -40,16 +40,16 @@ from trainguard.formats.tensors.scalars.rows import (
 from trainguard.formats.tensors.scalars.run_folders import first_tags, runs_of
 from trainguard.formats.tensors.step_view import Mode
 
+# Files saved within a minute were copied or uploaded together: their names say which is newer.
 TOGETHER_S = 60.0
-"""Files saved within a minute were copied or uploaded together: their names say which is newer."""
 
+# Numbers that are held to be compared, 16 bytes each; of others, those read longest ago are read again.
 MOST_NUMBERS = 8_000_000
-"""Numbers that are held to be compared, 16 bytes each; of others, those read longest ago are read again."""
 
 _UNREADABLE = (TelemetryFormatError, ObjectMissingError, ProfileSourceError)
 _NUMBER = re.compile(r"(\d+)")
+# Writers put when they began, epoch seconds, into a file's name.
 _BEGUN = re.compile(r"tfevents\.(\d{9,11})(?!\d)")
-"""Writers put when they began, epoch seconds, into a file's name."""
 
 
 class OlderRun(NamedTuple):

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from trainguard.formats.tensors.debug.run import DebugRun
 
+# Jobs whose collections an evaluator holds: some hundred kilobytes each.
 MOST_HELD = 32
-"""Jobs whose collections an evaluator holds: some hundred kilobytes each."""
 
+# Collections files that are read of a job: workers of one script define the same collections.
 MOST_READ = 64
-"""Collections files that are read of a job: workers of one script define the same collections."""
 
 
 @dataclass(slots=True)

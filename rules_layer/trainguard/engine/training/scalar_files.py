@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 
 
+# An evaluation at the end often repeats the last step, and a restart a value or two.
 FEWEST_LOST = 3
-"""An evaluation at the end often repeats the last step, and a restart a value or two."""
+
 LOST_SHARE = 0.05
 
 MOST_UNCERTAIN = 8
@@ -105,8 +106,8 @@ MOST_NAMES, MOST_LOSSES = 12, 4
 
 _MOST_NOTES = 8
 LONGEST_REASON = 200
+# Rows of each set of scalars.
 _SHORT = 4
-"""Rows of each set of scalars."""
 
 
 class FileState(msgspec.Struct, array_like=True):
@@ -255,13 +256,13 @@ def _note(name: str, until: int) -> str:
     return f"{name} is of an older run, which is not judged: {why}. To judge it, analyze the file alone."
 
 
+# Of an event file: some thousand scalars.
 PIECE_BYTES = 64 * 1024
-"""Of an event file: some thousand scalars."""
 
 PIECE_ROWS = 500
 _LOG = ".log"
+# Objects of one folder: a checkpoint has thousands of parts.
 MOST_LISTED = 20_000
-"""Objects of one folder: a checkpoint has thousands of parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from trainguard.formats.tensors.scalars.segments import MOST_NAMES
 from trainguard.formats.tensors.scalars.step import ScalarStep
 
 MOST_FILES = 256
+# Rows that may wait for a source that lags; files of others are not read further while so many wait.
 MOST_WAITING = 500
-"""Rows that may wait for a source that lags; files of others are not read further while so many wait."""
 
 ROWS_AT_ONCE = 50
 

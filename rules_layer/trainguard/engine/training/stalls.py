@@ -21,16 +21,16 @@ from trainguard.rules.training.stalled_training import (
 from trainguard.rules.training.step_rule import RunView
 from trainguard.rules.training.step_words import StepKind
 
+# GPUs that are busy for this share of the time work. Those that are always busy may wait in a collective.
 WORKS, SPINS = 0.5, 0.995
-"""GPUs that are busy for this share of the time work. Those that are always busy may wait in a collective."""
 
 
 def works_on(busy: float | None) -> bool:
     return busy is not None and WORKS <= busy < SPINS
 
 
+# Secondary statuses in which a job may write steps; in others it downloads, uploads, stops or waits for instances.
 _TRAINS = frozenset({None, "Training"})
-"""Secondary statuses in which a job may write steps; in others it downloads, uploads, stops or waits for instances."""
 
 _TEXT = StalledTrainingRule().text
 

@@ -60,8 +60,8 @@ class StepsState(StreamState, kw_only=True):
 S = TypeVar("S", bound=StepsState)
 
 STEP = "step"
+# How much newer the newest object must be for the item to be written for its sake alone.
 PROGRESS_S = 60.0
-"""How much newer the newest object must be for the item to be written for its sake alone."""
 
 
 class StepStream(Stream[S]):

@@ -36,11 +36,11 @@ from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import IdleNode
 from trainguard.rules.spec import Symptom
 
+# A finding that claims lost time explains a symptom only if that is this share of what the symptom claims.
 EXPLAINED_SHARE = 1.0 / 3.0
-"""A finding that claims lost time explains a symptom only if that is this share of what the symptom claims."""
 
+# A rule that says how sure it is explains a symptom only from here on.
 SURE_FROM = 1.0 / 3.0
-"""A rule that says how sure it is explains a symptom only from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +208,13 @@ def _explains(cause: RankedFinding, symptom: RankedFinding, share: float) -> boo
     return cause.alone.share >= EXPLAINED_SHARE * share * symptom.alone.share
 
 
+# How much of its score a finding that is over keeps for its place while the job runs.
 OVER_WEIGHT = 0.25
-"""How much of its score a finding that is over keeps for its place while the job runs."""
 
 LEAST_MONEY = 0.005
 
+# How much of its score a risk keeps for its place once the job has ended without it.
 MISSED_WEIGHT = 0.5
-"""How much of its score a risk keeps for its place once the job has ended without it."""
 
 
 def finding_of(

@@ -10,13 +10,13 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Claim, Claimed, Ledger
 from trainguard.rules.registry import spec_of
 
+# Just under a quarter: a risk that has cost nothing yet is medium at most, unless it comes true soon.
 RISK_WEIGHT = 0.24
-"""Just under a quarter: a risk that has cost nothing yet is medium at most, unless it comes true soon."""
 
 ONGOING_WEIGHT = 0.5
 HOUR_S = 3_600.0
+# From which score on a finding is of a level; below the last it is low.
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
-"""From which score on a finding is of a level; below the last it is low."""
 
 
 def score_of(
@@ -44,12 +44,12 @@ def severity_of(score: float) -> Severity:
     return next((level for least, level in LEVELS if score >= least), Severity.LOW)
 
 
+# A finding that claims one of these first while it goes on is critical, however little was lost until now.
 _RUINS = (Bucket.HANG, Bucket.BROKEN)
-"""A finding that claims one of these first while it goes on is critical, however little was lost until now."""
 
 RUINED_SCORE = 100.0
+# The family whose findings are of a few steps, and stand for the steps of the whole job.
 TRACED = "kernels"
-"""The family whose findings are of a few steps, and stand for the steps of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +173,13 @@ def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> f
     )
 
 
+# Rules look over windows: when a condition began and ended is known to within so many seconds.
 SLACK_S = 300.0
-"""Rules look over windows: when a condition began and ended is known to within so many seconds."""
 
 SHOWN_SHARE = 0.5
 
+# An episode of which less is left is explained: rules are late.
 LEFT_SHARE = 0.25
-"""An episode of which less is left is explained: rules are late."""
 
 Span = tuple[float, float]
 

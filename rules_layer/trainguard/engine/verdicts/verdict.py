@@ -29,8 +29,8 @@ from trainguard.engine.verdicts.episodes import (
 from trainguard.ledger.job import Ledger
 from trainguard.rules.rule_result import RuleResult
 
+# Statuses of a rule that could tell whether its condition holds.
 JUDGED = frozenset({Status.OK, Status.FIRED})
-"""Statuses of a rule that could tell whether its condition holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,11 @@ def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
     return replace(verdict, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes, ended=True)
 
 
+# A node that is less far behind the others has not fallen silent, whatever the rule's windows.
 VANISHED_S = 900.0
-"""A node that is less far behind the others has not fallen silent, whatever the rule's windows."""
 
+# Nodes without a verdict that are named.
 MOST_WAITING = 4
-"""Nodes without a verdict that are named."""
 
 
 def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | None) -> Verdict:

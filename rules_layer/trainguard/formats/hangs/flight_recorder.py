@@ -15,17 +15,17 @@ import msgspec
 from trainguard.core.errors import UnusableError
 from trainguard.formats.plain_pickle import PickleError, read_plain
 
+# Operations of one dump; the recorder's buffer holds 2,000 unless somebody asks for more.
 MOST_OPERATIONS = 200_000
-"""Operations of one dump; the recorder's buffer holds 2,000 unless somebody asks for more."""
 
+# Ranks that a group may name.
 MOST_RANKS = 1_000_000
-"""Ranks that a group may name."""
 
+# Frames of one operation that are kept, innermost first.
 MOST_FRAMES = 64
-"""Frames of one operation that are kept, innermost first."""
 
+# The description of the group of all ranks.
 DEFAULT_GROUP = "default_pg"
-"""The description of the group of all ranks."""
 
 _RANK_IN_NAME = re.compile(r"(\d+)(?:\.(?:json|pickle|pkl|bin|txt))?$")
 _PEER = re.compile(r"^(send|recv|isend|irecv) (\d+)(?:->|<-)(\d+)$")

@@ -11,14 +11,14 @@ import msgspec
 
 from trainguard.core.errors import UnusableError
 
+# Communicators of one answer; a job of 1,024 ranks with four kinds of groups has some hundreds.
 MOST_COMMUNICATORS = 100_000
-"""Communicators of one answer; a job of 1,024 ranks with four kinds of groups has some hundreds."""
 
+# Ranks of all communicators of one answer.
 MOST_RANKS = 2_000_000
-"""Ranks of all communicators of one answer."""
 
+# Kinds of collectives that are counted for a rank.
 MOST_COUNTERS = 64
-"""Kinds of collectives that are counted for a rank."""
 
 
 class RasError(UnusableError):

@@ -12,14 +12,14 @@ import msgspec
 
 from trainguard.core.errors import UnusableError
 
+# Threads of one file.
 MOST_THREADS = 10_000
-"""Threads of one file."""
 
+# Frames of a thread that are kept, innermost first.
 MOST_FRAMES = 500
-"""Frames of a thread that are kept, innermost first."""
 
+# Characters of a line; longer ones are no frames.
 LONGEST_LINE = 4_000
-"""Characters of a line; longer ones are no frames."""
 
 _MAIN = "MainThread"
 _SPY_THREAD = re.compile(r'^Thread (?:0x[0-9a-fA-F]+|\d+) \([^)]*\)(?:: "(?P<name>[^"]*)")?')

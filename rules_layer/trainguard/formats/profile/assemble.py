@@ -15,15 +15,15 @@ from trainguard.formats.profile.snapshots import FULL_CORE, FloatArray, IntArray
 from trainguard.formats.profile.system import MAX_SERIES, SHORTEST_INTERVAL_S, Samples, Series, series_order
 
 SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
+# SageMaker takes no shorter interval; one of an older version counts as this.
 SHORTEST_CONFIGURED_MS = 100
-"""SageMaker takes no shorter interval; one of an older version counts as this."""
 
+# So near a configured interval a measured one is taken for it; a median of few distances is a rough measure.
 _SNAP, _ROUGH_SNAP, _FEW = 0.03, 0.08, 5
-"""So near a configured interval a measured one is taken for it; a median of few distances is a rough measure."""
 
 _MAX_INTERVAL_S = 120.0
+# The kind of a series that is of no column of a snapshot.
 _FURTHER = "further"
-"""The kind of a series that is of no column of a snapshot."""
 
 
 class OpenSnapshot(msgspec.Struct):
@@ -43,11 +43,11 @@ class OpenSnapshot(msgspec.Struct):
     cores_full: int = 0
 
 
+# A median this many times the interval of before is that of missing samples where so many distances are as before.
 _STRETCHED, _AS_BEFORE, _OF_DISTANCES = 1.5, 0.25, 0.25
-"""A median this many times the interval of before is that of missing samples where so many distances are as before."""
 
+# Distances this near to the interval of before only vary about it; so many of them are needed to estimate it again.
 _NEAR, _STEADY = 0.5, 20
-"""Distances this near to the interval of before only vary about it; so many of them are needed to estimate it again."""
 
 
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
@@ -179,8 +179,8 @@ def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half
     return np.array(one_by_one)
 
 
+# The fields of N `OpenSnapshot` by name, while they can still be joined: GPUs' are [N, G], others [N].
 _Columns = dict[str, NDArray[Any]]
-"""The fields of N `OpenSnapshot` by name, while they can still be joined: GPUs' are [N, G], others [N]."""
 
 _GPU_COLUMNS = ("gpu_utilization", "gpu_memory")
 _COUNTS = ("cpu_count", "cores_full", "io_wait_count")

@@ -141,8 +141,8 @@ class StepBatch:
     numbers: tuple[str, ...]
 
 
+# A larger event with lists or objects where none belong is bad.
 MAX_EVENT_BYTES = 64 * 1024
-"""A larger event with lists or objects where none belong is bad."""
 
 Scalar = int | float | str | bool | None
 

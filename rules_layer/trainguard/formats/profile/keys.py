@@ -11,8 +11,8 @@ from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, check_key, hour_folder, root_of
 
 MINUTE_S = 60
+# 2015-01-01: no training job is older, so an earlier name is not a time.
 EARLIEST_MINUTE = 1_420_070_400
-"""2015-01-01: no training job is older, so an earlier name is not a time."""
 
 EXPECTED_KEYS = (
     "<job>/profiler-output/system/incremental/<YYYYMMDDHH>/<epoch s>.<node>.json, "
@@ -23,8 +23,8 @@ EXPECTED_KEYS = (
 
 TF_TRACE = "tf_trace"
 
+# The process of a TensorFlow trace whose metadata names the host alone.
 UNNAMED_PROCESS = "trace"
-"""The process of a TensorFlow trace whose metadata names the host alone."""
 
 _NODE = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?"
 _ROOT = rf"{JOB_ROOT}/profiler-output/"
@@ -106,8 +106,8 @@ class TraceKey:
 
 ProfileKey = SystemKey | FrameworkKey | EndKey
 
+# A key, what it says, and when S3 got the object (epoch seconds).
 FrameworkName = tuple[str, FrameworkKey, float]
-"""A key, what it says, and when S3 got the object (epoch seconds)."""
 
 
 def match_key(key: str) -> ProfileKey | None:

@@ -69,11 +69,11 @@ DISK_READ = "ReadThroughputInBytesPerSecond"
 
 NODE = ""
 
+# No node has more: 64 GPUs with all series of each.
 MOST_DEVICE_SERIES = 2_048
-"""No node has more: 64 GPUs with all series of each."""
 
+# Instances of partitioned GPUs of a node that rules judge.
 MOST_INSTANCES = 64
-"""Instances of partitioned GPUs of a node that rules judge."""
 
 _PETA = 1e15
 _LARGEST = {
@@ -90,8 +90,8 @@ _OF_NODE = {DISK_WRITE: _PETA, DISK_READ: _PETA}
 _DEVICE = re.compile(r"(gpu\d{1,4}(?:\.mig\d{1,3})?|neuron\d{1,4})\.([A-Za-z]{1,40})(\d{0,6})")
 
 
+# A further series: its device, NODE for the whole node, its metric, and the largest value that it can have.
 DeviceName = tuple[str, str, float]
-"""A further series: its device, NODE for the whole node, its metric, and the largest value that it can have."""
 
 
 def device_name(name: str | None) -> DeviceName | None:

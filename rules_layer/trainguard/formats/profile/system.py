@@ -26,17 +26,17 @@ from trainguard.formats.profile.snapshots import (
     device_samples,
 )
 
+# A node-minute of 192 cores and 16 GPUs at 100 ms is 31 MB; what is larger than twice that is not one.
 MAX_OBJECT_BYTES = 64 * 1024 * 1024
-"""A node-minute of 192 cores and 16 GPUs at 100 ms is 31 MB; what is larger than twice that is not one."""
 
+# Lines or events of one object: twice those of that node-minute. Decoded, they take many times their bytes.
 MAX_RECORDS = 500_000
-"""Lines or events of one object: twice those of that node-minute. Decoded, they take many times their bytes."""
 
+# Up to here any number of records fits into a function's memory and time, and counting them would cost more.
 UNCOUNTED_BYTES = 4 * 1024 * 1024
-"""Up to here any number of records fits into a function's memory and time, and counting them would cost more."""
 
+# Nesting without end is included.
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""Nesting without end is included."""
 
 MAX_NAME_LENGTH = 64
 
@@ -86,23 +86,23 @@ def _on_one_line(name: str) -> str:
 
 MINUTE_BEFORE_S = 60.0
 MINUTE_AFTER_S = 120.0
+# Samplers round above 100 (psutil does, per core); up to 101 is clipped, beyond it is no percentage.
 PERCENT_ROUNDING = 1.0
-"""Samplers round above 100 (psutil does, per core); up to 101 is clipped, beyond it is no percentage."""
 
+# No node has more; a hostile object must not grow the state of its node without bound.
 MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64, "host_memory": 1, "network": 64}
-"""No node has more; a hostile object must not grow the state of its node without bound."""
 
+# Half of what the shortest configured interval is: no grid of snapshots is finer.
 SHORTEST_INTERVAL_S = 0.05
-"""Half of what the shortest configured interval is: no grid of snapshots is finer."""
 
+# Snapshots times series of one object: four times those of 192 cores and 16 GPUs in a minute at 100 ms.
 MAX_CELLS = 2_000_000
-"""Snapshots times series of one object: four times those of 192 cores and 16 GPUs in a minute at 100 ms."""
 
+# So much text is decoded at once: decoded, lines take many times their bytes.
 _PIECE_BYTES = 4 * 1024 * 1024
-"""So much text is decoded at once: decoded, lines take many times their bytes."""
 
+# Further names without a place are looked at each time.
 _MOST_DIMENSIONS, _MOST_NAMES = 64, 4_096
-"""Further names without a place are looked at each time."""
 
 _DIMENSIONS = {
     "CPUUtilization": "cpu",
@@ -116,16 +116,16 @@ _NO_DIMENSION = ""
 _UNREAD_DIMENSIONS = frozenset({"Platform", _NO_DIMENSION})
 _DEVICE = "device"
 
+# A petabyte a second: beyond every network, and small enough for the sum of all its devices.
 _MAX_BYTES = 1e15
-"""A petabyte a second: beyond every network, and small enough for the sum of all its devices."""
 
 _IGNORED = -1
 _UNKNOWN = -2
 _TOO_MANY_SERIES = -3
 _NOT_JUDGED = -4
 
+# The dimension of a line that names an accelerator whose metrics are recorded, and not read.
 NOT_JUDGED = "NotJudged"
-"""The dimension of a line that names an accelerator whose metrics are recorded, and not read."""
 
 
 class SystemLine(msgspec.Struct, gc=False):

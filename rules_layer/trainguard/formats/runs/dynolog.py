@@ -29,6 +29,7 @@ NO_RECORD = "a line of data that cannot be read"
 BLANK = "a value that DCGM had not"
 TOO_MANY = f"lines beyond the first {MOST_LINES:,}"
 _LINE = re.compile(rb"time = (?P<time>[0-9T:.-]+)Z data = (?P<data>\{.*\})\s*")
+# By Dynolog's name: the measure, the factor, and the highest value that Dynolog gives.
 _SERIES = {
     "gpu_device_utilization": (UTILIZATION, 1.0, 100.0),
     "gpu_memory_utilization": ("GPUMemoryUtilization", 1.0, 100.0),
@@ -42,7 +43,6 @@ _SERIES = {
     "pcie_tx_bytes": ("PCIeTransmittedBytesPerSecond", 1.0, 1e13),
     "pcie_rx_bytes": ("PCIeReceivedBytesPerSecond", 1.0, 1e13),
 }
-"""By Dynolog's name: the measure, the factor, and the highest value that Dynolog gives."""
 
 
 def read_dynolog(name: str, lines: Iterable[bytes]) -> SourceRun:

@@ -16,15 +16,15 @@ END_MARK = "system/training_job_end.ts"
 
 _MINUTE_S = 60
 _DECIMALS = 2
+# The type of a tensor of float64, as TensorFlow numbers types.
 _DOUBLE = 2
-"""The type of a tensor of float64, as TensorFlow numbers types."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9.-]+")
 _LONGEST_NODE = 60
 _LONGEST_TAG = 256
 _ANY_NODE = "node"
+# A time before 2015 or after 2999 is none.
 _EARLIEST_S, _LATEST_S = 1_420_070_400.0, 32_503_680_000.0
-"""A time before 2015 or after 2999 is none."""
 
 NO_TIME = "a system metric with a time before 2015 or after 2999"
 

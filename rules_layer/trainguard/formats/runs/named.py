@@ -21,8 +21,8 @@ _KINDS: tuple[Kind, ...] = ("prometheus", "mlflow", "logs")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})(?P<operator>=~|!~|!=|=)(?P<value>[^\x00-\x1f]{1,512})")
 _SERVER = re.compile(r"(https?://|arn:aws[a-z-]*:|/)[^\s\"'<>\\{}|^`]{1,512}")
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Also an attribute of OpenTelemetry.
 NODE_LABEL = re.compile(r"[A-Za-z_@][A-Za-z0-9_.@/-]{0,127}")
-"""Also an attribute of OpenTelemetry."""
 
 _STEP = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)s?")
 _METRIC = re.compile(r"(?P<name>[A-Za-z0-9_.-][A-Za-z0-9_./-]{0,127}):(?P<pattern>.{1,400})")

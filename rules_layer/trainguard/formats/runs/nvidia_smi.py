@@ -47,8 +47,9 @@ _OF_DMON = {
     "pclk": "clocks.sm",
     "gpu": "index",
 }
+# From what names a GPU wherever it is to what a reboot, another order or another host may change.
 _DEVICES = ("gpu_uuid", "uuid", "gpu_serial", "serial", "gpu_bus_id", "pci.bus_id", "index")
-"""From what names a GPU wherever it is to what a reboot, another order or another host may change."""
+
 _SHARES = frozenset({"GPUUtilization", "GPUMemoryUtilization"})
 _UNITS = {"%": ("utilization.gpu", "utilization.memory"), "MiB": ("memory.used",), "W": ("power.draw",)}
 _STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}")

@@ -10,8 +10,8 @@ from typing import IO, Any, AnyStr, NamedTuple, Protocol
 
 ONLY_NODE = "node-1"
 
+# Why the end of a killed run's file is not read; what is before it is whole.
 CUT = "the file ends inside a record"
-"""Why the end of a killed run's file is not read; what is before it is whole."""
 
 
 class Outcome(StrEnum):
@@ -32,17 +32,17 @@ class SeriesName:
 
 HOST_MEMORY = SeriesName("memory", "MemoryUsedPercent")
 UTILIZATION = "GPUUtilization"
+# Measures of a GPU that are series of its name with this dimension; others are ends of a name (docs/formats.md).
 MANAGED_MEASURES = (UTILIZATION, "GPUMemoryUtilization")
-"""Measures of a GPU that are series of its name with this dimension; others are ends of a name (docs/formats.md)."""
 
+# A series of instances (MIG) alone: of a whole GPU it stands for the utilization where that is missing.
 ENGINE = "EngineActivityPercent"
-"""A series of instances (MIG) alone: of a whole GPU it stands for the utilization where that is missing."""
 
 MEBI = 2.0**20
 MOST_DEVICES = 64
 LARGEST_STEP = 2**53
+# What tools write in JSON for what is no number.
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""What tools write in JSON for what is no number."""
 
 
 def gpu_series(gpu: str, measure: str) -> SeriesName:
@@ -130,8 +130,8 @@ class SourceRun:
         return gaps[len(gaps) // 2] if gaps else None
 
 
+# Records within this part of the interval, with no series twice, are of one snapshot.
 _ONE_MOMENT = 0.5
-"""Records within this part of the interval, with no series twice, are of one snapshot."""
 
 
 class SnapshotCollector:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from trainguard.formats.runs.run import ScalarsOfStep
 from trainguard.formats.tensors.scalars.log_lines import pairs_in, plain_line, position_in
 
+# Further scalars of a log are counted.
 MOST_NAMES = 100
-"""Further scalars of a log are counted."""
 
 TOO_MANY_NAMES = f"a scalar beyond the first {MOST_NAMES} names"
 NO_NUMBER = "a scalar without a number"
@@ -20,11 +20,11 @@ class SlowSearchError(Exception):
     """A search with a regular expression of the job's takes too long."""
 
 
+# When a line of a log was written, epoch seconds, and its text.
 LogLine = tuple[float, str]
-"""When a line of a log was written, epoch seconds, and its text."""
 
+# The name of a scalar, and a regular expression of the job's with one group, as ``MetricDefinitions`` have it.
 MetricDefinition = tuple[str, re.Pattern[str]]
-"""The name of a scalar, and a regular expression of the job's with one group, as ``MetricDefinitions`` have it."""
 
 
 @dataclass(slots=True)

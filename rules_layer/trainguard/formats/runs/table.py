@@ -24,8 +24,8 @@ from trainguard.formats.runs.run import (
 
 SUFFIX = ".mapping.json"
 MAX_BYTES = 1024 * 1024
+# Stands for the GPU that the device's column names.
 DEVICE = "gpu*"
-"""Stands for the GPU that the device's column names."""
 
 _CPU_SERIES = frozenset({"CPUUtilization", "I/OWaitPercentage"})
 _UNIT = re.compile(r"(?P<unit>gpu(?:\*|\d{1,2})|cpu\d{1,4}|memory|network)/(?P<rest>.+)")

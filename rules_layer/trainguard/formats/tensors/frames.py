@@ -67,6 +67,7 @@ def text(file: str, content: bytes) -> str:
         raise TelemetryFormatError(file, f"{content[:40]!r} is no UTF-8 text") from fault
 
 
+# By TensorFlow's number. The hook writes text with number 0 and ``string_val``.
 DTYPES: dict[int, np.dtype[np.generic]] = {
     number: np.dtype(name)
     for number, name in {
@@ -86,7 +87,6 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
         23: "<u8",
     }.items()
 }
-"""By TensorFlow's number. The hook writes text with number 0 and ``string_val``."""
 
 TEXT = 0
 MOST_DIMENSIONS = 32

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 LONGEST_PATTERN = 1_000
+# Steps of one search at worst, under a second; ``.*relu_output`` takes 5,000 for a name of 100 characters.
 COSTLIEST_SEARCH = 20_000_000
-"""Steps of one search at worst, under a second; ``.*relu_output`` takes 5,000 for a name of 100 characters."""
 
 _BRACES = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _FLAGS = re.compile(r"\(\?([aiLmsux]+)(?:-[imsx]+)?[):]")

@@ -175,8 +175,8 @@ def rank_place(rank: _Profile) -> tuple[bool, int, str]:
     return rank.rank is None, rank.rank or 0, rank.trace
 
 
+# Of a rank's communication; where less can be compared with other ranks, the waiting is unknown.
 COMPARED_LEAST = 0.5
-"""Of a rank's communication; where less can be compared with other ranks, the waiting is unknown."""
 
 _PRECISION = 1_000_000
 

@@ -22,27 +22,27 @@ from trainguard.kernels.memory.names import (
 from trainguard.kernels.times.intervals import windows_of
 
 KERNELS = "kernels"
+# The one unit of the stream: rules judge all ranks of a capture together.
 ALL_RANKS = "all-ranks"
-"""The one unit of the stream: rules judge all ranks of a capture together."""
 
 TRACE_FOLDER = "kernel-traces"
 TRACE_FOLDERS = (TRACE_FOLDER, "tensorboard-output", "trainer-output", "checkpoints", "profiler-output")
 TRACE_ENDINGS = (".pt.trace.json", ".pt.trace.json.gz", ".xplane.pb", ".xplane.pb.gz")
+# Exports of Nsight Systems: any database ends so, and only those in the first folder are taken for traces.
 DATABASE_ENDINGS = (".sqlite", ".sqlite.gz")
-"""Exports of Nsight Systems: any database ends so, and only those in the first folder are taken for traces."""
 
 _WORDED = tuple(f"*{word}" for word in SNAPSHOT_WORDS)
 
+# The keys of traces and snapshots, as IAM writes them: of checkpoints, for example, nothing else.
 TRACE_READS = (
     *(f"*/*{ending}" for ending in TRACE_ENDINGS),
     *(f"*/{TRACE_FOLDER}/*{ending}" for ending in DATABASE_ENDINGS),
     *(f"*/{place}*{ending}*" for place in (f"{TRACE_FOLDER}/", *_WORDED) for ending in SNAPSHOT_FORMS),
     *(f"*/*{ending}*" for ending in JSON_FORMS),
 )
-"""The keys of traces and snapshots, as IAM writes them: of checkpoints, for example, nothing else."""
 
+# Folders between that of the job, or the one of the five, and a trace.
 DEEPEST = 12
-"""Folders between that of the job, or the one of the five, and a trace."""
 
 EXPECTED_KEYS = (
     f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, *memory*.pickle, *snapshot*.pickle, "
@@ -58,8 +58,8 @@ _PATH = re.compile(rf"(?:[^/]+/){{0,{DEEPEST}}}[^/]+")
 _UNIT = re.compile(r"(?:[a-z]+[-_])?(?:rank|worker|node|host|algo|gpu|proc|process|device)[-_=]?\d{1,6}", re.IGNORECASE)
 _RUN = re.compile(r"\d{4}[-_]\d\d[-_]\d\d[-_T]\d\d[-_]\d\d[-_]\d\d")
 
+# How `tensorboard_trace_handler` names files: worker, and time in ms, us or ns of the epoch.
 _TIMED = re.compile(r"(?P<who>.+)\.(?P<time>\d{13}|\d{16}|\d{19})\.pt\.trace\.json(?:\.gz)?")
-"""How `tensorboard_trace_handler` names files: worker, and time in ms, us or ns of the epoch."""
 
 _NAME = re.compile(r"(?P<who>.+?)(?:\.pt\.trace\.json|\.xplane\.pb|\.sqlite)(?:\.gz)?")
 
@@ -172,11 +172,11 @@ def run_folder(root: ProfileRoot, run: str) -> str:
     return f"{root.report}{RUNS}{run}/"
 
 
+# Objects of a folder that are looked at; traces behind them are in no capture, which is counted.
 MOST_LISTED = 50_000
-"""Objects of a folder that are looked at; traces behind them are in no capture, which is counted."""
 
+# Objects of a folder in the folder, whose traces are in other captures, that are looked at before it is skipped.
 PASSED_OVER = 1_000
-"""Objects of a folder in the folder, whose traces are in other captures, that are looked at before it is skipped."""
 
 _LAST = "\U0010ffff"
 
@@ -208,14 +208,14 @@ def listed_folder(objects: ReadableObjects, bucket: str, folder: str) -> tuple[l
             return found, False
 
 
+# So long after its first trace a capture's others are written.
 WINDOW_S = 300.0
-"""So long after its first trace a capture's others are written."""
 
+# Of a capture; those beyond are counted.
 MOST_TRACES = 4_096
-"""Of a capture; those beyond are counted."""
 
+# 2000: a name's number that is an earlier time is none.
 EARLIEST_S = 946_684_800.0
-"""2000: a name's number that is an earlier time is none."""
 
 
 @dataclass(frozen=True, slots=True)

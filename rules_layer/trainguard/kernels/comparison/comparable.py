@@ -28,8 +28,8 @@ def comparability(before: RankProfile, after: RankProfile) -> Comparability:
 
 
 Verdict = Literal["yes", "in_part", "no"]
+# None is of what a profile does not say.
 _Found = list[Difference] | None
-"""None is of what a profile does not say."""
 
 
 def _looked_at(before: RankProfile, after: RankProfile) -> Iterator[tuple[Aspect, _Found]]:

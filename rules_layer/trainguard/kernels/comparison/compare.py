@@ -18,8 +18,8 @@ from trainguard.kernels.comparison.pace import Pace, pace_of
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelEntry, TypicalStep
 
+# Of a step, or of the window without steps: what changes it by less is the same.
 RELEVANT = 0.001
-"""Of a step, or of the window without steps: what changes it by less is the same."""
 
 SAME_RUNS = 0.01
 MOST_ENTRIES = 200

@@ -4,16 +4,16 @@ import math
 
 from trainguard.kernels.entries import KernelEntry, TypicalStep
 
+# Of the larger mean: two recordings of one program differ by as much, by clocks and temperature.
 LEAST = 0.02
-"""Of the larger mean: two recordings of one program differ by as much, by clocks and temperature."""
 
+# Of the larger mean, where too few steps or runs say nothing of the spread.
 UNKNOWN = 0.10
-"""Of the larger mean, where too few steps or runs say nothing of the spread."""
 
 FEWEST = 3
 SIGMAS = 3.0
+# The standard error of a median, in that of a mean.
 _OF_A_MEDIAN = 1.25
-"""The standard error of a median, in that of a mean."""
 
 
 def step_noise(before: TypicalStep, after: TypicalStep) -> float:

@@ -10,8 +10,8 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import KernelEntry
 from trainguard.kernels.typical import spread
 
+# Of the time of each profile: with less in kernels, or in shapes, that both have, the work is another one.
 LEAST_COMMON = 0.5
-"""Of the time of each profile: with less in kernels, or in shapes, that both have, the work is another one."""
 
 _SIGMAS = 2.0
 _PRECISE = 1_000_000

@@ -12,8 +12,8 @@ from math import prod
 from trainguard.kernels.costs import Cost, Inputs, Shape
 from trainguard.kernels.formulas.common import Formula, once, tensor
 
+# Also the numbers of a mask of the memory-efficient kernels: from the top left, from the bottom right.
 _CAUSAL = ("True", "1", "2")
-"""Also the numbers of a mask of the memory-efficient kernels: from the top left, from the bottom right."""
 
 Bounds = tuple[int, int]
 
@@ -137,8 +137,8 @@ def flexible(of_query: int, of_value: int) -> Formula:
     return of
 
 
+# Heads behind the length, and before it.
 _BEHIND, _BEFORE = 2, 1
-"""Heads behind the length, and before it."""
 
 _VARLEN = _Signature(_BEHIND, 9, (3, 4), 5, 10, (15, 16, 17))
 _VARLEN_BACK = _Signature(_BEHIND, 15, (9, 10), 11, 16, query=1)

@@ -6,8 +6,8 @@ from trainguard.kernels.costs import Cost, Inputs, Shape
 
 Formula = Callable[[Inputs], Cost]
 
+# Bytes of an index.
 LONG = 8
-"""Bytes of an index."""
 
 
 def once(inputs: Inputs, flops: int, *sizes: int) -> Cost:

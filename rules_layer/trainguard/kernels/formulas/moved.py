@@ -247,9 +247,10 @@ _FOREACH = (
     "reciprocal", "exp", "clamp_min", "clamp_max", "sign",
 )  # fmt: skip
 _FILLED = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_")
+# Of an element: two moving averages (3 each), two corrections, a root, a sum, a quotient and the step.
 _ADAM_FLOPS = 12
-"""Of an element: two moving averages (3 each), two corrections, a root, a sum, a quotient and the step."""
 
+# Operators on single elements, which one kernel could compute in a row.
 POINTWISE: dict[str, Formula] = {
     **{f"aten::{name}": pointwise(2) for name in (*_BINARY, *_BITS)},
     **{f"aten::{name}_": pointwise(2, in_place=True) for name in (*_BINARY, *_BITS)},
@@ -265,7 +266,6 @@ POINTWISE: dict[str, Formula] = {
     "aten::where": pointwise(3, first=1),
     "aten::native_dropout_backward": pointwise(2),
 }
-"""Operators on single elements, which one kernel could compute in a row."""
 
 MOVED: dict[str, Formula] = {
     **POINTWISE,

@@ -10,8 +10,8 @@ from math import prod
 from trainguard.kernels.costs import Cost, Inputs, Shape
 from trainguard.kernels.formulas.common import Formula, broadcast, numbers, once, says, tensor, type_of
 
+# By the number of PyTorch's ScalarType: Half, Float, Double, BFloat16.
 _TYPE_BYTES = {"5": 2, "6": 4, "7": 8, "15": 2}
-"""By the number of PyTorch's ScalarType: Half, Float, Double, BFloat16."""
 
 
 def matrix(left: int, right: int, beta: int | None = None) -> Formula:

@@ -15,16 +15,16 @@ from trainguard.kernels.costs import Cost, Inputs, Shape, read_inputs
 from trainguard.kernels.formulas.common import once
 from trainguard.kernels.formulas.registry import computed, cost
 
+# Where an operator has the image, the weight and the gradient of the result.
 _TOGETHER = {"aten::cudnn_convolution_backward": (0, 2, 1), "aten::convolution_backward": (1, 2, 0)}
-"""Where an operator has the image, the weight and the gradient of the result."""
 
 _CONVOLUTIONS = frozenset(
     f"aten::{name}" for name in ("cudnn_convolution", "miopen_convolution", "convolution", "_convolution")
 )
 _OF_WEIGHT = "aten::cudnn_convolution_backward_weight"
 _NORMS = frozenset(f"aten::{name}_batch_norm" for name in ("native", "cudnn", "miopen"))
+# Where a normalisation has its flag.
 _TRAINING = 5
-"""Where a normalisation has its flag."""
 
 
 @dataclass(frozen=True, slots=True)

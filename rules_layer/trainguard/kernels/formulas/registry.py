@@ -9,6 +9,7 @@ from trainguard.kernels.formulas.moved import MOVED, fused, fused_product
 from trainguard.kernels.formulas.products import PRODUCTS
 
 FORMULAS: dict[str, Formula] = PRODUCTS | ATTENTION | MOVED
+# Kernels of Inductor by the beginning of their names; others hold tensors that the names do not describe.
 _FUSED: tuple[tuple[str, Formula], ...] = (
     ("triton_tem_fused_flex_attention_backward", flexible(3, 2)),
     ("triton_tem_fused_flex_attention", flexible(1, 1)),
@@ -18,11 +19,10 @@ _FUSED: tuple[tuple[str, Formula], ...] = (
     ("triton_tem_fused_mm", fused_product),
     ("triton_tem_fused_bmm", fused_product),
 )
-"""Kernels of Inductor by the beginning of their names; others hold tensors that the names do not describe."""
 
 
+# More operations or bytes than that of one call are those of a broken shape.
 MOST = 1 << 62
-"""More operations or bytes than that of one call are those of a broken shape."""
 
 
 def is_product(operator: str) -> bool:

@@ -14,25 +14,25 @@ import msgspec
 from trainguard.kernels.costs import Shape
 from trainguard.kernels.formulas.attention import ATTENTION
 
+# The usual side of the block of the result that one multiprocessor computes.
 TILE = 128
-"""The usual side of the block of the result that one multiprocessor computes."""
 
+# Elements of 16 bits in the 16 bytes that tensor cores load at once.
 ALIGNED = 8
-"""Elements of 16 bits in the 16 bytes that tensor cores load at once."""
 
+# A multiple of this fills whole tiles, lines of a cache and banks.
 FASTER = 64
-"""A multiple of this fills whole tiles, lines of a cache and banks."""
 
 NARROW = 64
+# Tiles and waves that are this full are no reason.
 FULL = 0.75
-"""Tiles and waves that are this full are no reason."""
 
+# A reason that leaves so much of the GPU explains what reaches at least this part of that.
 EXPLAINS = 0.6
-"""A reason that leaves so much of the GPU explains what reaches at least this part of that."""
 
 FEW_CHANNELS = 16
+# Fewer rows leave tensor cores' smallest block empty in part.
 FEW_ROWS = 16
-"""Fewer rows leave tensor cores' smallest block empty in part."""
 
 SMALL_IMAGE = 14 * 14
 SHORT_SEQUENCE = 512

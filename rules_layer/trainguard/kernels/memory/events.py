@@ -13,11 +13,11 @@ _LOADER = "enumerate(DataLoader)"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w+Backward\d*\b|.*AccumulateGrad")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 
+# Operators, annotations and functions of a thread that are looked at; who allocates behind them is unknown.
 MOST_NESTED = 2_000_000
-"""Operators, annotations and functions of a thread that are looked at; who allocates behind them is unknown."""
 
+# So many of what is around an operator are looked at.
 DEEPEST = 127
-"""So many of what is around an operator are looked at."""
 
 
 def histories_of(trace: Trace, step_starts: Ints) -> list[History]:

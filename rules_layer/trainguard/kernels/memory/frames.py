@@ -6,8 +6,8 @@ from typing import Any
 
 from trainguard.kernels.memory.history import MOST_FRAMES, Phase, Place
 
+# Frames of a stack, from the innermost one, that are looked at.
 LOOKED_AT = 256
-"""Frames of a stack, from the innermost one, that are looked at."""
 
 MOST_STACKS = 200_000
 LONGEST_TEXT = 300

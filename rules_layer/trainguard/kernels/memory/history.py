@@ -21,16 +21,16 @@ from trainguard.kernels.memory.entries import (
     OutOfMemory,
 )
 
+# Events of allocators in a recording; those behind them are counted.
 MOST_EVENTS = 4_000_000
-"""Events of allocators in a recording; those behind them are counted."""
 
 MOST_POINTS = 200
 MOST_HOLDERS = 10
 MOST_FRAMES = 16
 LONGEST_FRAME = 200
 MOST_MARKS = 500
+# Steps in which gradients and optimizer state are allocated for the first time.
 WARM_UP = 2
-"""Steps in which gradients and optimizer state are allocated for the first time."""
 
 
 class Phase(IntEnum):
@@ -43,8 +43,8 @@ class Phase(IntEnum):
     OPTIMIZER = 4
 
 
+# A stack, innermost first.
 Place = tuple[str, ...]
-"""A stack, innermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ import re
 
 SNAPSHOT_FORMS = (".pickle", ".pkl")
 SNAPSHOT_ENDINGS = (*SNAPSHOT_FORMS, *(f"{form}.gz" for form in SNAPSHOT_FORMS))
+# Any program writes pickles: outside of the folder for traces those are snapshots that have one of these in a name.
 SNAPSHOT_WORDS = ("memory", "snapshot")
-"""Any program writes pickles: outside of the folder for traces those are snapshots that have one of these in a name."""
 
 JSON_FORMS = ("memory_snapshot.json", "memory_timeline.json", "memory_timeline.raw.json")
+# Any program writes JSON: it is a snapshot, or a timeline of `torch.profiler`, where a name ends so, in any folder.
 JSON_ENDINGS = (*JSON_FORMS, *(f"{form}.gz" for form in JSON_FORMS))
-"""Any program writes JSON: it is a snapshot, or a timeline of `torch.profiler`, where a name ends so, in any folder."""
 
 _NAMED = re.compile(rf"(?:.*[._-])?(?:{'|'.join(SNAPSHOT_WORDS)}).*")
 _ENDING = re.compile(r"\.(?:pickle|pkl|(?:raw\.)?json)(?:\.gz)?$")

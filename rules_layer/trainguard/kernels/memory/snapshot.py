@@ -21,8 +21,8 @@ from trainguard.kernels.memory.frames import Frames
 from trainguard.kernels.memory.history import MOST_EVENTS, History, Phase, shown_place
 
 MOST_DEVICES = 1_024
+# A larger block is a broken one; so their sums fit into 64 bits.
 LARGEST_BYTES = 1 << 40
-"""A larger block is a broken one; so their sums fit into 64 bits."""
 
 NS_PER_US = 1_000
 _SIZE = {"alloc": 1, "free_requested": -1}

@@ -20,6 +20,7 @@ from trainguard.kernels.memory.snapshot import LARGEST_BYTES, NS_PER_US, Snapsho
 
 EXPECTED = "expected the .json or .raw.json of export_memory_timeline"
 
+# Of parameters, optimizer state, inputs, temporaries, activations, gradients, details of autograd, and no category.
 CATEGORIES = (
     MemoryKind.PARAMETERS,
     MemoryKind.OPTIMIZER_STATE,
@@ -30,7 +31,6 @@ CATEGORIES = (
     MemoryKind.WORKSPACE,
     MemoryKind.UNATTRIBUTED,
 )
-"""Of parameters, optimizer state, inputs, temporaries, activations, gradients, details of autograd, and no category."""
 
 _KINDS = np.array([KINDS.index(kind) for kind in CATEGORIES], dtype=np.int64)
 _FIRST = re.compile(rb"\s*\[\s*\[\s*(?:-?\d|\]\s*,\s*\[\s*\])")

@@ -26,8 +26,8 @@ class Family(StrEnum):
     OTHER = "other"
 
 
+# Families that tensor cores can compute.
 MATRIX = frozenset({Family.GEMM, Family.ATTENTION, Family.CONVOLUTION})
-"""Families that tensor cores can compute."""
 
 
 class Core(StrEnum):
@@ -42,11 +42,11 @@ def any_of(*words: str) -> re.Pattern[str]:
     return re.compile("|".join(words), re.IGNORECASE)
 
 
+# Inductor's pointwise, reducing and persistent kernels are named by what they fuse, also by a product's neighbours.
 _INDUCTOR = r"triton_(?:poi|red|per|for)_"
-"""Inductor's pointwise, reducing and persistent kernels are named by what they fuse, also by a product's neighbours."""
 
+# What a product's name may say beside what is fused with it.
 _PRODUCT = r"(?:gemm|conv(?!ert)|matmul|moe_kernel|flash|fmha|attention|sdpa)"
-"""What a product's name may say beside what is fused with it."""
 
 _NORMALISATION = r"(?:batch|layer|group|rms|instance|l2|add|qk)_?norm(?!al_)|softmax|rowwise_?moments|gammabeta"
 
@@ -176,8 +176,8 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
         ),
     ),
 )  # fmt: skip
+# For a whole name, whose function is but a wrapper: a product's template names its loads and copies, too.
 _PRODUCTS_FIRST = tuple(sorted(_SORTS, key=lambda sort: sort[0] not in MATRIX))
-"""For a whole name, whose function is but a wrapper: a product's template names its loads and copies, too."""
 
 _COPIED = any_of("direct_copy", "(?:float8|bfloat16|half)_copy", "copykernel")
 _LAYOUT = any_of("computeOffsets", "moe_align", "sort", "permute_")

@@ -60,29 +60,29 @@ _PATTERNS = (
     ),
 )  # fmt: skip
 _16_BIT = any_of("bf16", "bfloat16", r"\bhalf\b", "half_t", "fp16")
+# Products that unpack narrow weights and compute in the activations' 16 bits.
 _WEIGHTS = any_of("marlin", "awq", "gptq", r"bf16x\w*fp[48]", r"fp16x\w*fp[48]", "wna16", "w4a16", "w8a16", "machete")
-"""Products that unpack narrow weights and compute in the activations' 16 bits."""
 
 _TENSILE = re.compile(r"Cijk_A[a-z]+_B[a-z]+_(4xi8|I8|F8|B8|F4|S_?MX|SX|[HBSDX])")
+# The first letters of a Tensile problem are the type of its inputs.
 _TENSILE_TYPES = {
     "4xi8": Precision.INT8, "I8": Precision.INT8, "F8": Precision.FP8, "B8": Precision.FP8, "F4": Precision.FP4,
     "S_MX": Precision.TF32, "SMX": Precision.TF32, "SX": Precision.TF32, "X": Precision.TF32, "H": Precision.FP16,
     "B": Precision.BF16, "S": Precision.FP32, "D": Precision.FP64,
 }  # fmt: skip
-"""The first letters of a Tensile problem are the type of its inputs."""
 
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])")
+# The first letter of cuBLAS' nvjet is the type of its left matrix.
 _NVJET_TYPES = {
     "h": Precision.FP16, "t": Precision.BF16, "s": Precision.TF32, "q": Precision.FP8, "r": Precision.FP8,
     "o": Precision.FP4, "d": Precision.FP64,
 }  # fmt: skip
-"""The first letter of cuBLAS' nvjet is the type of its left matrix."""
 
+# The type that a kernel's innermost function takes, which is that of its elements.
 _LAMBDA = re.compile(r"\{lambda\([^(){}]*?\b(double|float)\b")
-"""The type that a kernel's innermost function takes, which is that of its elements."""
 
+# A copy that knows only the size of an element, whose other types are those of its indexes.
 _OPAQUE = "OpaqueType<"
-"""A copy that knows only the size of an element, whose other types are those of its indexes."""
 
 _FLOATING = re.compile(r"\b(double|float)[24]?\b")
 _INTEGER = any_of(r"\blong\b", r"\bint\b", r"\bunsigned char\b", r"\bbool\b")
@@ -91,8 +91,8 @@ _TENSOR_CORE = any_of(
     "s884", "h884", "1688", "16816", "i8816", "hmma", "tensorop_", "xmma_(gemm|fprop|dgrad|wgrad)", "sm90_xmma",
     "nvjet", "gmma", "wmma", "fmha", "flash_?(?:fwd|bwd|attn|attention)", "tcgen05", "utcmma", "_tc_", "mma_sync",
 )  # fmt: skip
+# Of AMD, which compute in FP32, too; CUTLASS' attention of FP32, in three products of TF32; NVIDIA's FP64.
 _MATRIX_CORE = any_of("MI16x16", "MI32x32", "xdl", "mfma", "gtcx", r"d884|dmma|fmha_cutlass[FB]_f32_\w+_sm(?:8|9)")
-"""Of AMD, which compute in FP32, too; CUTLASS' attention of FP32, in three products of TF32; NVIDIA's FP64."""
 
 _CORE = frozenset({Precision.FP4, Precision.FP8, Precision.TF32, Precision.INT8, Precision.BF16, Precision.FP16})
 _CORE_NEVER = frozenset({Precision.FP32, Precision.FP64})

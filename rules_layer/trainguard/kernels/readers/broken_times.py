@@ -7,11 +7,11 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, GpuRows, Ints, Rows
 
+# So long before its launch no work begins; clocks of host and GPU differ by less.
 EARLY_NS = 100_000_000
-"""So long before its launch no work begins; clocks of host and GPU differ by less."""
 
+# So far from the middle of a trace no work of it lies.
 _FAR_NS = 24 * 3600 * 1_000_000_000
-"""So far from the middle of a trace no work of it lies."""
 
 _ROUNDED_NS = 1_000
 _NO_STREAM = ("", "None", "-1")

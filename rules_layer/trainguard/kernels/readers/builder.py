@@ -37,8 +37,8 @@ from trainguard.kernels.readers.broken_times import broken_times, timed_rows
 if TYPE_CHECKING:
     from trainguard.core.ports import ByteStream
 
+# Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times.
 CHUNK_BYTES = 1024 * 1024
-"""Bytes that are unpacked at once: a gzip chunk of a trace grows 12 to 18 times."""
 
 _FEW_BYTES = 64
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -190,13 +190,14 @@ def unknown(count: int) -> Ints:
 
 
 MOST_COUNTERS = 1_000
+# Characters of a version.
 MOST_SOFTWARE = 60
-"""Characters of a version."""
 
 _LARGEST = float(1 << 63)
 
+# The columns of `Rows`, 40 bytes a row.
 _ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
-"""The columns of `Rows`, 40 bytes a row."""
+
 _GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
 _MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i", "sequence": "i"}}
 _MEMORY_TYPES = dict.fromkeys(("at", "device", "address", "size", "allocated", "reserved"), "q") | {"lane": "i"}
@@ -360,6 +361,7 @@ def is_call(name: str) -> bool:
     return _CALL.fullmatch(name) is not None
 
 
+# By the number of the kind of a copy: CUPTI's, and behind them those that Nsight Systems adds.
 DIRECTIONS = {
     1: "HtoD",
     2: "DtoH",
@@ -375,7 +377,6 @@ DIRECTIONS = {
     12: "UVM DtoH",
     13: "UVM DtoD",
 }
-"""By the number of the kind of a copy: CUPTI's, and behind them those that Nsight Systems adds."""
 
 
 def memcpy_name(way: str, source: str, target: str) -> str:

@@ -12,8 +12,8 @@ import msgspec
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 
+# What an argument holds that is not there and would not be decoded.
 NOTHING = msgspec.Raw(b"")
-"""What an argument holds that is not there and would not be decoded."""
 
 _UNDECODED = ("Input type", "Input Dims", "Concrete Inputs")
 
@@ -86,12 +86,12 @@ class _Arrow(msgspec.Struct, gc=False):
     ph: ClassVar[str] = ""
 
 
+# Phases of the Trace Event Format, and what is decoded of them.
 _PHASES: dict[str, type[msgspec.Struct]] = {
     **dict.fromkeys("X", Event),
     **dict.fromkeys("sft", _Arrow),
     **dict.fromkeys("BEbneiInMCPNODSTpFRcaVv(),", _Other),
 }
-"""Phases of the Trace Event Format, and what is decoded of them."""
 
 _BY_PHASE = {
     phase: msgspec.defstruct(
@@ -122,8 +122,8 @@ NO_ARGS, NO_MORE_ARGS = Args(), MoreArgs()
 _EVENTS = msgspec.json.Decoder(list[AnyEvent])
 _LOOSE = json.JSONDecoder(strict=False)
 _UNTOLD = msgspec.json.Decoder(_Untold)
+# A text, or one of the words that exporters write in the place of a number that they do not have.
 _BARE = re.compile(rb'"(?:[^"\\]|\\.)*"|N/A|-?\b(?:nan|inf)\b', re.DOTALL)
-"""A text, or one of the words that exporters write in the place of a number that they do not have."""
 
 
 def decode_events(text: bytes | memoryview) -> list[Event]:

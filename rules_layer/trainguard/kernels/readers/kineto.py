@@ -49,8 +49,8 @@ _VERSIONS = {
     "HIP runtime": "hip_runtime_version",
     "HIP driver": "hip_driver_version",
 }
+# Of the profiler, which slow the host down. Kineto writes 1 and true, and the default not at all.
 OPTIONS = ("record_shapes", "with_stack", "profile_memory")
-"""Of the profiler, which slow the host down. Kineto writes 1 and true, and the default not at all."""
 
 
 def _software(metadata: Metadata) -> dict[str, Any]:

@@ -31,8 +31,8 @@ NS_PER_US = 1_000
 MOST_GROUP = 200
 
 LONGEST_US = LONGEST_NS / NS_PER_US
+# Up to here a double of microseconds still holds each of their thousandths.
 EXACT_US = float(1 << 43)
-"""Up to here a double of microseconds still holds each of their thousandths."""
 
 _LATEST_US = float(1 << 53)
 _STEP = "ProfilerStep"
@@ -58,20 +58,20 @@ _CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
 _SORTS = sorted(set(_CATEGORIES.values()))
 _PYTHON = "python_function"
 _MODULE = "nn.Module: "
+# PyTorch's numbers of the host, and of CUDA, HIP, XPU and a backend of its own.
 _HOST_DEVICE_TYPE, _GPU_DEVICE_TYPES = 0, (1, 6, 12, 20)
-"""PyTorch's numbers of the host, and of CUDA, HIP, XPU and a backend of its own."""
 
+# A larger allocation is a broken one; so their sums fit into 64 bits.
 _LARGEST_BYTES = float(1 << 40)
-"""A larger allocation is a broken one; so their sums fit into 64 bits."""
 
+# Categories of Meta's accelerator, as Kineto's ActivityType names them.
 _MTIA = "mtia_"
-"""Categories of Meta's accelerator, as Kineto's ActivityType names them."""
 
+# The process that torch_npu writes the work of an NPU to, in ``trace_view.json``.
 _ASCEND = "Ascend Hardware"
-"""The process that torch_npu writes the work of an NPU to, in ``trace_view.json``."""
 
+# The process that PyTorch gives the counters of a GPU.
 _COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
-"""The process that PyTorch gives the counters of a GPU."""
 
 _MEMORY = ("", "pageable", "pinned", "device", "array", "managed", "device static", "managed static")
 

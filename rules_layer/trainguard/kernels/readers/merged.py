@@ -13,8 +13,8 @@ import numpy as np
 from trainguard.kernels.columns import Ints
 
 _LABEL = re.compile(r"\s*(\[[^\]]{1,100}\]|(?:rank|[tdpe]p)[\W_]{0,3}\d{1,9})(?!\d)", re.IGNORECASE)
+# Between the numbers of two ranks: their own are below it.
 _APART = 1 << 44
-"""Between the numbers of two ranks: their own are below it."""
 
 MOST_RANKS = 4_096
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 MAGIC = b"SQLite format 3\x00"
 
+# A larger SQLite export is not copied: it is read where it lies on a disk, or not at all.
 MOST_DATABASE_BYTES = 8 * 1024**3
-"""A larger SQLite export is not copied: it is read where it lies on a disk, or not at all."""
 
+# Of text; values take up to ten times as much memory.
 MOST_SNAPSHOT_BYTES = 512 * 1024 * 1024
-"""Of text; values take up to ten times as much memory."""
 
+# Of text; its numbers take up to twelve times as much memory.
 MOST_TIMELINE_BYTES = 128 * 1024 * 1024
-"""Of text; its numbers take up to twelve times as much memory."""
 
 PICTURE = 'it is a picture of a memory timeline, expected export_memory_timeline("….json.gz")'
 SNAPSHOT = "it is a memory snapshot, expected a trace: trainguard kernels reads snapshots"
@@ -38,8 +38,8 @@ _HEAD = 500
 _XLA_ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".qdstrm")
 
+# A plane with its number, if it is not 0, and its name.
 _SPACE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12")
-"""A plane with its number, if it is not 0, and its name."""
 
 
 def read_recording(name: str, open_stream: Callable[[], "ByteStream"], file: Path | None = None) -> Trace | Snapshot:

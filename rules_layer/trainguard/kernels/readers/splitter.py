@@ -25,20 +25,20 @@ from trainguard.kernels.readers.events import (
 )
 
 BATCH_BYTES = 1024 * 1024
+# More text than that without the start of an event is no trace, or stands behind its events.
 MOST_PENDING_BYTES = 64 * 1024 * 1024
-"""More text than that without the start of an event is no trace, or stands behind its events."""
 
+# A larger event that is damaged is not repaired.
 MOST_REPAIRED_BYTES = 4 * 1024 * 1024
-"""A larger event that is damaged is not repaired."""
 
 SAMPLES, SAMPLE_BYTES = 64, 4 * 1024
 STACK = b'"python_function"'
 
+# How much text keys are learnt from at once, and how many objects of a key are tried.
 LEARNT_BYTES, TRIES = 256 * 1024, 8
-"""How much text keys are learnt from at once, and how many objects of a key are tried."""
 
+# More bytes than stand between the comma before an event and the colon behind its first key.
 _OVERLAP = 256
-"""More bytes than stand between the comma before an event and the colon behind its first key."""
 
 _ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
 _FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')

@@ -15,11 +15,11 @@ Phase = Literal["forward", "backward", "optimizer", "unknown"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "unknown")
 FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = range(len(PHASES))
 
+# What PyTorch's profiler writes before a module's class and number, with `with_stack` or `with_modules`.
 MODULE = "nn.Module: "
-"""What PyTorch's profiler writes before a module's class and number, with `with_stack` or `with_modules`."""
 
+# Modules or ranges that are searched for those around a launch.
 MOST_RANGES = 1_000_000
-"""Modules or ranges that are searched for those around a launch."""
 
 DEEPEST = 64
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#|(?i:\W*optimi[sz]er(?:[-_. ]?step)?\W*$)")

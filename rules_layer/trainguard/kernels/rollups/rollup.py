@@ -19,8 +19,8 @@ from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum
 
 MOST_MODULES = 200
+# The backward pass takes two products for each one forward: PaLM (arXiv 2204.02311), appendix B.
 BACKWARD_FACTOR = 2
-"""The backward pass takes two products for each one forward: PaLM (arXiv 2204.02311), appendix B."""
 
 _FAMILIES = tuple(Family)
 _PRECISIONS = tuple(Precision)

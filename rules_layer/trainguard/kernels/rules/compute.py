@@ -66,8 +66,8 @@ def _outside_tensor_cores(judged: Judged) -> list[KernelLine]:
 
 AMPERE = (8, 0)
 AMD = re.compile(r"AMD|Instinct|Radeon", re.IGNORECASE)
+# ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them.
 _AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
-"""ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them."""
 
 
 @dataclass(frozen=True, slots=True)

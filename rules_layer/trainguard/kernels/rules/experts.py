@@ -15,17 +15,17 @@ from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.finding import Judged
 
+# Fewer numbers of rows in a step are those of parts of a model, or of a batch whose length changes.
 LEAST_GROUPS = 4
-"""Fewer numbers of rows in a step are those of parts of a model, or of a batch whose length changes."""
 
+# So many times the mean the largest group has at least.
 UNEVEN = 2.0
-"""So many times the mean the largest group has at least."""
 
+# So much of the experts the router leaves without a token at least.
 UNUSED = 0.25
-"""So much of the experts the router leaves without a token at least."""
 
+# Bytes of an element of a token: more than they have makes weights smaller, and the experts that can be read more.
 WIDEST = 4
-"""Bytes of an element of a token: more than they have makes weights smaller, and the experts that can be read more."""
 
 
 @dataclass(frozen=True, slots=True)

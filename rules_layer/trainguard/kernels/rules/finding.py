@@ -25,8 +25,8 @@ from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
 SHOWN = 5
 FAMILY = "kernels/"
 FEW_STEPS = 3
+# What could win less than that of the window is of low severity, whatever its value.
 SMALL_GAIN = 0.01
-"""What could win less than that of the window is of low severity, whatever its value."""
 
 
 class Judged(RankMetrics):
@@ -234,8 +234,8 @@ def rows_of(lines: Sequence[KernelLine | Called]) -> Ints:
 
 LOOKED_AT = 8
 _STEP = "ProfilerStep"
+# An operator that covers so much of a stretch explains it; the innermost one explains it best.
 COVERED = 0.5
-"""An operator that covers so much of a stretch explains it; the innermost one explains it best."""
 
 
 def work_under(trace: Trace, start: int, end: int) -> str:

@@ -142,8 +142,8 @@ def long_gap_ns(judged: Judged) -> float:
     return min(float(GpuGap.long_ns), GpuGap.of_step * float(np.median(end - start)))
 
 
+# Standard deviations of a normal distribution in its median absolute deviation.
 ROBUST_SIGMA = 1.4826
-"""Standard deviations of a normal distribution in its median absolute deviation."""
 
 
 def _trace_step_outlier_summary(sheet: FactSheet) -> str:

@@ -18,11 +18,11 @@ from trainguard.kernels.rules.rule import portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.rules.unfused import MATH_ATTENTION, chains_of, math_attention
 
+# What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory.
 REACHED, REACHED_AMD, REACHED_BYTES = 0.75, 0.54, 0.85
-"""What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory."""
 
+# Of a peak that others quote: an operator must be slower by a tenth more.
 UNCONFIRMED = 0.9
-"""Of a peak that others quote: an operator must be slower by a tenth more."""
 
 _AMD = re.compile(r"AMD|Instinct", re.IGNORECASE)
 
@@ -164,8 +164,8 @@ def _in_math_form(judged: Judged) -> Saved | None:
     )
 
 
+# Kernels of cuDNN and MIOpen that turn images from one layout to the other.
 _TURNS = re.compile(r"nchwtonhwc|nhwctonchw|batched_transpose_\d", re.IGNORECASE)
-"""Kernels of cuDNN and MIOpen that turn images from one layout to the other."""
 
 
 def _turned(judged: Judged) -> Saved | None:

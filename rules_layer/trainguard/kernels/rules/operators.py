@@ -33,8 +33,8 @@ from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.rule_result import Measure
 
+# The start and the end of a kernel take microseconds: shorter calls are not compared.
 SHORTEST_NS = 10_000
-"""The start and the end of a kernel take microseconds: shorter calls are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class _Slow:
         return self.calls < self.called.entry.count
 
 
+# What a summary says about the shape, and the advice.
 _SAID: Mapping[Reason, tuple[str, str]] = {
     Reason.MISALIGNED: (
         ": its dimension of {odd_size} is not aligned, as {faster_shape} would be",
@@ -108,7 +109,6 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
     Reason.MEMORY: ("", "Fuse it with its neighbours by torch.compile, or join many small calls."),
     Reason.UNKNOWN: ("", "Try torch.compile with max-autotune, or another library's kernel."),
 }
-"""What a summary says about the shape, and the advice."""
 
 
 def _kind(reason: Reason) -> str:

@@ -75,13 +75,13 @@ def _collectives(judged: Judged) -> list[Evidence]:
     return found
 
 
+# NCCL needs this capability.
 KEPLER = (3, 5)
-"""NCCL needs this capability."""
 
 _DATA_PARALLEL, _DISTRIBUTED = "DataParallel.forward", "DistributedDataParallel.forward"
 _COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):\w")
+# Part of the name of each vendor's library for collectives: NCCL, RCCL, oneCCL, HCCL.
 _OF_GPUS = "ccl"
-"""Part of the name of each vendor's library for collectives: NCCL, RCCL, oneCCL, HCCL."""
 
 
 class WrongParallel(RankRule):

@@ -59,6 +59,7 @@ KERNEL_RULES: tuple[KernelRule, ...] = (
     SlowRank(),
 )
 
+# The rules over one rank in the order in which they take what they explain: causes before symptoms.
 CAUSES_FIRST: tuple[RankRule, ...] = (
     LoaderBound(),
     WrongParallel(),
@@ -83,7 +84,6 @@ CAUSES_FIRST: tuple[RankRule, ...] = (
     QueueFull(),
     TraceQuality(),
 )
-"""The rules over one rank in the order in which they take what they explain: causes before symptoms."""
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in KERNEL_RULES}
 

@@ -42,12 +42,12 @@ def milliseconds(name: str, value_ns: float, threshold_ns: float | None = None) 
     return Fact(name=name, value=round(value_ns / 1e6, 3), unit=MILLISECONDS, threshold=threshold)
 
 
+# Facts of a capture; the last one, the most that can be won, is there where a rule fires.
 FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
-"""Facts of a capture; the last one, the most that can be won, is there where a rule fires."""
 
 NAMED = 2
+# Facts of where it is: how many ranks are affected, of how many, and the worst.
 _FIRST = 3
-"""Facts of where it is: how many ranks are affected, of how many, and the worst."""
 
 ACROSS = "the ranks of the newest capture beside each other"
 
@@ -120,8 +120,8 @@ class KernelRule(Rule[RuleParameters]):
             confidence=confidence,
         )
 
+    # The first capture without the condition ends an episode.
     clear_s = 0.0
-    """The first capture without the condition ends an episode."""
 
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
         if verdict is None or not verdict.has_traces:

@@ -41,8 +41,8 @@ class Saying:
     clause: str = ""
 
 
+# By kind: each rule adds its own when it is defined.
 SAYINGS: dict[str, Saying] = {}
-"""By kind: each rule adds its own when it is defined."""
 
 
 def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:

@@ -7,8 +7,8 @@ from trainguard.core.units import show_number
 
 Share = Annotated[float, "share"]
 Nanoseconds = Annotated[int, "ns"]
+# Types of thresholds with their units; a number is how many, or how many times as much.
 Number = Annotated[float, "number"]
-"""Types of thresholds with their units; a number is how many, or how many times as much."""
 
 
 def shown_thresholds(rule: type) -> dict[str, str]:

@@ -14,8 +14,8 @@ from trainguard.kernels.times.intervals import clipped, merged
 from trainguard.kernels.times.lost import starting_work
 from trainguard.rules.rule_result import FactSheet, Measure
 
+# An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base.
 EPOCH_LEAST_NS = 10**18
-"""An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base."""
 
 MOST_FAULTS = 8
 
@@ -128,6 +128,7 @@ def missing(judged: Judged) -> list[Fault]:
     return [*found, *_costs(judged)]
 
 
+# What a trace without work of a GPU may hold, by the reader's count.
 _OTHERS = {
     "tpu_planes": Fault("work of TPUs, which is not read", "Open it with XProf; here GPUs are judged."),
     "mtia_events": Fault("work of MTIA, which is not read", "Open it with Perfetto; here GPUs are judged."),
@@ -139,7 +140,6 @@ _OTHERS = {
         "Record it with torch.profiler, which writes complete events.",
     ),
 }
-"""What a trace without work of a GPU may hold, by the reader's count."""
 
 
 def _without_work(trace: Trace) -> Fault:

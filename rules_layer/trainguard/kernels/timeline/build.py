@@ -16,8 +16,8 @@ MOST_LANES = 64
 LEAST_ROWS = 4 * MOST_LANES
 DEEPEST = 24
 
+# Rows of traces in whole microseconds overlap by up to that without running at once.
 OVERLAP_NS = 1_000
-"""Rows of traces in whole microseconds overlap by up to that without running at once."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,8 +78,8 @@ def together(tables: list[RowTable]) -> RowTable:
     return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
 
 
+# Rows that are looked at together, so that the timeline of a large trace takes little memory.
 CHUNK = 1 << 17
-"""Rows that are looked at together, so that the timeline of a large trace takes little memory."""
 
 
 class AllRows:

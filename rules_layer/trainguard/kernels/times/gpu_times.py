@@ -18,12 +18,12 @@ from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps,
 from trainguard.kernels.times.lost import Lost
 from trainguard.kernels.times.window import Window
 
+# Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean.
 LEAST_SHARE = 0.01
-"""Of the work of the busiest GPU; one with less is used by the way, as for a context, and is no part of the mean."""
 
 
+# Stretches of a `GpuTime` that a rule may explain.
 GpuPart = Literal["surely_idle", "waits_for_loader", "waits_for_host", "communication_alone", "memory_alone"]
-"""Stretches of a `GpuTime` that a rule may explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +194,11 @@ def _lost_idle(trace: Trace, window: Window, number: int, idle: Spans, lost: Los
     return intersection(idle, lost.stretches(launched, trace.gpu.start[mine], window.end))
 
 
+# A gap of less than that between kernels that were already launched is the GPU's own.
 KERNEL_WAIT_NS = 30_000
-"""A gap of less than that between kernels that were already launched is the GPU's own."""
 
+# So many launches wait in a stream's queue before the next one blocks the host.
 FULL_QUEUE = 1_024
-"""So many launches wait in a stream's queue before the next one blocks the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ import numpy as np
 from trainguard.kernels.columns import Bools, Ints, Rows, Trace
 from trainguard.kernels.times.intervals import Spans, merged
 
+# A larger share of lost work makes every finding unsure, and the trace one that is not whole.
 MOST_LOST = 0.001
-"""A larger share of lost work makes every finding unsure, and the trace one that is not whole."""
 
+# So many of the launches may still run when a recording ends: they are the last ones of their threads.
 MOST_IN_FLIGHT = 0.01
-"""So many of the launches may still run when a recording ends: they are the last ones of their threads."""
 
+# Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing.
 _STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
-"""Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
 
 _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 

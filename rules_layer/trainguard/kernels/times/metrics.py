@@ -13,18 +13,18 @@ from trainguard.kernels.times.intervals import Spans, clipped, difference, inter
 from trainguard.kernels.times.lost import Lost, find_lost
 from trainguard.kernels.times.window import Window, find_operators, find_window
 
+# So long after a synchronizing call the GPU may still be idle because of it.
 SYNC_REACH_NS = 1_000_000
-"""So long after a synchronizing call the GPU may still be idle because of it."""
 
+# The first classes of a breakdown, those of the GPU; communication that computation covers is computation.
 GPU_PARTS = ("compute", "exposed_communication", "memcpy", "memset")
-"""The first classes of a breakdown, those of the GPU; communication that computation covers is computation."""
 
 _BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
+# Calls that wait for the GPU implicitly (CUDA C++ Programming Guide, "Implicit Synchronization").
 _ALLOCATING = (
     "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMemAlloc", "cuMemFree", "cuMemHostAlloc",
     "cuMemFreeHost", "hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree",
 )  # fmt: skip
-"""Calls that wait for the GPU implicitly (CUDA C++ Programming Guide, "Implicit Synchronization")."""
 
 _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 

@@ -18,8 +18,8 @@ MOST_COLUMNS = 56
 _LEAST = 1e-9
 
 
+# A histogram: N + 1 edges of N bins, and how many are in each.
 Bins = tuple[Sequence[float], Sequence[int]]
-"""A histogram: N + 1 edges of N bins, and how many are in each."""
 
 
 def join_bins(lower: Sequence[float], upper: Sequence[float], counts: Sequence[int]) -> Bins:
@@ -49,8 +49,8 @@ LEFT, RIGHT, TOP, BOTTOM = 46.0, 12.0, 22.0, 36.0
 SERIES_COLOURS = 8
 DOTS_UP_TO = 40
 LONGEST_LABEL = 7
+# Lowest bar: a single slow step among thousands can be seen.
 LEAST_HEIGHT = 1.5
-"""Lowest bar: a single slow step among thousands can be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ RADIUS = 34.0
 COLOURS = 8
 
 
+# A part of a whole: its name, its share from 0 to 1, the same in its unit, and its colour from 1 to 8.
 Part = tuple[str, float, str, int]
-"""A part of a whole: its name, its share from 0 to 1, the same in its unit, and its colour from 1 to 8."""
 
 
 def donut(parts: Sequence[Part], *, alt: str) -> Markup:

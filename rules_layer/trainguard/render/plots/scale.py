@@ -7,8 +7,8 @@ from itertools import pairwise
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 MOST_INTERVALS = 5
+# Largest by smallest value from which a scale is logarithmic.
 LOG_FROM_RATIO = 8.0
-"""Largest by smallest value from which a scale is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ HEIGHT = 30
 MIDDLE = HEIGHT / 2
 TICKS_HEIGHT = 16
 LIMITS_HEIGHT = 14
+# Percent of the width: what is more than nothing can be seen.
 GAP_LEAST = 0.35
-"""Percent of the width: what is more than nothing can be seen."""
 
 
 @dataclass(frozen=True, slots=True)

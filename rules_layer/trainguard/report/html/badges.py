@@ -11,8 +11,8 @@ SEVERITIES: Mapping[str, str] = {
     Severity.LOW: "low",
 }
 
+# A word in a tone, whose icon says the same as its colour.
 Badge = tuple[str, str]
-"""A word in a tone, whose icon says the same as its colour."""
 
 
 def severity_badge(severity: str) -> Badge:

@@ -28,11 +28,10 @@ MOST_NAMED = 4
 _NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>\d+)", re.DOTALL)
 
 
+# An episode as templates read it, with its ``entry`` and ``finding``.
+#
+# ``until``, epoch seconds, is of one that goes on how far the job was judged.
 Episode = Mapping[str, Any]
-"""An episode as templates read it, with its ``entry`` and ``finding``.
-
-``until``, epoch seconds, is of one that goes on how far the job was judged.
-"""
 
 
 def episodes_of(report: Report) -> dict[str, list[Episode]]:
@@ -129,8 +128,8 @@ _MOST_TICKS = 6
 Grid = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
+# Nodes of a row, and the GPU where it is of one.
 _Row = tuple[tuple[str, ...], str | None]
-"""Nodes of a row, and the GPU where it is of one."""
 
 
 def _is_in(row: _Row, entry: EpisodeEntry) -> bool:

@@ -29,8 +29,8 @@ _TIMES = re.compile(
 )
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
+# What a number to be seen first is, the number, and a few words more.
 KeyFigure = tuple[str, str, str]
-"""What a number to be seen first is, the number, and a few words more."""
 
 
 def render_page(template: str, *, styles: str = "", script: str = "", **context: object) -> str:

@@ -92,6 +92,7 @@ def unused(entry: NodeCoverage) -> str:
 
 LEAST_SHARE = 0.0005
 
+# Other buckets share one colour.
 TONES = {
     Bucket.COMPUTE: "s1",
     Bucket.HOST: "s2",
@@ -107,7 +108,6 @@ TONES = {
     Bucket.HANG: "s7",
     Bucket.BROKEN: "s7",
 }
-"""Other buckets share one colour."""
 
 
 def drawn(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:

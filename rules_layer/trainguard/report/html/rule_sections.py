@@ -35,13 +35,12 @@ NOT_JUDGING = frozenset({Status.NOT_APPLICABLE, Status.DISABLED})
 SHORT_UNIT = 6
 
 
+# A rule as templates read it.
+#
+# ``entry`` and ``finding`` are the report's; ``anchor`` is where its section is, else its line. ``fired`` is whether it
+# has fired, be it over by now; ``has_section`` whether there is more of it than a line, ``is_open`` whether that is
+# shown without a click, and ``applies`` whether the rule could find something in this job.
 ShownRule = Mapping[str, Any]
-"""A rule as templates read it.
-
-``entry`` and ``finding`` are the report's; ``anchor`` is where its section is, else its line. ``fired`` is whether it
-has fired, be it over by now; ``has_section`` whether there is more of it than a line, ``is_open`` whether that is shown
-without a click, and ``applies`` whether the rule could find something in this job.
-"""
 
 
 def shown_rules(report: Report) -> list[ShownRule]:

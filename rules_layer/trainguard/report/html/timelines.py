@@ -30,8 +30,8 @@ from trainguard.rules.registry import spec_of
 
 _IN_PERCENT = frozenset(kind for kind, (_, unit, _) in DEVICE_KINDS.items() if unit == PERCENT)
 
+# A line: in which chart, at which percentage, whose it is, and the name of one rule, a fired one first.
 Threshold = tuple[str, float, str, str]
-"""A line: in which chart, at which percentage, whose it is, and the name of one rule, a fired one first."""
 
 
 def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Threshold]:
@@ -152,8 +152,8 @@ FALLBACK_HEIGHT = 100
 FALLBACK_POINTS = 250
 
 
+# Kind, title and unit of a chart, and a node's bands in it.
 Quantity = tuple[str, str, str, Callable[[NodeTimeline], Sequence[Band | None]]]
-"""Kind, title and unit of a chart, and a node's bands in it."""
 
 QUANTITIES: Sequence[Quantity] = (
     ("utilization", "GPU utilization", "%", lambda node: [each.utilization for each in node.gpus]),
@@ -221,8 +221,8 @@ _STYLES = ("uplot/uPlot.min.css", "timelines.css")
 _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 
 
+# Kind, title and unit of a chart that the script draws, whether it has many lines, and its thresholds.
 Chart = tuple[str, str, str, bool, Sequence[Threshold]]
-"""Kind, title and unit of a chart that the script draws, whether it has many lines, and its thresholds."""
 
 
 def timelines_context(

@@ -70,8 +70,8 @@ def _span(start: float | None, end: float | None, whole_s: float | None) -> Span
     return Span(start=shown_time(start) or "", end=shown_time(end) or "", duration_s=length_s, share=share)
 
 
+# Of the nodes, and of the GPUs, of an episode: one that goes on has all of a job's.
 MOST_NAMES = 512
-"""Of the nodes, and of the GPUs, of an episode: one that goes on has all of a job's."""
 
 
 def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:

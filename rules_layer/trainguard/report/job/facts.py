@@ -159,8 +159,8 @@ def of_snapshots(verdict: CaptureVerdict) -> str:
     return f"In {read}: {listed(sure, _NAMED)}." if sure else f"In {read} no rule on memory fired."
 
 
+# From this sampling interval on, what a point hides is worth a word.
 LONG_INTERVAL_S = 5.0
-"""From this sampling interval on, what a point hides is worth a word."""
 
 RECORDER = (
     "Use the recorder (docs/recorder.md) in the training script: `trainguard_collector.Recorder()`. It works with "
@@ -179,8 +179,8 @@ SYSTEM_PROFILE = "In an account that has SageMaker Debugger, `profiler_config=Pr
 SYSTEM_INTERVAL = (
     "In an account that has SageMaker Debugger: `profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`."
 )
+# A job that SageMaker does not know, or that is evaluated from its files, has no such name.
 _SAGEMAKER = "arn:"
-"""A job that SageMaker does not know, or that is evaluated from its files, has no such name."""
 
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
 

@@ -67,11 +67,11 @@ def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     )
 
 
+# Microseconds of a time: what lies beyond is rounding of the clocks. A gradient of 3e-08 keeps its digits.
 DECIMALS, LEAST_DIGITS = 6, 3
-"""Microseconds of a time: what lies beyond is rounding of the clocks. A gradient of 3e-08 keeps its digits."""
 
+# A page shows no more.
 NODES_WITH_DETAILS = 256
-"""A page shows no more."""
 
 _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 

@@ -14,8 +14,8 @@ from trainguard.formats.profile.snapshots import IntArray
 _MOST_PLANES = 8
 
 
+# A matrix: first column and width of what is not 0, and bytes a value, which are ``planes``; then those planes.
 PackedRows = tuple[int, int, int, bytes]
-"""A matrix: first column and width of what is not 0, and bytes a value, which are ``planes``; then those planes."""
 
 
 def pack_rows(matrix: IntArray) -> PackedRows:
@@ -50,12 +50,12 @@ def unpack_rows(packed: PackedRows, shape: tuple[int, int]) -> IntArray:
 Key = tuple[int, str, str]
 
 LOWEST_OF_NONE = 2**62
+# Sums stay here instead of overflowing; no sum of real values comes near.
 MOST_SUMMED = 2**61
-"""Sums stay here instead of overflowing; no sum of real values comes near."""
 
 
+# A table as bytes: its series, how many values of others had no place, counts, totals, lowest and highest values.
 StoredTable = tuple[list[Key], int, PackedRows, PackedRows, PackedRows, PackedRows]
-"""A table as bytes: its series, how many values of others had no place, counts, totals, lowest and highest values."""
 
 
 class BucketTable:

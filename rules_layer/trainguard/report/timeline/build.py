@@ -178,14 +178,14 @@ def _on_nodes(counts: dict[str, int]) -> str:
     return f"{sum(counts.values()):,} samples or steps on {names}"
 
 
+# What all series of a page may take; a page of 3 MB has the rest for everything else.
 MAX_PAGE_BYTES = 2_600_000
-"""What all series of a page may take; a page of 3 MB has the rest for everything else."""
 
 GPU_BYTES, NODE_BYTES = 80, 120
 
 MAX_EPISODES = 12
+# A shorter part is shown as it is.
 FEWEST_BUCKETS = 60
-"""A shorter part is shown as it is."""
 
 BEFORE, AFTER = 0.25, 0.1
 

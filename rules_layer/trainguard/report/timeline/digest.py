@@ -23,9 +23,10 @@ from trainguard.state.histogram import MAX_DURATION_US
 MOST_GPUS = 64
 
 
+# Units of values from 0 to 100, and of rates; a rate has no decimals, any other value has two.
 PERCENT, RATE = "%", "bytes per second"
-"""Units of values from 0 to 100, and of rates; a rate has no decimals, any other value has two."""
 
+# Title, unit and metrics of each quantity of a GPU.
 DEVICE_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "sm_activity": ("SM activity", PERCENT, (names.SM_ACTIVITY,)),
     "memory_used": ("GPU memory in use", PERCENT, (names.MEMORY_USED,)),
@@ -38,7 +39,6 @@ DEVICE_KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "nvlink": ("NVLink, both directions", RATE, (names.NVLINK_SENT, names.NVLINK_RECEIVED)),
     "pcie": ("PCIe, both directions", RATE, (names.PCIE_SENT, names.PCIE_RECEIVED)),
 }
-"""Title, unit and metrics of each quantity of a GPU."""
 
 KIND_LIMITS = {kind: MOST_GPUS * len(metrics) for kind, (_, _, metrics) in DEVICE_KINDS.items()}
 
@@ -66,21 +66,21 @@ def device_series(devices: DeviceSamples) -> Iterator[tuple[str, Key, FloatArray
             yield "memory_used", (device_order(device)[0], device, ""), series.times, series.values
 
 
+# Processes times modes of one node.
 MAX_STEP_SERIES = 64
-"""Processes times modes of one node."""
 
 KEPT_SLOWEST = 200
 MICROSECONDS = 1_000_000
 
 
+# A slow step: epoch microseconds, microseconds, and its number as the framework wrote it.
 KeptStep = tuple[int, int, str]
-"""A slow step: epoch microseconds, microseconds, and its number as the framework wrote it."""
 
+# Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first.
 Extent = tuple[int, int, list[KeptStep]]
-"""Of one series: when its first step began and its last one ended, epoch µs; its slowest, the slowest first."""
 
+# Steps as bytes: how many lie outside the axis, their table, and extents in the order of its series.
 StoredSteps = tuple[int, StoredTable, list[Extent]]
-"""Steps as bytes: how many lie outside the axis, their table, and extents in the order of its series."""
 
 
 def _extent(batch: StepBatch, rows: IntArray, durations: IntArray) -> Extent:
@@ -98,17 +98,17 @@ def _slowest(steps: Iterable[KeptStep]) -> list[KeptStep]:
     return sorted(steps, key=lambda step: (-step[1], step[0], step[2]))[:KEPT_SLOWEST]
 
 
+# Percents are folded in as whole hundredths, so that sums are exact.
 HUNDREDTHS = 100
-"""Percents are folded in as whole hundredths, so that sums are exact."""
 
+# Beyond every device; a higher rate counts as this.
 MAX_RATE = 10**12
-"""Beyond every device; a higher rate counts as this."""
 
 MOST_BUCKETS = FINER * MAX_BUCKETS
 
 STEPS = "steps"
+# Cores are one series, of which the mean and the busiest is shown.
 _LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1} | KIND_LIMITS | {STEPS: MAX_STEP_SERIES}
-"""Cores are one series, of which the mean and the busiest is shown."""
 
 _MAGIC = b"TGTL"
 _FORMAT = 1
@@ -116,8 +116,8 @@ _LEVEL = 6
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
+# `NodeDigest` as bytes: node, axis, samples outside it, tables by kind, steps.
 _StoredDigest = tuple[str, TimeAxis, int, dict[str, StoredTable], StoredSteps]
-"""`NodeDigest` as bytes: node, axis, samples outside it, tables by kind, steps."""
 
 
 class NodeDigest:

@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 Values = list[float | None]
+# Begin and end, epoch seconds, and severity of a finding's episode; the end is None while it goes on.
 Episode = tuple[float, float | None, str]
-"""Begin and end, epoch seconds, and severity of a finding's episode; the end is None while it goes on."""
 
 
 class TimeAxis(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,19 +144,19 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     detail: list[TimelineDetail] = msgspec.field(default_factory=list)
 
 
+# 24 hours in buckets of 30 s, and some minutes beside them.
 MAX_BUCKETS = 2_900
-"""24 hours in buckets of 30 s, and some minutes beside them."""
 
+# A cell is two percents in base64, 2.7 bytes: 1.4 MB in all. A GPU has one a bucket, a node NODE_CELLS more.
 MAX_CELLS = 520_000
-"""A cell is two percents in base64, 2.7 bytes: 1.4 MB in all. A GPU has one a bucket, a node NODE_CELLS more."""
 
+# What a node's CPU, I/O wait, memory and network take beside its GPUs.
 NODE_CELLS = 6
-"""What a node's CPU, I/O wait, memory and network take beside its GPUs."""
 
 FINER = 6
 
+# A node's table takes 32 bytes a cell and series.
 FINER_CELLS = 5
-"""A node's table takes 32 bytes a cell and series."""
 
 SAMPLES_A_BUCKET = 2
 

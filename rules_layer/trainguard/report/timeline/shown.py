@@ -91,11 +91,11 @@ def _listed(values: Any, present: Any) -> Values:
     return entries
 
 
+# What these series of the whole job may take on a page of 3 MB.
 ROOM_BYTES = 500_000
-"""What these series of the whole job may take on a page of 3 MB."""
 
+# A value as base64 on the page: of a percentage one byte, of anything else four.
 PERCENT_BYTES, FLOAT_BYTES = 4 / 3, 16 / 3
-"""A value as base64 on the page: of a percentage one byte, of anything else four."""
 
 NAME_BYTES = 70
 
@@ -221,8 +221,8 @@ FEWEST_SLOWEST = 10
 _NAMED = 20
 
 Process = tuple[str, str]
+# Digest, row of its table of steps, process and mode.
 _Series = tuple[NodeDigest, int, str, str]
-"""Digest, row of its table of steps, process and mode."""
 
 
 def step_timelines(nodes: Iterable[NodeDigest], shown: slice) -> tuple[list[StepTimeline], list[str]]:

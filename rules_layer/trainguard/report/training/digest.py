@@ -17,8 +17,8 @@ from trainguard.rules.training.readings import mean
 from trainguard.rules.training.run_series import XGBOOST_METRIC
 from trainguard.rules.training.selection import LOSSES
 
+# Even, so that all points have a neighbour to be joined with.
 MOST_POINTS = 400
-"""Even, so that all points have a neighbour to be joined with."""
 
 Kind = Literal["loss", "metric"]
 N = TypeVar("N", int, float)

@@ -10,11 +10,11 @@ from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.training.step_rule import USELESS
 
 MOST_ROWS = 60
+# Even, so that all columns have a neighbour to be joined with.
 MOST_COLUMNS = 120
-"""Even, so that all columns have a neighbour to be joined with."""
 
+# Further names of what was left out are passed over.
 MOST_NAMED = 100
-"""Further names of what was left out are passed over."""
 
 LONGEST_NAME = 300
 
@@ -132,11 +132,11 @@ def _chosen(names: Sequence[str], room: int, wanted: Collection[str]) -> Sequenc
 
 
 MOST_BYTES = 1 << 30
+# Numbers that are read one by one; after them a series reads as many as it shows.
 MOST_SCALARS = 50_000
-"""Numbers that are read one by one; after them a series reads as many as it shows."""
 
+# The part of what is left that one step may take: later ones shall have some.
 SHARE_OF_STEP = 32
-"""The part of what is left that one step may take: later ones shall have some."""
 
 _ENTRY_BYTES = 4
 LONGEST_WHY = 300

@@ -224,8 +224,8 @@ def _are_whole(values: NDArray[np.float64]) -> bool:
 
 DEFAULT_NAMES = {each: each for each in ("labels", "predictions", "labels_collection", "predictions_collection")}
 
+# More values are counted in bins.
 MOST_VALUES = 100
-"""More values are counted in bins."""
 
 LABEL_BINS = 10
 CONFUSION = "training/Confusion"

@@ -8,8 +8,8 @@ from trainguard.rules.training.readings import scalar
 
 IMPORTANCE = "feature_importance/"
 HYPERPARAMETERS = "hyperparameters/"
+# Tensors so named are written by the hook of XGBoost alone.
 MARKS = (IMPORTANCE, HYPERPARAMETERS, "trees/")
-"""Tensors so named are written by the hook of XGBoost alone."""
 
 TYPES = ("weight", "gain", "cover")
 MOST_FEATURES = 1_000

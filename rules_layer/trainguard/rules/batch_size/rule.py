@@ -106,8 +106,8 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
     )
 
 
+# What has wasted less of the paid time is a phase of a job whose batches are large enough.
 COSTLY_SHARE = 0.15
-"""What has wasted less of the paid time is a phase of a job whose batches are large enough."""
 
 
 class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
@@ -127,8 +127,8 @@ class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
         return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
+# A distance of kept points that is so many times the usual one is a pause, or time without samples.
 _PAUSED = 2.1
-"""A distance of kept points that is so many times the usual one is a pause, or time without samples."""
 
 
 class BatchSizeState(msgspec.Struct, array_like=True):

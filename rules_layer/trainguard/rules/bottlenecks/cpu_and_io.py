@@ -19,8 +19,8 @@ from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.spec import LOW_GPUS, SYSTEM, ChartLine, ParameterHelp, RuleSpec
 
+# Cores whose mean is as high, percent, leave little: the rest is what the system itself needs.
 FULL_NODE = 80.0
-"""Cores whose mean is as high, percent, leave little: the rest is what the system itself needs."""
 
 
 def _full_cores(sheet: FactSheet) -> str:
@@ -118,10 +118,10 @@ IO_WORDS = CoreWords(
     ),
 )
 
+# Percent of their time that all cores wait for I/O on average, from which on they are held up.
 WAITING_NODE = 15.0
-"""Percent of their time that all cores wait for I/O on average, from which on they are held up."""
+# A running job is judged on more points than these: its first pass over the data fills caches, and is slow once.
 FIRST_PASS_S = 900.0
-"""A running job is judged on more points than these: its first pass over the data fills caches, and is slow once."""
 
 
 class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):

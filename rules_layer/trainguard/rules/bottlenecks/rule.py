@@ -46,12 +46,12 @@ from trainguard.rules.windows.rule import PatienceParameters, SampledRule
 from trainguard.rules.windows.warm_up import never_collected, warming_up
 from trainguard.state.sample_window import ACTIVE_PERCENT
 
+# The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire.
 RECENT_MIN_SHARE = 0.5
-"""The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire."""
+# A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault.
 MIN_JUDGED_S = 600.0
-"""A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault."""
+# A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points.
 WAITED_SHARE = 0.5
-"""A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points."""
 
 
 class BottleneckParameters(PatienceParameters, frozen=True, kw_only=True):
@@ -111,8 +111,8 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             return False
         return count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
 
+    # Three recent windows, so that a share that hovers about the threshold stays one episode.
     clear_s = 3.0 * RECENT_MINUTES * 60.0
-    """Three recent windows, so that a share that hovers about the threshold stays one episode."""
 
     def observe(self, state: BottleneckState, minute: NodeMinute, parameters: P) -> None:
         """Count the snapshots that have CPU and GPU samples, start-up left out; an idle run waits for its end."""

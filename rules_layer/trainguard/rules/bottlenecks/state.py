@@ -15,16 +15,16 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 RECENT_MINUTES = 30
 KEPT_BOTTLENECKS = 32
 HUNDREDTHS = 100.0
+# GPUs whose mean over a minute is at least as high, percent, do not wait for long.
 GOOD_GPUS = 80.0
-"""GPUs whose mean over a minute is at least as high, percent, do not wait for long."""
+# And over so many points: by chance a few readings of GPUs that wait between steps are all of the work.
 GOOD_POINTS = 20
-"""And over so many points: by chance a few readings of GPUs that wait between steps are all of the work."""
+# GPUs that worked for a shorter time say nothing of what the cores do then.
 GOOD_S = 120.0
-"""GPUs that worked for a shorter time say nothing of what the cores do then."""
+# What holds the GPUs up is at its limit in so much more of the points, or higher by so many percentage points.
 MORE_OFTEN, MORE_LEVEL = 0.25, 15.0
-"""What holds the GPUs up is at its limit in so much more of the points, or higher by so many percentage points."""
+# What a GPU is at that is kept busy, percent: it leaves the rest undone in any job.
 FULL_PACE = 95.0
-"""What a GPU is at that is kept busy, percent: it leaves the rest undone in any job."""
 
 
 class MinuteCount(msgspec.Struct, array_like=True):
@@ -69,10 +69,10 @@ class MinuteCount(msgspec.Struct, array_like=True):
 
 
 IsSlow = Callable[[MinuteCount], bool]
+# Minutes in which the GPUs worked, and others, each as one; None where there is none.
 Contrast = tuple[MinuteCount | None, MinuteCount | None]
-"""Minutes in which the GPUs worked, and others, each as one; None where there is none."""
+# One snapshot in which the GPUs waited: epoch seconds, number of GPUs that were low, highest core in percent.
 Bottleneck = tuple[float, int, float]
-"""One snapshot in which the GPUs waited: epoch seconds, number of GPUs that were low, highest core in percent."""
 
 
 class Tally(msgspec.Struct, array_like=True):
@@ -195,8 +195,8 @@ class Share:
         return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
 
 
+# The cores in T snapshots, float64[T] each: the highest one in percent, and the two measures that count.
 Cores = tuple[FloatArray, FloatArray, FloatArray]
-"""The cores in T snapshots, float64[T] each: the highest one in percent, and the two measures that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,21 +273,23 @@ def _sum(values: FloatArray) -> int:
     return round(HUNDREDTHS * float(np.nansum(values)))
 
 
+# A longer idle run is a pause; two sampling intervals where they are longer.
 PAUSE_S = 60.0
-"""A longer idle run is a pause; two sampling intervals where they are longer."""
 
+# Clocks of samplers are that exact: six intervals of 10 s are 60 s, and no longer.
 CLOCK_S = 1e-3
-"""Clocks of samplers are that exact: six intervals of 10 s are 60 s, and no longer."""
+
 RECURRENCES, RECUR_MINUTES = 3, 120
+# A GPU that idles for longer while others work is no longer used, and waits for nothing.
 UNUSED_S = 600.0
-"""A GPU that idles for longer while others work is no longer used, and waits for nothing."""
+# A bottleneck that was not seen for longer counts as a new one when it is seen again.
 QUIET_MINUTES = 10
-"""A bottleneck that was not seen for longer counts as a new one when it is seen again."""
+
 LAPSED_MINUTES = 3
 
 
+# The epoch minute in which a pause ended, and what it counts; nothing once it was counted.
 Pause = tuple[int, Tally]
-"""The epoch minute in which a pause ended, and what it counts; nothing once it was counted."""
 
 
 class BottleneckState(msgspec.Struct, array_like=True):

@@ -17,10 +17,10 @@ from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
 MINUTE_S = 60.0
 
 
+# Findings: by points in which GPUs wait, or by minutes in which they are slow.
 WAITS, SLOW = "waits", "slow"
-"""Findings: by points in which GPUs wait, or by minutes in which they are slow."""
+# ``_cheap`` cost too little, ``_over`` were not seen of late, in ``_alike`` the cores were as full at work.
 KINDS = tuple(f"{by}{why_not}" for why_not in ("", "_cheap", "_over", "_alike") for by in (WAITS, SLOW))
-"""``_cheap`` cost too little, ``_over`` were not seen of late, in ``_alike`` the cores were as full at work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,8 @@ def details_of(state: LoaderState, cores: int) -> LoaderDetails:
     )
 
 
+# Processes that wait for batches in so much of their loop, while GPUs idle for as much of it, have a slow loader.
 WAITING_SHARE = 0.25
-"""Processes that wait for batches in so much of their loop, while GPUs idle for as much of it, have a slow loader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         section="trainguard.rules.dataloader.section:blocks",
     )
 
+    # Half an hour: the median is of the whole job and changes slowly.
     clear_s = 1_800.0
-    """Half an hour: the median is of the whole job and changes slowly."""
 
     def observe(self, state: LoaderState, events: FrameworkEvents, parameters: DataloaderParameters) -> None:
         state.fold(events)

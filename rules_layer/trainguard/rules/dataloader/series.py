@@ -17,14 +17,16 @@ from trainguard.state.histogram import DurationHistogram
 
 ITERATOR_PHASE = "DataLoaderIter"
 WORKER_PHASE = "DataLoaderWorker"
+# Is in the name of an event that is a worker's loading of one batch; others of the phase are a worker's lifetime.
 FETCH = "Fetch"
-"""Is in the name of an event that is a worker's loading of one batch; others of the phase are a worker's lifetime."""
+
 TENSORFLOW_PHASES = ("DataIterator", "Dataset")
 MAX_LOADERS = 1_024
 MAX_COUNTS = 64
 MAX_BINS = 256
+# A training process without a loader event for so long, while its neighbours have some, is over.
 ALIVE_S = 600
-"""A training process without a loader event for so long, while its neighbours have some, is over."""
+
 BLOCK_US, BLOCKS = 600_000_000, 4
 LEAST_RECENT_US = 900_000_000
 SECOND_US = 1_000_000

@@ -5,22 +5,22 @@ from collections.abc import Mapping
 from trainguard.core.records import Status
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 
+# GPUs that are as busy hardly wait for data.
 BUSY_PERCENT = 70.0
-"""GPUs that are as busy hardly wait for data."""
 
 
 class DataloaderKind(JudgedKind):
+    # The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time.
     WAITS = "waits_for_batches", Status.FIRED
-    """The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time."""
 
+    # No loader events, and no step runs in a good part of the loop, in which the GPUs idle.
     BETWEEN_STEPS = "between_steps", Status.FIRED
-    """No loader events, and no step runs in a good part of the loop, in which the GPUs idle."""
 
     TOO_FEW = "too_few", Status.FIRED
     TOO_MANY = "too_many", Status.FIRED
     FITS = "fits"
+    # Too few or too many, and hardly anything waits for them.
     LITTLE_LOST = "little_lost"
-    """Too few or too many, and hardly anything waits for them."""
 
     TOO_EARLY = "too_early", Status.WARMING_UP
     WARMING_UP = "warming_up", Status.WARMING_UP

@@ -10,6 +10,7 @@ from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.rule_inputs import NodeMinute
 
+# Codes of hardware, whose node is replaced, but for one that a reset of the GPU may end.
 XID_FAULTS = {
     48: "a double-bit ECC error",
     54: "auxiliary power is not connected",
@@ -24,34 +25,39 @@ XID_FAULTS = {
     140: "an unrecovered ECC error",
     143: "the GPU could not be initialized",
 }
-"""Codes of hardware, whose node is replaced, but for one that a reset of the GPU may end."""
+
 XID_ENDED_BY_RESET = 94
 
+# Codes of the program, for which no GPU is to blame; more than these are not named.
 XID_OF_PROGRAMS = {
     13: "a fault in a kernel, such as an access out of bounds",
     31: "an access to memory that is not mapped",
     43: "a kernel that was stopped",
     45: "a process that was ended",
 }
-"""Codes of the program, for which no GPU is to blame; more than these are not named."""
+
 THROTTLED_SHARE = 0.5
 KEPT_MINUTES = 10
+# A GPU that is less busy in a minute lowers its clock and its link by itself.
 LOADED_PERCENT = 50.0
-"""A GPU that is less busy in a minute lowers its clock and its link by itself."""
+
 POWER_CAP = 0x4
+# Bits of ThrottleReasons: software and hardware heat, an external power brake, a slowdown by hardware of any kind.
 HEAT, POWER_BRAKE, SLOWDOWN = 0x20 | 0x40, 0x80, 0x8
-"""Bits of ThrottleReasons: software and hardware heat, an external power brake, a slowdown by hardware of any kind."""
+
 HARMFUL = HEAT | POWER_BRAKE | SLOWDOWN
+# Of the highest possible clock a GPU may lose so much under load without a fault: its power is limited.
 CLOCK_UNDER_MAXIMUM = 0.8
-"""Of the highest possible clock a GPU may lose so much under load without a fault: its power is limited."""
+# A GPU at its power limit whose clock is below this share of its peers' has another limit than they have.
 CAPPED_CLOCK = 0.85
-"""A GPU at its power limit whose clock is below this share of its peers' has another limit than they have."""
+
 MOST_XIDS = 16
 MOST_GPUS = 64
 NEURON = "neuron"
+# A GPU without a sample in so many minutes, while others of its node have some, has vanished.
 SILENT_MINUTES = 3
-"""A GPU without a sample in so many minutes, while others of its node have some, has vanished."""
 
+# What health is judged by, in words, and the series of each; a clock alone says nothing without the reasons for it.
 HEALTH_SERIES: Mapping[str, tuple[str, ...]] = {
     "XID errors": (names.XID,),
     "ECC errors": (names.ECC_UNCORRECTED,),
@@ -60,7 +66,6 @@ HEALTH_SERIES: Mapping[str, tuple[str, ...]] = {
     "PCIe width": (names.LINK_WIDTH,),
     "lost GPUs": (names.LOST, names.UNANSWERED),
 }
-"""What health is judged by, in words, and the series of each; a clock alone says nothing without the reasons for it."""
 
 
 class LoadedMinute(msgspec.Struct, array_like=True):

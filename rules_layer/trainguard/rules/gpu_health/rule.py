@@ -33,8 +33,8 @@ from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 NAMED = 4
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
 GRAVITY: tuple[Kind, ...] = get_args(Kind)
+# Load that is older says nothing of now.
 STALE_S = 900.0
-"""Load that is older says nothing of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         section="trainguard.rules.gpu_health.section:blocks",
     )
 
+    # 30 min: a GPU that is throttled again soon after has one fault, and not two.
     clear_s = 1_800.0
-    """30 min: a GPU that is throttled again soon after has one fault, and not two."""
 
     def observe(self, state: HealthState, minute: NodeMinute, parameters: GPUHealthParameters) -> None:
         state.fold(minute)

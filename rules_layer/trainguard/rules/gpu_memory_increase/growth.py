@@ -11,18 +11,19 @@ import numpy as np
 from trainguard.rules.gpu_memory_increase.rise import TENTHS, Rise, UseLevels, mann_kendall_z, theil_sen_slope
 
 Kind = Literal["jump", "trend", "late", "rise"]
+# A jump shows in the third window at the earliest: the one in which it happens lies between those compared.
 JUMP_WINDOWS = 3
-"""A jump shows in the third window at the earliest: the one in which it happens lies between those compared."""
+
 FLOOR_QUANTILE = 0.05
 MIN_FLOORS, MAX_FLOORS = 12, 24
+# One-sided probability of 0.001.
 TREND_Z = 3.09
-"""One-sided probability of 0.001."""
+# So many floors in a row tell a steep ramp, too short for a test for a trend, from a jump.
 RAMP_FLOORS = 4
-"""So many floors in a row tell a steep ramp, too short for a test for a trend, from a jump."""
+# At full load a rise must be this share of what it is as measured: else most of it is that of the GPU's load.
 UNEXPLAINED = 0.5
-"""At full load a rise must be this share of what it is as measured: else most of it is that of the GPU's load."""
+# A floor has left the lowest of its time once it is so many percentage points above it.
 LEFT_POINTS = 2.0
-"""A floor has left the lowest of its time once it is so many percentage points above it."""
 
 
 class Levels(msgspec.Struct, array_like=True):

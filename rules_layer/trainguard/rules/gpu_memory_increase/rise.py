@@ -50,14 +50,14 @@ def _pairs(length: int) -> tuple[IntArray, IntArray]:
 
 TENTHS = 10.0
 BEGUN = 0.1
+# The newest third of a rise must have this share of it; a steady one has a third: else it levels off.
 STILL_RISES = 0.25
-"""The newest third of a rise must have this share of it; a steady one has a third: else it levels off."""
+# A rise of fewer levels, of fewer merged ones, or of a shorter time, is no steady one: caches fill, too.
 STEADY_LEVELS, MERGED_LEVELS, STEADY_S = 5, 4, 1_800.0
-"""A rise of fewer levels, of fewer merged ones, or of a shorter time, is no steady one: caches fill, too."""
+# A rise of fewer levels is a single step, of which nobody can say that it goes on.
 STEPPED_LEVELS = 3
-"""A rise of fewer levels is a single step, of which nobody can say that it goes on."""
+# Four levels that rise one after another have 1.7, five have 2.2; by chance they do not rise by much.
 STEADY_Z = 1.6
-"""Four levels that rise one after another have 1.7, five have 2.2; by chance they do not rise by much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,23 @@ class Rise:
 
 HUNDREDTHS = 100.0
 MOST_LEVELS, LEAST_LEVELS = 24, 6
+# A rise of fewer levels, or of a shorter time, may be a cache that fills; half of it is enough near the end.
 LEAST_S, NEARLY_FULL_S, NEARLY_FULL = 3_600.0, 1_800.0, 85.0
-"""A rise of fewer levels, or of a shorter time, may be a cache that fills; half of it is enough near the end."""
+
 LEFT = 0.1
 GAVE_BACK = 0.25
 LARGEST_STEP = 1.0 / 3.0
+# So many of the levels lie above the one before: else it is a staircase of a few jumps.
 RISING = 0.6
-"""So many of the levels lie above the one before: else it is a staircase of a few jumps."""
+# In its newest third a leak rises at this share of its pace at least; a cache that fills does not.
 NEWEST_PACE = 0.75
-"""In its newest third a leak rises at this share of its pace at least; a cache that fills does not."""
+
 MOST_GPUS = 64
 MINUTE_S = 60.0
+# Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace.
 LEVEL_S, MISSED_POINTS = 180.0, 1.0
-"""Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace."""
+# What is so many hundredths of a percent above the highest minute so far has risen.
 HIGHER = 10
-"""What is so many hundredths of a percent above the highest minute so far has risen."""
 
 
 class UseLevels(msgspec.Struct, array_like=True):

@@ -137,12 +137,12 @@ def is_leak(rise: UseRise, increase: float) -> bool:
     return rise.is_steady and rise.points > increase
 
 
+# The activity of a GPU that is less busy says too little about what it would be at full load.
 LOADED_PERCENT = 20.0
-"""The activity of a GPU that is less busy says too little about what it would be at full load."""
+# A default window has so many points where they are rare: it is one of many, and none is judged by itself.
 SHORT_WINDOW = 5
-"""A default window has so many points where they are rare: it is one of many, and none is judged by itself."""
+# Of a window of fewer than 25 points a GPU must have so many samples.
 SAMPLED_OF_SHORT = 0.8
-"""Of a window of fewer than 25 points a GPU must have so many samples."""
 
 
 class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from trainguard.rules.standstill import KnownHang, KnownRank
 
 NAMED_RANKS, NAMED_FAULTS = 4, 2
 
+# Kinds of GPUHealth that may hold up a collective; a throttled GPU goes on.
 GPU_FAULTS = frozenset({"lost", "vanished", "unanswered", "xid", "xid_after_reset", "ecc", "rows", "link"})
-"""Kinds of GPUHealth that may hold up a collective; a throttled GPU goes on."""
 
+# By node what GPUHealth finds there: its kind and facts.
 GpuFaults = Mapping[str, tuple[str, tuple[Fact, ...]]]
-"""By node what GPUHealth finds there: its kind and facts."""
 
 
 def facts_of(hang: KnownHang, faults: GpuFaults) -> tuple[Fact, ...]:

@@ -15,6 +15,7 @@ _DOES = {
     "unresponsive": "{does} not answer NCCL RAS",
     "behind": "{has} launched {own}, fewer than the others",
 }
+# Of one and of several ranks, now and in the past.
 _VERBS = {
     "has": ("has", "have", "had", "had"),
     "is": ("is", "are", "was", "were"),
@@ -22,7 +23,6 @@ _VERBS = {
     "enters": ("enters", "enter", "entered", "entered"),
     "waits": ("waits", "wait", "waited", "waited"),
 }
-"""Of one and of several ranks, now and in the past."""
 
 _LATE = "Take the stacks of {ranks}: look for a lock, a data loader, a checkpoint, a loop that ended early."
 _ADVICE = {
@@ -56,12 +56,12 @@ _FAULTS = {
     "rows": "could not remap a faulty memory row",
     "link": "has lost lanes of its link",
 }
+# Kinds of which the line of code says what to do.
 _BY_LINE = frozenset({"not_entered", "elsewhere", "behind"})
-"""Kinds of which the line of code says what to do."""
 
 _BY_GPU = frozenset({"unfinished", "no_dump", "dead", "unresponsive"})
+# Kinds that a fault of a GPU explains, and those that none does.
 _BY_PROGRAM = frozenset({"mismatched", "other_order"})
-"""Kinds that a fault of a GPU explains, and those that none does."""
 
 
 def who(sheet: FactSheet) -> str:

@@ -21,22 +21,22 @@ from trainguard.rules.spec import LOW_GPUS, SYSTEM, TAKEN_GPU, ParameterHelp, Ru
 from trainguard.rules.standstill import KnownHang
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
+# A job that went on after a pause is waited for this many times as long.
 LEARNED = 2.0
-"""A job that went on after a pause is waited for this many times as long."""
+# A node whose samples end so long before the others', and an interval of evaluation, writes none any more.
 SILENT_NODE_S = 120.0
-"""A node whose samples end so long before the others', and an interval of evaluation, writes none any more."""
+# A step may end so much later than its last kernel.
 STEP_SLACK_S = 30.0
-"""A step may end so much later than its last kernel."""
+# Files of steps come so late: where GPUs have worked for longer since the last step that is known, others followed.
 WRITTEN_LATE_S = 60.0
-"""Files of steps come so late: where GPUs have worked for longer since the last step that is known, others followed."""
+# All GPUs that spin while no step ends hang after so long; a job that ended like that alerts nobody for less.
 SPINNING_S, SPINNING_AT_END_S = 60.0, 15.0
-"""All GPUs that spin while no step ends hang after so long; a job that ended like that alerts nobody for less."""
+# A standstill of fewer steps, by their usual pace, may be a slow one.
 SPINNING_STEPS = 5
-"""A standstill of fewer steps, by their usual pace, may be a slow one."""
+# A dump is of a standstill that begins at most so long after it, and is seen until so long before it.
 EARLY_DUMP_S, LATE_DUMP_S = 60.0, 900.0
-"""A dump is of a standstill that begins at most so long after it, and is seen until so long before it."""
+# Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long.
 BEFORE_WORK = 2.0
-"""Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long."""
 
 
 NAMED = 4

@@ -19,11 +19,12 @@ from trainguard.rules.rule_inputs import NodeMinute
 MOST_PROCESSES = 256
 LONGEST_NUMBER = 20
 PACE_STEPS = 64
+# A process ends so long before the last sample, at most.
 CUT_SLACK_S = 5.0
-"""A process ends so long before the last sample, at most."""
+# What a process that hangs may not have written yet: of TrainGuard's recorder, and of other writers, whose files take
+# events once a minute.
 UNWRITTEN_US, UNWRITTEN_ELSEWHERE_US = 10_000, 60_000_000
-"""What a process that hangs may not have written yet: of TrainGuard's recorder, and of other writers, whose files take
-events once a minute."""
+
 _RECORDED = re.compile(r"-rank\d+\Z")
 
 
@@ -111,17 +112,18 @@ def _unwritten(name: str, progress: ProcessProgress, most: int) -> int:
     return unwritten_us // progress.pace_us
 
 
+# Utilization of a GPU whose kernel does not end, at least; below the second its memory, or its SMs, do nothing.
 SPINS_PERCENT, STILL_PERCENT = 99.0, 1.0
-"""Utilization of a GPU whose kernel does not end, at least; below the second its memory, or its SMs, do nothing."""
+# Of its power limit a GPU draws more at work; it tells for one that has not worked for long enough to be known.
 SHARE_OF_LIMIT = 0.4
-"""Of its power limit a GPU draws more at work; it tells for one that has not worked for long enough to be known."""
+# Readings of a kernel that only spins differ from their median by no larger share of it.
 FLAT = 0.05
-"""Readings of a kernel that only spins differ from their median by no larger share of it."""
+
 SHARE = 0.9
 
 
+# From when to when a GPU has spun, epoch seconds.
 Spin = tuple[float, float]
-"""From when to when a GPU has spun, epoch seconds."""
 
 
 def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float, *, spun: bool) -> dict[str, Spin]:
@@ -183,14 +185,15 @@ def _activity(minute: NodeMinute, gpu: str, since: float) -> FloatArray:
 
 
 IDLE_PERCENT, BUSY_PERCENT = 10.0, 90.0
+# Work at low power, such as generating text, moves memory; a kernel that waits does not.
 MEMORY_PERCENT = 5.0
-"""Work at low power, such as generating text, moves memory; a kernel that waits does not."""
+# So many readings of a minute may show work without any: single readings of counters stray.
 STRAY_SHARE = 0.1
-"""So many readings of a minute may show work without any: single readings of counters stray."""
+# Bytes a second of disks, or of the network: with more of them the job saves or loads something.
 CALM_BYTES = 10e6
-"""Bytes a second of disks, or of the network: with more of them the job saves or loads something."""
+# A process that was killed while its GPU spun leaves samples of an idle GPU up to the end of the job, no more.
 TAIL_S = 10.0
-"""A process that was killed while its GPU spun leaves samples of an idle GPU up to the end of the job, no more."""
+
 WORK_MINUTES, LEAST_WORK_MINUTES = 15, 5
 MOST_GPUS = 64
 
@@ -319,8 +322,8 @@ class WatchState(msgspec.Struct, array_like=True):
                 self.power[gpu] = newest[-WORK_MINUTES:]
 
 
+# A minute: when GPUs worked, epoch seconds; which wait, and which are idle; what each draws, watts.
 Look = tuple[list[float], list[str], list[str], dict[str, float]]
-"""A minute: when GPUs worked, epoch seconds; which wait, and which are idle; what each draws, watts."""
 
 
 def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> Look | None:

@@ -21,8 +21,8 @@ from trainguard.rules.spec import LOW_GPUS, SMALL_WORK, SYSTEM, UNEVEN, WAITED, 
 from trainguard.rules.windows.rule import PatienceParameters
 from trainguard.rules.windows.warm_up import never_active
 
+# A node, and one of its GPUs; None for all of them together.
 Side = tuple[str, str | None]
-"""A node, and one of its GPUs; None for all of them together."""
 
 
 def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
@@ -106,10 +106,11 @@ def shown_distances(
     return {**table}
 
 
+# Histograms of fewer points, or of a shorter time, are far apart by chance: eight equal GPUs would fire at ten.
 MIN_POINTS, MIN_POINTS_S = 500, 250.0
-"""Histograms of fewer points, or of a shorter time, are far apart by chance: eight equal GPUs would fire at ten."""
+# Percentage points by which the means must differ: ten GPUs of one batch and one model do by a few.
 MIN_GAP = 15.0
-"""Percentage points by which the means must differ: ten GPUs of one batch and one model do by a few."""
+
 CLEAR_AFTER_S = 5_400.0
 
 
@@ -156,8 +157,8 @@ SPEC = RuleSpec(
 )
 
 
+# Fields of a judgement: of the means of late, or of the counts of the whole job.
 Outcome = dict[str, Any]
-"""Fields of a judgement: of the means of late, or of the counts of the whole job."""
 
 
 def by_gap_of(gaps: Gaps, sides: "tuple[tuple[str, str | None], ...]") -> Outcome:

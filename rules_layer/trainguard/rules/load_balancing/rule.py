@@ -72,8 +72,8 @@ def silence(view: NodeView, gaps: Gaps, low: int, since: float | None, worked: f
 class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
     spec = SPEC
 
+    # 90 min: the counts are of the whole job, and a distance changes slowly about the threshold.
     clear_s = CLEAR_AFTER_S
-    """90 min: the counts are of the whole job, and a distance changes slowly about the threshold."""
 
     def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
         view, snapshots = minute.view, minute.snapshots
@@ -187,8 +187,8 @@ def _behind(
     return tuple(name for name in view.gpu_names if name in found)
 
 
+# A node that was never active counts as one at 0 % once it has idled for longer; up to here it may be starting up.
 NEVER_USED_S = 1_200.0
-"""A node that was never active counts as one at 0 % once it has idled for longer; up to here it may be starting up."""
 
 
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):

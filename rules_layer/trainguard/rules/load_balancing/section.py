@@ -12,8 +12,9 @@ from trainguard.render.plots.scale import PERCENT
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.rules.load_balancing.judging import BalanceDetails
 
+# Distance of histograms without a common value: the square root of the logarithm of 2.
 MAX_DISTANCE = 0.8326
-"""Distance of histograms without a common value: the square root of the logarithm of 2."""
+
 SHADES = 4
 SIDES_AT_MOST = 16
 LEGEND = (

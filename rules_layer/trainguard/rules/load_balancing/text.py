@@ -9,8 +9,9 @@ from trainguard.core.units import show_number
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
 from trainguard.rules.windows.warm_up import or_undecided
 
+# A mean below it is that of a GPU without a process.
 NEVER_USED_PERCENT = 1.0
-"""A mean below it is that of a GPU without a process."""
+
 LONG_WAIT_S = 7_200.0
 SAME_PERCENT = 0.05
 APART_S = 180.0
@@ -22,8 +23,8 @@ REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace
 
 
 class LoadBalancingKind(JudgedKind):
+    # Over the whole job a side's utilization has little in common with another's, and is lower.
     APART = "apart", Status.FIRED
-    """Over the whole job a side's utilization has little in common with another's, and is lower."""
 
     BEHIND = "behind", Status.FIRED
 

@@ -9,14 +9,15 @@ import numpy as np
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 
 FINE_S = 180.0
+# Eighty-one minutes: the window, and what was before it.
 FINE_BLOCKS = 27
-"""Eighty-one minutes: the window, and what was before it."""
+
 CEASED_BLOCKS = 2
 CEASED_POINTS = 10
 CEASED_SURE = 4.0
 SILENT_PERCENT = 1.0
+# So many of them, a quarter of an hour, are no pause.
 SILENT_BLOCKS = 5
-"""So many of them, a quarter of an hour, are no pause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,15 @@ BLOCK_S = 600.0
 BLOCKS = 6
 MIN_WINDOW_S = 600.0
 MIN_WINDOW_POINTS = 20
+# Percentage points by which a side must stay behind the busiest over the window; half of that within a block.
 WIDE_GAP = 20.0
-"""Percentage points by which a side must stay behind the busiest over the window; half of that within a block."""
+# Share of the window's blocks in which it must stay behind: an evaluation on one GPU is no imbalance.
 STEADY = 2.0 / 3.0
-"""Share of the window's blocks in which it must stay behind: an evaluation on one GPU is no imbalance."""
+
 CEASED_BLOCKS = 2
 TENTHS = 10
+# The gap must be so many times its standard error.
 SURE = 4.0
-"""The gap must be so many times its standard error."""
 
 
 class Block(msgspec.Struct, array_like=True):
@@ -204,8 +205,8 @@ def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
     return table[:, 0], table[:, 1] / TENTHS
 
 
+# First and last time of each of N sides, epoch seconds, and means over all samples, float64[N], percent or NaN.
 Overall = tuple[tuple[tuple[float, float], ...], FloatArray]
-"""First and last time of each of N sides, epoch seconds, and means over all samples, float64[N], percent or NaN."""
 
 
 def overall_of(sides: Sequence[Sequence[Block]], first: int, last: int) -> Overall | None:

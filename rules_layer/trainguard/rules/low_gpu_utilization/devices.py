@@ -22,20 +22,22 @@ EFFECTIVE_PERCENT = 80.0
 MOST_MINUTES = 60
 MOST_GPUS = 64
 MINUTE_S = 60.0
+# Tensor cores and memory below it are not used; work without tensor cores moves memory, or draws power.
 UNUSED_PERCENT = 5.0
-"""Tensor cores and memory below it are not used; work without tensor cores moves memory, or draws power."""
+# Memory activity below it, where nothing is known of tensor cores, is that of a GPU that does not compute.
 UNTOUCHED_PERCENT = 1.0
-"""Memory activity below it, where nothing is known of tensor cores, is that of a GPU that does not compute."""
+# Power below this share of the limit is little; where the limit is not known, below so many watts.
 LITTLE_SHARE, LITTLE_WATTS = 0.6, 150.0
-"""Power below this share of the limit is little; where the limit is not known, below so many watts."""
+
 SM, TENSOR, MEMORY = "SM activity", "activity of tensor cores and memory", "memory activity"
+# A mean over minutes forgets the older of them at this pace.
 MEMORY_MINUTES = 20
-"""A mean over minutes forgets the older of them at this pace."""
+
 LEAST_MINUTES = 5
+# Power is a sign of work only beside some utilization: a GPU with a context draws more than one without.
 LEAST_PERCENT = 1.0
-"""Power is a sign of work only beside some utilization: a GPU with a context draws more than one without."""
+# Of the power at work; where that is little, it says nothing.
 WORK_SHARE = 0.75
-"""Of the power at work; where that is little, it says nothing."""
 
 
 class BusyMinutes(msgspec.Struct, array_like=True):
@@ -219,10 +221,11 @@ def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView, since: float) ->
     return ()
 
 
+# So long memory must have been held: a node idles for 20 minutes, and may load a model in the first five of them.
 HELD_S = 900.0
-"""So long memory must have been held: a node idles for 20 minutes, and may load a model in the first five of them."""
+# Less is that of a driver's context. It counts where a GPU's whole memory is not known.
 LEAST_BYTES = 2e9
-"""Less is that of a driver's context. It counts where a GPU's whole memory is not known."""
+
 Memory = Literal["held", "free", "not collected"]
 STALE_S = 180.0
 _MEGA = 1e6

@@ -34,21 +34,23 @@ WEAK_MEAN = Measure("mean utilization of the busiest GPU without an active one",
 QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
 IDLE_SHARE = Measure("samples without an active GPU", "%")
 PAUSED = Measure("time in regular pauses", "%")
+# A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail.
 IDLE_FINDING_S = 1_200.0
-"""A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail."""
+# Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work.
 ONE_RUN = 0.8
-"""Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work."""
+# A node is judged as idle in part once the samples from its first work to its newest cover so long.
 IN_PART_S = 1_800.0
-"""A node is judged as idle in part once the samples from its first work to its newest cover so long."""
+# It is idle in part where no GPU was active in so many of them, and until that is so in fewer than the second.
 IN_PART_SHARE, NO_MORE_SHARE = 0.5, 0.4
-"""It is idle in part where no GPU was active in so many of them, and until that is so in fewer than the second."""
+# Regular pauses that are so much of its idle time say more of such a node.
 MOST_OF_IT = 0.8
-"""Regular pauses that are so much of its idle time say more of such a node."""
+# And where so many lie in pauses: GPUs that idle between steps alone are judged one by one.
 PAUSED_SHARE = 0.15
-"""And where so many lie in pauses: GPUs that idle between steps alone are judged one by one."""
+
 MIN_BREAKS, MIN_PERIOD_S = 3, 120.0
+# Breaks are regular where most of the times between them are within a quarter of their median.
 REGULAR, ALIKE_SHARE = 0.25, 0.7
-"""Breaks are regular where most of the times between them are within a quarter of their median."""
+
 Look = Literal["unused", "silent", "quiet", "weak"]
 
 

@@ -58,8 +58,8 @@ from trainguard.rules.low_gpu_utilization.usage import (
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import RuleResult
 
+# An instance that is less active in each of its minutes was never used: no kernel of the job ran on it.
 USED_PERCENT = 1.0
-"""An instance that is less active in each of its minutes was never used: no kernel of the job ran on it."""
 
 
 class InstanceMinutes(msgspec.Struct, array_like=True):
@@ -203,10 +203,11 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
         return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
 
 
+# So much of the points left out as pauses is said beside the verdict on the others.
 LEFT_OUT_SHARE = 0.2
-"""So much of the points left out as pauses is said beside the verdict on the others."""
+# How long a GPU must be low, and the window, in points; the thresholds of the 95th and the 5th percentile.
 Limits = tuple[int, int, tuple[float, float]]
-"""How long a GPU must be low, and the window, in points; the thresholds of the 95th and the 5th percentile."""
+
 _SERIES = {SM: names.SM_ACTIVITY, MEMORY: "GPUMemoryUtilization"}
 
 

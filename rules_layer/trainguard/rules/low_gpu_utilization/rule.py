@@ -276,5 +276,5 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         return window_s + self.lasting_points(parameters, view.interval_s) * view.interval_s
 
 
+# For the verdict and the canary, which ask for this rule.
 LOW_GPU = LowGPUUtilization.spec
-"""For the verdict and the canary, which ask for this rule."""

@@ -18,17 +18,19 @@ from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
 
 GpuKind = Literal["under", "fluctuating"]
 UTILIZATION = "GPUUtilization"
+# Use of all samples is summed over parts of so long on the clock; how many are remembered: of the newest hour, and of
+# the newest half hour what was before the first work.
 PART_S, PARTS, EARLY_PARTS = 600.0, 6, 3
-"""Use of all samples is summed over parts of so long on the clock; how many are remembered: of the newest hour, and of
-the newest half hour what was before the first work."""
+# Up to the first work parts are no longer than this, so that use since then leaves out no more of it.
 START_S = 60.0
-"""Up to the first work parts are no longer than this, so that use since then leaves out no more of it."""
+# Fluctuation that wastes less of the time is what healthy jobs have: they save, evaluate and log.
 COSTLY_SHARE = 0.15
-"""Fluctuation that wastes less of the time is what healthy jobs have: they save, evaluate and log."""
+
 MIN_DIPS = 2
 CHANCE_PROBABILITY = 0.999
+# A GPU that was low for long enough to be a finding is so until it is so many percent above the threshold.
 MARGIN = 5.0
-"""A GPU that was low for long enough to be a finding is so until it is so many percent above the threshold."""
+
 P95 = Measure("95th percentile of GPU utilization", "%")
 P5 = Measure("5th percentile of GPU utilization", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
@@ -64,6 +66,7 @@ Kind = LowGPUUtilizationKind
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 
+# Which lost time of the ledger a finding explains: work that uses little of a GPU is none of it.
 CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
     Kind.STOPPED: _IDLE,
@@ -80,7 +83,6 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.LOW_ACTIVITY: (),
     Kind.INSTANCES_LOW: (),
 }
-"""Which lost time of the ledger a finding explains: work that uses little of a GPU is none of it."""
 
 
 class Part(msgspec.Struct, array_like=True):

@@ -19,11 +19,11 @@ from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, Para
 
 class MaxInitializationKind(JudgedKind):
     LATE = "late_first_step", Status.FIRED
+    # No step was seen for so long that the first one must begin too late.
     NO_STEP = "no_step", Status.FIRED
-    """No step was seen for so long that the first one must begin too late."""
 
+    # No step was seen, and GPUs work: the steps may not be written.
     UNCERTAIN = "no_step_while_gpus_work", Status.FIRED
-    """No step was seen, and GPUs work: the steps may not be written."""
 
     IN_TIME = "in_time"
     WARMING_UP = "warming_up", Status.WARMING_UP
@@ -86,15 +86,14 @@ def _at(sheet: FactSheet) -> str:
     return clock(sheet["time_without_step"].start if took is None else took.end)
 
 
+# How much longer an unseen step is waited for.
+#
+# A file of steps is closed after up to 60 s, and held until a file of the node is 120 s ahead of it, which at one file
+# a minute takes up to 180 s; that later file may itself arrive 120 s late.
 UNSEEN_STEP_GRACE_S = 360.0
-"""How much longer an unseen step is waited for.
 
-A file of steps is closed after up to 60 s, and held until a file of the node is 120 s ahead of it, which at one file a
-minute takes up to 180 s; that later file may itself arrive 120 s late.
-"""
-
+# Samples that are missing for a shorter time are no restart: another instance takes minutes to come up.
 RESTART_S = 300.0
-"""Samples that are missing for a shorter time are no restart: another instance takes minutes to come up."""
 
 
 class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):

@@ -133,8 +133,8 @@ def text(sheet: FactSheet) -> Words:
     return Words(f"{sentence}.")
 
 
+# Names whose time is kept for each class, so that the reported ones are not decided by a single object.
 KEPT_NAMES = 128
-"""Names whose time is kept for each class, so that the reported ones are not decided by a single object."""
 
 
 class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=True):

@@ -18,13 +18,15 @@ from trainguard.rules.windows.rule import counted_quantiles
 from trainguard.rules.windows.warm_up import or_undecided, waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
+# Below it the documentation's report calls a node's CPU or GPUs under-utilised.
 USED_PERCENT = 70.0
-"""Below it the documentation's report calls a node's CPU or GPUs under-utilised."""
+# From fewer points, or a shorter time, nothing is concluded.
 MIN_SAID_POINTS, MIN_SAID_S = 20, 500.0
-"""From fewer points, or a shorter time, nothing is concluded."""
+
 NETWORK = "Network"
 METRICS = (NETWORK, "GPU", "CPU", "CPU memory", "GPU memory", "I/O")
 
+# Names of recorded series in percent in the managed service's report.
 METRIC_OF_SERIES: Mapping[str, str] = {
     "GPUUtilization": "GPU",
     "CPUUtilization": "CPU",
@@ -32,7 +34,7 @@ METRIC_OF_SERIES: Mapping[str, str] = {
     "GPUMemoryUtilization": "GPU memory",
     "I/OWaitPercentage": "I/O",
 }
-"""Names of recorded series in percent in the managed service's report."""
+
 _QUANTILES = (0.99, 0.95, 0.5)
 KINDS = QUANTILES, MEDIANS, NETWORK_ALONE, NOTHING = "quantiles", "medians", "network_alone", "nothing"
 

@@ -17,10 +17,11 @@ from trainguard.rules.windows.rule import normal_tail, poisson_quantile
 
 SLOW_MEDIANS = 2.0
 PLAUSIBLE_PROBABILITY = 0.999
+# Share of long steps that every healthy job may have, such as a checkpoint in 500 steps.
 MIN_PLAUSIBLE_SHARE = 0.002
-"""Share of long steps that every healthy job may have, such as a checkpoint in 500 steps."""
+# GPUs that idled for less than this part of what slow steps took beyond the median did not wait for them.
 IDLE_PART = 0.5
-"""GPUs that idled for less than this part of what slow steps took beyond the median did not wait for them."""
+
 MICROSECONDS = 1e6
 
 

@@ -31,8 +31,8 @@ class StepOutlierKind(JudgedKind):
 
     TOO_SLOW = "too_slow", Status.FIRED
 
+    # The host's steps are as slow, and the GPUs worked on.
     GPUS_BUSY = "gpus_busy_meanwhile"
-    """The host's steps are as slow, and the GPUs worked on."""
 
     FINE = "fine"
     WARMING_UP = "warming_up", Status.WARMING_UP
@@ -138,10 +138,11 @@ def _advice(sheet: FactSheet) -> str:
 
 
 STEP_MODE_PREFIX = "Step:ModeKeys"
+# A series is judged with more steps than this, after the first WARM_UP_STEPS.
 MIN_STEPS = 100
-"""A series is judged with more steps than this, after the first WARM_UP_STEPS."""
+# An event is named when its share of slow steps exceeds that of ordinary ones by so many points.
 GROWN_BY_PERCENT = 10.0
-"""An event is named when its share of slow steps exceeds that of ordinary ones by so many points."""
+
 MIN_DISTANCES = 4
 REGULAR_SHARE = 0.8
 
@@ -191,8 +192,8 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         section="trainguard.rules.step_outlier.section:blocks",
     )
 
+    # 90 min: the counts are of the whole job, and their share changes slowly about the limit.
     clear_s = 5_400.0
-    """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
 
     def observe(self, state: StepsState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
         for batch in events.steps:

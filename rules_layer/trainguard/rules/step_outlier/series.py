@@ -85,18 +85,19 @@ def _overlap(begin: IntArray, end: IntArray, starts: IntArray, ends: IntArray) -
     return overlap
 
 
+# Steps at a process's start that are left out: compilation, autotuning, cold caches.
 WARM_UP_STEPS = 100
-"""Steps at a process's start that are left out: compilation, autotuning, cold caches."""
+
 MAX_SERIES = 128
 MAX_REFUSED = 256
 MAX_BINS = 8_192
 MAX_BINS_OF_A_SERIES = 256
 KEPT_SLOW_STEPS = 32
 MAX_NUMBER_LENGTH = 20
+# Slow steps that lie further apart are no part of one time of slow steps.
 SLOW_APART_US = 5_400_000_000
-"""Slow steps that lie further apart are no part of one time of slow steps."""
+# Sums of squares outgrow the 64 bits of MessagePack's integers and are kept in two parts.
 SQUARES_BASE = 2**62
-"""Sums of squares outgrow the 64 bits of MessagePack's integers and are kept in two parts."""
 
 
 class SlowStep(msgspec.Struct, array_like=True, order=True):

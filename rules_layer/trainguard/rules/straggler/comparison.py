@@ -9,16 +9,17 @@ from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.rules.straggler.own_time import PARTS
 from trainguard.rules.straggler.pace import Pace, ProcessPace
 
+# A block of five minutes with fewer steps of a process says too little.
 LEAST_STEPS = 20
-"""A block of five minutes with fewer steps of a process says too little."""
+# What a rank takes longer must be this share of the step: else nobody waits for it for long.
 COSTLY_SHARE = 0.1
-"""What a rank takes longer must be this share of the step: else nobody waits for it for long."""
+# A rank is slow by a part of the step, such as its data, where that is this share of what it takes longer.
 MOST_OF = 0.5
-"""A rank is slow by a part of the step, such as its data, where that is this share of what it takes longer."""
+
 OTHER = "other"
 
+# All training processes of a job by name, in order.
 Ranks = Mapping[str, ProcessPace]
-"""All training processes of a job by name, in order."""
 
 
 def common_blocks(ranks: Ranks) -> list[int]:

@@ -79,8 +79,8 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         section="trainguard.rules.straggler.section:blocks",
     )
 
+    # 30 min: a block is five minutes.
     clear_s = 1_800.0
-    """30 min: a block is five minutes."""
 
     def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
         state.fold(events)

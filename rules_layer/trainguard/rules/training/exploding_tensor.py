@@ -60,8 +60,8 @@ class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
     only_nan: bool = False
 
 
+# Means over episodes are NaN until one has ended, an explained variance where nothing varies: neither is a fault.
 _ABSENT = (Signal.REWARD, Signal.EPISODE, Signal.VALUE_FIT)
-"""Means over episodes are NaN until one has ended, an explained variance where nothing varies: neither is a fault."""
 
 
 class Row(msgspec.Struct, array_like=True):
@@ -87,8 +87,8 @@ class ExplodingTensorState(StepState, kw_only=True):
 
 
 MOST_HELD = 256
+# A loss scaler that begins at 2 to the power 32 halves it for as many steps, or some more, until gradients fit.
 LONGEST_SEARCH = 40
-"""A loss scaler that begins at 2 to the power 32 halves it for as many steps, or some more, until gradients fit."""
 
 
 class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState]):

@@ -2,14 +2,16 @@
 
 import math
 
+# A share of right answers above it is not looked at: a good model comes near 1 too.
 CHANCE_BELOW = 0.65
-"""A share of right answers above it is not looked at: a good model comes near 1 too."""
+
 AT_CHANCE, NEAR_CHANCE = 1.2, 0.8
+# A loss may be of a regression, and any number: its exponential is not.
 LARGEST_LOSS = 50.0
-"""A loss may be of a regression, and any number: its exponential is not."""
+
 NEAR_GUESS = 0.05
+# Beyond ten classes the logarithms lie so close that any loss is near one.
 MOST_CLASSES, NEAR_EVEN_GUESS, AT_GUESS = 10, 0.005, 0.03
-"""Beyond ten classes the logarithms lie so close that any loss is near one."""
 
 
 def guesses(share: float, loss: float) -> bool:

@@ -39,31 +39,34 @@ from trainguard.rules.training.series import (
 )
 from trainguard.rules.training.step_rule import Check, StepParameters
 
+# From the first step on such a run computed nothing of use.
 NOTHING_LEARNED = ("stands", "chance", "worse than a guess", "level", "stuck")
-"""From the first step on such a run computed nothing of use."""
+# A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter.
 CLEAR_TREND = 5.0
-"""A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
+# Without a trend a fall within two standard deviations of the values is none, up to a fifth of the first loss.
 NOISE, MOST_NOISE = 2.0, 0.2
-"""Without a trend a fall within two standard deviations of the values is none, up to a fifth of the first loss."""
+# A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness. The
+# standard error along a line through k values is their deviation times the root of 12 / k.
 SURE, MISSED_FALL = 1.64, 0.15
-"""A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness. The
-standard error along a line through k values is their deviation times the root of 12 / k."""
+# A score as high is not that of a run that learned nothing; one that never changes has to be higher still.
 GOOD_SCORE, HIGH_SCORE = 0.8, 0.9
-"""A score as high is not that of a run that learned nothing; one that never changes has to be higher still."""
+
 LEARNED = 0.1
+# A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing.
 HALVED, LOW_SHARE = 0.5, 0.05
-"""A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing."""
+
 EARLY, FEWEST_SINCE = 0.25, 10
+# Language models have more right answers at a loss as high; a regression that has converged does not jump.
 FEW_RIGHT, FAR_ABOVE_GUESS, JUMPY = 0.2, 2.0, 0.03
-"""Language models have more right answers at a loss as high; a regression that has converged does not jump."""
+# A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12.
 LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
-"""A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
+
 FIRST_PART = 0.1
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
+# A loss that fell so far has changed what the model answers, or knows each sample.
 FAR_FALL, BY_HEART = 0.75, 0.9
-"""A loss that fell so far has changed what the model answers, or knows each sample."""
+# Of a root of squares the root of a share is as clear.
 ROOT = re.compile(r"(?i)rms|root")
-"""Of a root of squares the root of a share is as clear."""
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):

@@ -34,12 +34,14 @@ from trainguard.rules.training.series import (
 )
 from trainguard.rules.training.step_rule import Check
 
+# So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run.
 FEWEST, REST = 10, 0.25
-"""So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
+
 STAYS_ABOVE, DOUBLED, STILL_GAINS = 1.2, 2.0, 0.01
 WILD, CALM, FAR_BELOW = 0.15, 0.05, 0.25
+# Of two classes, smoothed labels have the same floor as a second softmax.
 FEWEST_CLASSES, MOST_CLASSES = 3, 100_000
-"""Of two classes, smoothed labels have the same floor as a second softmax."""
+
 CONFIDENT, UNSURE, LEAST_COVERED, STOPPED = 0.03, 0.45, 0.25, 0.1
 FEWEST_EPOCHS, LITTLE, HALF_SPEED, TWICE_THE_SPEED, LOW_SCORE = 20, 0.15, 0.5, 2.0, 0.5
 

@@ -21,18 +21,20 @@ from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import NO_TREND, Series, first_facts, level_of, smoothed, step_number, z_score
 from trainguard.rules.training.step_rule import Check
 
+# Signals of which the first series of training is kept.
 FOLLOWED = (Signal.REWARD, Signal.KL, Signal.ENTROPY, Signal.GENERATOR, Signal.DISCRIMINATOR)
-"""Signals of which the first series of training is kept."""
+# Less than 1 nat is small whatever it was before; sums over the tokens of an answer reach some tens.
 TIMES_KL, LEAST_KL = 10.0, 1.0
-"""Less than 1 nat is small whatever it was before; sums over the tokens of an answer reach some tens."""
+# A divergence from the policy before the update: of one that learns it is some hundredths of a nat.
 OF_UPDATE = re.compile(r"(?i)approx|ppo_?kl")
-"""A divergence from the policy before the update: of one that learns it is some hundredths of a nat."""
+
 GONE, WON, TIMES_LOST = 0.02, 0.02, 3.0
+# The cross entropy of a generator of whose samples the discriminator takes 3 in 10,000 for real.
 LOST = 8.0
-"""The cross entropy of a generator of whose samples the discriminator takes 3 in 10,000 for real."""
+
 FALLEN = 0.25
+# So much of its entropy is left of a policy that is sure: a fault where its reward is worse than when it began.
 UNSURE = 0.25
-"""So much of its entropy is left of a policy that is sure: a fault where its reward is worse than when it began."""
 
 Measured = Mapping[Signal, tuple[str, Series]]
 

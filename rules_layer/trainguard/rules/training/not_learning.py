@@ -40,8 +40,9 @@ from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import filled, step_spec
 
+# Of one loss alone, fewer values may be the first steps of a run that crashed.
 FEWEST_ALONE = 10
-"""Of one loss alone, fewer values may be the first steps of a run that crashed."""
+
 CRITICAL, HIGH = 90.0, 40.0
 FALL, SCORE = Measure("share of its first value by which the loss fell"), Measure("score")
 LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")

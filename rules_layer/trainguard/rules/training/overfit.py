@@ -46,8 +46,8 @@ class OverfitParameters(StepParameters, frozen=True, kw_only=True):
     ratio_threshold: float = 0.1
 
 
+# The sum of losses, and how many they are.
 Average = tuple[float, int]
-"""The sum of losses, and how many they are."""
 
 
 def _with(average: Average, loss: float) -> Average:
@@ -204,8 +204,8 @@ class OvertrainingParameters(StepParameters, frozen=True, kw_only=True):
     delta: NonNegative = 0.01
 
 
+# The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``.
 BestLoss = tuple[float, int, int]
-"""The best loss of a mode, its step, and for how many saved steps no loss was better by ``delta``."""
 
 
 class OvertrainingState(StepState, kw_only=True):

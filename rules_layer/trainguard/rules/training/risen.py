@@ -31,19 +31,22 @@ from trainguard.rules.training.series import (
 from trainguard.rules.training.step_rule import Check, StepParameters
 
 TAIL = 0.2
+# A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding.
 JUST_LOST = 0.75
-"""A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding."""
+
 SAME_SCORE = 0.05
 ENDED_TAIL = 3
+# While a run goes on: a loss scaler may skip a batch, or one batch be bad; at first a scaler may search.
 BROKEN_ROW, FIRST_ROW = 3, 10
-"""While a run goes on: a loss scaler may skip a batch, or one batch be bad; at first a scaler may search."""
+
 FEWEST_BLOCKS = 5
+# Times the very first value: the mean of the first block may hold the explosion itself.
 FAR_ABOVE_FIRST, FAR_BELOW_FIRST = 10.0, 100.0
-"""Times the very first value: the mean of the first block may hold the explosion itself."""
+# A smaller first value is next to none: losses that begin at 0, as a divergence from a reference, may grow.
 LEAST_FIRST = 1e-3
-"""A smaller first value is next to none: losses that begin at 0, as a divergence from a reference, may grow."""
+# A loss that is so many times its start is excused by no score at the level of a guess.
 EXCUSED = 10.0
-"""A loss that is so many times its start is excused by no score at the level of a guess."""
+
 RUNAWAY = 10.0
 
 

@@ -22,8 +22,9 @@ from trainguard.rules.training.selection import LEARNING_RATE, LOSSES
 from trainguard.rules.training.series import FEWEST, NO_TREND, Series, fall, step_number, z_score
 from trainguard.rules.training.step_rule import Check, StepState
 
+# ``train-rmse``: the name of an evaluation set, and that of a metric.
 XGBOOST_METRIC = re.compile(r"(?P<data>[A-Za-z0-9_]+)-(?P<metric>\S+)")
-"""``train-rmse``: the name of an evaluation set, and that of a metric."""
+
 XGBOOST_TRAIN = "train"
 
 
@@ -59,37 +60,37 @@ def metric_pairs(tensors: Iterable[str]) -> dict[str, tuple[str, str]]:
     return pairs
 
 
+# What `gather` leaves out, in the words of a rule.
 BOUND = ("value", "of losses and scores beyond two of each in each mode")
-"""What `gather` leaves out, in the words of a rule."""
+# A share of a least fall: with less than the fifth of it, a trend does not matter.
 CLEAR_TREND = 5.0
-"""A share of a least fall: with less than the fifth of it, a trend does not matter."""
+# Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB.
 MOST_SERIES = 2
-"""Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
+# Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing.
 REGRESSION = re.compile(
     r"(?i)(?:^|[^a-z])(?:mae|mse|rmse|mape|rmsle|msle|r2|huber|smooth_?l1)(?:[^a-z]|$)|(?:absolute|squared)_error"
 )
-"""Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
+# Shares of right answers: of no other score is it known what a guess would have.
 ACCURACY = re.compile(r"(?i)(?:^|[^a-z])(?:(?:acc|accuracy)(?:[^a-z]|$)|top_?[0-9])")
-"""Shares of right answers: of no other score is it known what a guess would have."""
+# Scores without a range, of which a trend says more than a share of it.
 UNBOUNDED = re.compile(r"(?i)(?:^|[^a-z])(?:margins|elbo|psnr|snr|si_?sdr|cider|dcg)(?:[^a-z]|$)")
-"""Scores without a range, of which a trend says more than a share of it."""
+# ``loss``, ``train/loss``, ``val_loss``, ``total_loss``, ``vae_loss``: what is minimised, beside its parts.
 TOTAL = re.compile(
     r"(?i)(?:^|/)(?:(?:reduced_|avg_|global_avg_)?(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?"
     r"loss(?:_epoch|_step|_total)?|(?:loss|losses)/(?:(?:train|val|valid|validation|eval|test)/)?total|lm[ _]loss)$|"
     r"(?:^|[^a-z])(?:vae[ _/-]?loss|loss[ _/-](?:[a-z]{1,8}_)?vae|n?elbo(?:[ _/-]?loss)?)$"
 )
-"""``loss``, ``train/loss``, ``val_loss``, ``total_loss``, ``vae_loss``: what is minimised, beside its parts."""
+# A bound of the likelihood, of which more is better; many scripts give its negative that name, which is above 0.
 LOWER_BOUND = re.compile(r"(?i)(?:^|[^a-z])elbo(?:[^a-z]|$)")
-"""A bound of the likelihood, of which more is better; many scripts give its negative that name, which is above 0."""
+# Losses that regularise: they may stand, or rise, while a model learns.
 PART = re.compile(
     r"(?i)(?:^|[^a-z])(?:aux|auxiliary|balance|balancing|z|reg|regulari[sz]ation|penalty|commit|commitment)(?:[^a-z]|$)"
 )
-"""Losses that regularise: they may stand, or rise, while a model learns."""
+# Losses whose target moves with the model: adversaries, and reinforcement learning. Their level says little.
 MOVING = re.compile(
     r"(?i)(?<!cross)(?:^|[^a-z])(?:g|d|gen|generator|disc|discriminator|adv|adversarial|critic|actor|policy|"
     r"value(?=_loss)|td|q|entropy|alpha|vf|pg)(?:[^a-z]|$)"
 )
-"""Losses whose target moves with the model: adversaries, and reinforcement learning. Their level says little."""
 
 
 class RunSeries(msgspec.Struct):
@@ -277,12 +278,12 @@ def _mode(step: StepView, name: str) -> Mode | None:
     return Mode.EVAL if boosted is not None and boosted["data"] != XGBOOST_TRAIN else Mode.TRAIN
 
 
+# A rate that rises is this many times its first value, and has not stood for such a share of its values.
 RISEN_RATE, STOOD = 2.0, 0.1
-"""A rate that rises is this many times its first value, and has not stood for such a share of its values."""
+# A learning rate of fine-tunes, and a loss that language models begin above.
 FINE_TUNES, LOW_LOSS = 5e-4, 5.0
-"""A learning rate of fine-tunes, and a loss that language models begin above."""
+# Scores of a language model, of which its data, not its training, decides how high they can be.
 OF_TOKENS = re.compile(r"(?i)token")
-"""Scores of a language model, of which its data, not its training, decides how high they can be."""
 
 
 class Rate(msgspec.Struct, array_like=True):

@@ -14,10 +14,10 @@ from trainguard.rules.spec import ParameterHelp, SettingsSpec
 LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
 GRADIENT_NORM = "gradient_norm"
 _ANYTHING = ".*"
+# A run saves the same names at most of its steps, in a handful of sets: one for each mode and interval.
 _KEPT_MATCHES = 128
-"""A run saves the same names at most of its steps, in a handful of sets: one for each mode and interval."""
+# Steps of all searches with a pattern in the names of one training step, at worst, about 20 s.
 COSTLIEST_STEP = 2_000_000_000
-"""Steps of all searches with a pattern in the names of one training step, at worst, about 20 s."""
 
 
 @lru_cache(maxsize=_KEPT_MATCHES)

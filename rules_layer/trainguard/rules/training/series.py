@@ -13,8 +13,9 @@ import msgspec
 
 from trainguard.core.finding import Fact
 
+# One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer.
 MOST_BLOCKS = 32
-"""One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer."""
+
 HEAD = 4
 
 
@@ -101,8 +102,9 @@ def steady_noise(values: Sequence[float], *, falls: bool = False) -> float:
     return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
 
 
+# A share of the start: of a loss that fell by less, nobody says that its fall is gone again.
 REAL_FALL = 0.2
-"""A share of the start: of a loss that fell by less, nobody says that its fall is gone again."""
+
 CLEAR_NOISE = 4.0
 
 
@@ -112,8 +114,8 @@ def level(values: Sequence[float], share: float, *, end: bool = False) -> float:
     return fmean(values[-count:] if end else values[:count])
 
 
+# With fewer values no order is surprising: of four, one in 24 is sorted by chance.
 FEWEST = 5
-"""With fewer values no order is surprising: of four, one in 24 is sorted by chance."""
 
 
 def z_score(values: Sequence[float]) -> float:
@@ -134,8 +136,9 @@ def _spread(count: int) -> float:
     return float(count * (count - 1) * (2 * count + 5))
 
 
+# Standard deviations: Mann and Kendall's test at 5 % on two sides.
 NO_TREND = 1.96
-"""Standard deviations: Mann and Kendall's test at 5 % on two sides."""
+
 TAIL = 0.25
 
 

@@ -26,8 +26,8 @@ from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_words import MOST_NAMES, FoundScalars, StepKind, scalar_facts
 
 MOST_STEPS, MOST_EPISODES = 100, 32
+# Why a tensor cannot be used; anything else is a fault of the program.
 USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
-"""Why a tensor cannot be used; anything else is a fault of the program."""
 
 
 class StepParameters(RuleParameters, frozen=True, kw_only=True):
@@ -105,8 +105,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     at: float
     fires: bool
+    # Always empty: the stored form keeps it.
     reason: str = ""
-    """Always empty: the stored form keeps it."""
+
     tensor: str | None = None
     value: float | None = None
     threshold: float | None = None
@@ -162,14 +163,14 @@ class StepRule(Rule[P], Generic[P, S]):
 
     state_type: type[S]
 
+    # The first step that is checked and does not fire ends an episode.
     clear_s = 0.0
-    """The first step that is checked and does not fire ends an episode."""
 
+    # Kinds of a check that does not tell, or not yet, what the rule asks.
     undecided: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of a check that does not tell, or not yet, what the rule asks."""
 
+    # By kind, what a check's value is; of any other kind the first of the rule's measures.
     measures_by_kind: ClassVar[Mapping[str, Measure]] = {}
-    """By kind, what a check's value is; of any other kind the first of the rule's measures."""
 
     def watch(self, state: S, step: StepView, parameters: P) -> None:
         """Take note of a step that is not to be checked, of a rule whose reference may lie before ``start_step``."""

@@ -23,6 +23,7 @@ _BOTH = (
     "ScalarNames_evaluation which names are theirs."
 )
 
+# By rule. What is not named here checks tensors, which a hook has to record.
 NEEDS: Mapping[str, str] = {
     "AllZero": _SELECTS,
     "TensorVariance": _SELECTS,
@@ -41,7 +42,6 @@ NEEDS: Mapping[str, str] = {
     "LossSpike": "It checks the loss of training: log one.",
     "GradientNormDrift": "It checks the gradient norm beside the loss: log both, as grad_norm and loss.",
 }
-"""By rule. What is not named here checks tensors, which a hook has to record."""
 
 
 class FoundScalars(NamedTuple):

@@ -31,10 +31,11 @@ from trainguard.rules.training.step_words import step_spec
 from trainguard.rules.training.training_diverged_text import NO_FINDING, SAID, diverged_words
 
 LIVE_TAIL = 50
+# A loss that was above this share of its start a moment ago did not come near 0 by itself.
 JUMPED = 0.05
-"""A loss that was above this share of its start a moment ago did not come near 0 by itself."""
+# So many values that were not finite, and so large a share of all, are a broken run although the last was finite.
 MANY, SHARE = 5, 0.05
-"""So many values that were not finite, and so large a share of all, are a broken run although the last was finite."""
+
 CRITICAL = 100.0
 
 

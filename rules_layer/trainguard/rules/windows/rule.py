@@ -19,8 +19,8 @@ from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
+# Below it even P(X > 0) is under 1e-6; the masses far above such a mean would underflow.
 NEGLIGIBLE_MEAN = 1e-7
-"""Below it even P(X > 0) is under 1e-6; the masses far above such a mean would underflow."""
 
 
 def normal_tail(deviations: float) -> float:
@@ -50,8 +50,8 @@ def poisson_quantile(probability: float, expected: float) -> int:
 
 
 MIN_SAMPLED_SHARE = 0.25
+# What is seen in one window must hold while the window moves on by so many windows.
 LASTING_WINDOWS = 2
-"""What is seen in one window must hold while the window moves on by so many windows."""
 
 
 class PatienceParameters(RuleParameters, frozen=True, kw_only=True):
@@ -119,8 +119,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 class SampledRule(SystemRule[P, S], Generic[P, S]):
     """A rule over the samples of a node's GPUs: it judges once there are samples, of GPUs that it can judge."""
 
+    # Whether it judges a node of which all GPUs are partitioned (MIG).
     judges_instances: ClassVar[bool] = False
-    """Whether it judges a node of which all GPUs are partitioned (MIG)."""
 
     def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         if view.watermark_s is None:

@@ -10,8 +10,8 @@ from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, JudgedKind, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
 
+# Where patience that was given in points lasts longer, seconds are the better choice, and the reason says so.
 LONG_PATIENCE_S = 3_600.0
-"""Where patience that was given in points lasts longer, seconds are the better choice, and the reason says so."""
 
 SERIES_IN_WORDS: Mapping[str, str] = {
     "CPUUtilization": "CPU utilization",

@@ -20,8 +20,8 @@ from trainguard.stack.actions.wording import PARAGRAPH_LIMIT, SUBJECT_LIMIT, TIT
 SCHEMA_VERSION = "1"
 SENT_LATE = "alert sent late"
 UNKNOWN = "unknown"
+# Of a text in the document: a link into the console is three times as long as a key can be.
 LONGEST_TEXT = 4_000
-"""Of a text in the document: a link into the console is three times as long as a key can be."""
 
 _STOPPED = {True: "true", False: "false", None: UNKNOWN}
 

@@ -21,8 +21,8 @@ class Fire(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     kind: AlertKind = AlertKind.FIRE
 
 
+# Result of recording a decision to stop.
 Recorded = Literal["written", "made before", "overtaken"]
-"""Result of recording a decision to stop."""
 
 
 class FireRows(Protocol):

@@ -9,8 +9,8 @@ from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import AlertKind, OutboxEntry, entry_in
 from trainguard.core.timestamps import epoch_of, iso_time
 
+# Stands for the decision where none was to be made: an escalation stops nothing.
 UNDECIDED = "none"
-"""Stands for the decision where none was to be made: an escalation stops nothing."""
 
 
 class Resend(msgspec.Struct):

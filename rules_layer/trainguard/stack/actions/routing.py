@@ -12,8 +12,8 @@ from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.request import AlertRequest
 
+# No alert waits for longer, however the quiet hours follow on each other.
 LONGEST_S = 7 * 86_400.0
-"""No alert waits for longer, however the quiet hours follow on each other."""
 
 
 def quiet_until(hours: Sequence[QuietHours], now: float) -> float | None:
@@ -46,8 +46,8 @@ STAGED = "staged: nobody paged"
 MUTED = "muted: no alert sent"
 LATE = "too late to warn: no alert sent"
 
+# At least this share of a grace time must lie between the warning and the stop.
 WARNED_SHARE = 0.5
-"""At least this share of a grace time must lie between the warning and the stop."""
 
 
 @dataclass(frozen=True, slots=True)

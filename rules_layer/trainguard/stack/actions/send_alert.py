@@ -25,11 +25,11 @@ class Channel(StrEnum):
     CHAT = "chat"
 
 
+# The channels of an alert that is not a canary's, beside the bus.
 PEOPLE = (Channel.MAIL, Channel.CHAT)
-"""The channels of an alert that is not a canary's, beside the bus."""
 
+# Whether a channel may be used: claimed here, used before, or in use by another invocation.
 Claim = Literal["taken", "sent", "busy"]
-"""Whether a channel may be used: claimed here, used before, or in use by another invocation."""
 
 
 class Channels(Protocol):

@@ -13,17 +13,17 @@ from trainguard.core.stores import Jobs, RuleStates
 from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.request import StopCase
 
+# A fire is minutes old when all is well; an older one comes from a backlog or a replay.
 MAX_FIRE_AGE_S = 1_800.0
-"""A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
 
+# An older fire must be seen to be there still; a lag beyond this sets off an alarm.
 UNSEEN_AGE_S = 900.0
-"""An older fire must be seen to be there still; a lag beyond this sets off an alarm."""
 
+# How far a node's clock may be ahead; a later time has no age that could be trusted.
 MAX_CLOCK_LEAD_S = 300.0
-"""How far a node's clock may be ahead; a later time has no age that could be trusted."""
 
+# How far other nodes may be ahead of the fire's, and the job's row with them.
 NODES_APART_S = 300.0
-"""How far other nodes may be ahead of the fire's, and the job's row with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitches
 
+# A stop outside SageMaker always has a warning, so that a checkpoint can be saved.
 LEAST_GRACE_S = 600.0
-"""A stop outside SageMaker always has a warning, so that a checkpoint can be saved."""
 
+# How far a node's clock may be behind its service's.
 CLOCKS_APART_S = 60.0
-"""How far a node's clock may be behind its service's."""
 
 MOST_RESOURCES = 64
 _CHECKPOINT = {

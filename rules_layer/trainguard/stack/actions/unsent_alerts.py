@@ -17,8 +17,8 @@ from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecis
 from trainguard.stack.actions.routing import Routing, route
 from trainguard.stack.actions.send_alert import AlertMark, AlertMarks
 
+# Error of an execution in which steps failed, and that has sent its alert or had none to send.
 STEP_FAILED = "TrainGuard.StepFailed"
-"""Error of an execution in which steps failed, and that has sent its alert or had none to send."""
 
 NAME_LIMIT = 80
 

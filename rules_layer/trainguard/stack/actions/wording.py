@@ -158,8 +158,8 @@ def _lasted(entry: OutboxEntry) -> str:
 
 
 TITLE_LIMIT = 200
+# Texts of a message stay under the 3,000 characters that Slack shows of one block.
 PARAGRAPH_LIMIT = 1_200
-"""Texts of a message stay under the 3,000 characters that Slack shows of one block."""
 
 _SIGNS = {
     AlertKind.FIRE: ":rotating_light:",

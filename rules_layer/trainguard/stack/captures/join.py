@@ -43,8 +43,8 @@ from trainguard.stack.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTr
 
 LISTED_RANKS = 64
 AT_ONCE = 10
+# Digests are kept for a rank that comes late.
 KEPT_S = 2 * 86_400.0
-"""Digests are kept for a rank that comes late."""
 
 LEFT_OUT = "{:,} traces beyond the most that a capture may have are left out."
 SNAPSHOTS_LEFT_OUT = "{:,} memory snapshots beyond the most that are read are left out."

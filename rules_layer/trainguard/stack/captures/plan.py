@@ -22,8 +22,8 @@ from trainguard.kernels.captures.keys import (
 )
 from trainguard.kernels.timeline.build import MOST_RANKS, MOST_ROWS
 
+# As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself.
 INLINE_ITEMS = 40
-"""As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself."""
 
 LISTS_TYPE = "application/json"
 TRACES, ITEMS = "traces.json", "items.json"

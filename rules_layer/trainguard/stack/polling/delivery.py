@@ -70,8 +70,8 @@ def write_status(objects: ProfileObjects, bucket: str, key: str, status: PollSta
 
 
 EVENTS_FOLDER = "tensorboard-output/live-source"
+# Of one file of scalars; each poll rewrites the last one, and begins another one beyond this size.
 MOST_EVENT_BYTES = 4 * 1024 * 1024
-"""Of one file of scalars; each poll rewrites the last one, and begins another one beyond this size."""
 
 _JSON, _BYTES = "application/json", "application/octet-stream"
 

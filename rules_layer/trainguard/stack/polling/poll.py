@@ -28,18 +28,18 @@ from trainguard.stack.polling.delivery import (
 NAME = "source"
 
 MINUTE_S = 60.0
+# A minute is read this long after it has begun to be over: services accept samples late.
 HOLD_S = 90.0
-"""A minute is read this long after it has begun to be over: services accept samples late."""
 
+# One poll reads this much; a longer backlog takes several.
 MOST_S = 1_800.0
-"""One poll reads this much; a longer backlog takes several."""
 
+# A job whose start is not known is read from this long ago on.
 FIRST_S = 3_600.0
-"""A job whose start is not known is read from this long ago on."""
 
 LONGEST_AGO_S = 14 * 24 * 3_600.0
+# A source that gives its whole history with each answer is asked this rarely.
 RARELY_S = 300.0
-"""A source that gives its whole history with each answer is asked this rarely."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from trainguard.stack.polling.delivery import (
 )
 from trainguard.stack.polling.poll import MINUTE_S
 
+# A larger run file is not read live: `trainguard analyze` reads it.
 MAX_FILE_BYTES = 96 * 1024 * 1024
-"""A larger run file is not read live: `trainguard analyze` reads it."""
 
 _KEY = re.compile(rf"{JOB_ROOT}/wandb/(?:[^/]+/){{0,4}}run-(?P<run>[A-Za-z0-9_-]{{1,128}})\.wandb")
 _NEVER = 0.0

@@ -41,16 +41,16 @@ _MARK = "overtaken"
 
 
 MAX_PART_BYTES = 64 * 1024 * 1024
+# An execution ends within a day: older parts are of one that was stopped before it could delete them.
 ABANDONED_S = 2 * DAY_S
-"""An execution ends within a day: older parts are of one that was stopped before it could delete them."""
 
+# Days whose parts are read at once: as many connections as a client keeps.
 _AT_ONCE = 10
-"""Days whose parts are read at once: as many connections as a client keeps."""
 
 _AHEAD = 50
 
+# Sentences on missing parts; the rest is counted in one.
 MOST_NAMED = 10
-"""Sentences on missing parts; the rest is counted in one."""
 
 _Body = tuple[str, bytes]
 

@@ -19,17 +19,17 @@ from trainguard.formats.profile.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.stack.report.parts import DAY_S, PARTS_TYPE, RunPlace
 
+# With fewer nodes the lists cost as much as listings that they save.
 FEWEST_NODES = 4
-"""With fewer nodes the lists cost as much as listings that they save."""
 
+# Keys of a day that are held at once: some 300 MB.
 MOST_KEYS = 1_000_000
-"""Keys of a day that are held at once: some 300 MB."""
 
+# Calls of the plan; each lists some 3 million keys.
 MOST_CALLS = 24
-"""Calls of the plan; each lists some 3 million keys."""
 
+# Of one list, unpacked: what 32 processes write in a day, each an object a minute, takes a tenth.
 MAX_LIST_BYTES = 64 * 1024 * 1024
-"""Of one list, unpacked: what 32 processes write in a day, each an object a minute, takes a tenth."""
 
 _LOOKS_EVERY = 1_000
 _WRITES_AT_ONCE = 10

@@ -18,11 +18,11 @@ from trainguard.formats.tensors.scalars.segments import Segments
 from trainguard.report.timeline.series import FINER, MAX_BUCKETS, TimeAxis
 
 DAY_S = 86_400
+# The year 9999: no later day has a name.
 LAST_DAY = 253_370_764_800
-"""The year 9999: no later day has a name."""
 
+# Invocations for one node's day; what they have not read by then is named as missing.
 MAX_PARTS = 24
-"""Invocations for one node's day; what they have not read by then is named as missing."""
 
 PARTS_TYPE = "application/octet-stream"
 _PART_FORMAT = 1

@@ -24,11 +24,11 @@ from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stack.report.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.stack.report.parts import DAY_S, DigestItem, RunPlace, encode_items
 
+# Reading time: of the day that an execution has, a quarter is left to build the report.
 READING_S = 18 * 3_600
-"""Reading time: of the day that an execution has, a quarter is left to build the report."""
 
+# As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself.
 INLINE_ITEMS = 40
-"""As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself."""
 
 _MICROSECONDS = 1_000_000
 _ITEMS_TYPE = "application/json"

@@ -21,11 +21,11 @@ from trainguard.managed.step_outlier import StepOutlier
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
+# With these the small job fires LowGPUUtilization.
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}}
-"""With these the small job fires LowGPUUtilization."""
 
+# Rules over what the collector writes, which the managed service does not have.
 COLLECTORS = {"GPUHealth", "HungJob", "Straggler"}
-"""Rules over what the collector writes, which the managed service does not have."""
 
 
 @pytest.fixture(scope="module")

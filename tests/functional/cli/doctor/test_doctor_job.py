@@ -37,8 +37,8 @@ from trainguard.stack.actions.stop_switch import StopSwitch
 from trainguard.testing.memory import DEFAULT_SETTINGS, SETTINGS_PATH
 
 JOB = "resnet50"
+# A full minute.
 START = 1_784_024_700
-"""A full minute."""
 
 LAST = START + 600
 NOW = LAST + 90.0

@@ -26,6 +26,7 @@ from trainguard.state.codec import CODEC, encode_state
 
 POLICY = Path(__file__).parents[4] / "examples" / "cli_policy.json"
 JOB = "resnet50"
+# Operations whose action has another name.
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
@@ -36,7 +37,6 @@ ACTIONS = {
     "stepfunctions:DescribeStateMachine": "states:DescribeStateMachine",
     "stepfunctions:ListExecutions": "states:ListExecutions",
 }
-"""Operations whose action has another name."""
 
 READS = re.compile(r"[a-z0-9]+:(Get|List|Describe|Query|Scan|Test|Simulate)[A-Za-z]*")
 

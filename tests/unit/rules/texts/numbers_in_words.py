@@ -9,6 +9,7 @@ from trainguard.core.timestamps import iso_time
 NUMBER = re.compile(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?)?(?: UTC)?")
 QUOTED = re.compile(r"`[^`]*`")
+# Words that are the same in each judgement.
 FIXED = (
     "3 to 10 steps",
     "the busiest 5 %",
@@ -18,16 +19,15 @@ FIXED = (
     "5th to 95th percentile",
     "95th percentile",
 )
-"""Words that are the same in each judgement."""
 
+# Pairs of facts of which a sentence also gives the share.
 RATIOS = frozenset({("memory_in_use", "memory_total")})
-"""Pairs of facts of which a sentence also gives the share."""
 
+# Percentages of which a sentence also gives what is left up to 100 %.
 UNUSED = frozenset({"p95_activity_at_work", "p95_sm_activity"})
-"""Percentages of which a sentence also gives what is left up to 100 %."""
 
+# A share in percent; seconds in ms, us, minutes, hours and days; bytes in MB, GB, MiB and GiB.
 SCALES = (1.0, 100.0, 1e3, 1e6, 1e-3, 1e-6, 1e-9, 2.0**-20, 2.0**-30, 1 / 60.0, 1 / 3_600.0, 1 / 86_400.0)
-"""A share in percent; seconds in ms, us, minutes, hours and days; bytes in MB, GB, MiB and GiB."""
 
 
 def unfounded(words: str, facts: Iterable[Fact]) -> list[str]:

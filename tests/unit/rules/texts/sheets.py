@@ -26,8 +26,8 @@ _SPECS: Mapping[str, RuleSpec] = {
     if spec.text is not None
 }
 _FIRST = {id(spec.text): name for name, spec in reversed(list(_SPECS.items()))}
+# The rules whose words are made of facts; of those that share a text, the first.
 WORDED: Mapping[str, RuleSpec] = {name: spec for name, spec in _SPECS.items() if _FIRST[id(spec.text)] == name}
-"""The rules whose words are made of facts; of those that share a text, the first."""
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,18 @@ from trainguard.rules.training.step_words import StepText
 SHEETS = [sheet for rule in WORDED if file_of(rule).exists() for sheet in sheets_of(rule)]
 FIRED = [sheet for sheet in SHEETS if sheet.status is Status.FIRED]
 
+# Words that the style page replaces: clock times instead of "ago", what happened instead of what was said.
 BANNED = re.compile(
     r"\b(wast(?:e|es|ed|ing)|gravest|rings?|heard|nobody|ago|so-called|basically|simply|obviously|please)\b",
     re.IGNORECASE,
 )
-"""Words that the style page replaces: clock times instead of "ago", what happened instead of what was said."""
 
 
+# Kinds that are no finding, and yet say what to do.
 HINTS = frozenset({"tensorflow"})
-"""Kinds that are no finding, and yet say what to do."""
 
 PRESENT = re.compile(r"\b(is|are|has|have|goes|holds|runs|stays|waits)\b")
+# What stays true of a finding that is over.
 STANDING = (
     "the distance of their histograms is",
     "that are plausible",
@@ -41,12 +42,12 @@ STANDING = (
     "which is the threshold",
     "that is above the threshold",
 )
-"""What stays true of a finding that is over."""
 
 UNCHECKED = re.compile(r"(Once|[\d,]+ times) a (tensor|scalar) could not be checked.*")
+# Rules that say in the present tense what the step, or the capture, that they name looks like.
 OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
-"""Rules that say in the present tense what the step, or the capture, that they name looks like."""
 
+# Kinds of which the recorded answers have no judgement; the rules' own tests assert their words.
 UNSEEN = frozenset(
     {
         *(
@@ -73,7 +74,6 @@ UNSEEN = frozenset(
         ),
     }
 )
-"""Kinds of which the recorded answers have no judgement; the rules' own tests assert their words."""
 
 
 @pytest.mark.parametrize("rule", WORDED)

@@ -12,6 +12,7 @@ from trainguard.formats.tensors.step_view import Mode
 Random = np.random.Generator
 
 
+# Parameters with which a rule has something to look at in these runs.
 SET_UP: Mapping[str, Mapping[str, Any]] = {
     "AllZero": {"collection_names": "gradients"},
     "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
@@ -20,7 +21,6 @@ SET_UP: Mapping[str, Mapping[str, Any]] = {
     "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
     "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
 }
-"""Parameters with which a rule has something to look at in these runs."""
 
 
 @cache

@@ -12,8 +12,9 @@ from trainguard.core.errors import TensorMissingError
 from trainguard.rules.training.readings import Closeness, change_of, furthest, paired
 
 NAN, INF = math.nan, math.inf
+# Up to a quarter, and half of the other value, counts as the same.
 HALF = Closeness(0.5, 0.25, equal_nan=False)
-"""Up to a quarter, and half of the other value, counts as the same."""
+
 KINDS = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
 
 

@@ -14,8 +14,8 @@ from tests.unit.test_docs_parameters import ACCEPTED_BY_ALL, in_reference
 from trainguard.rules.training.step_words import StepText
 
 DOCS = Path(__file__).parents[4] / "docs" / "rules" / "training"
+# Parameters that the page of all rules explains.
 SHARED = {"start_step", "end_step", "collection_names", "tensor_regex"}
-"""Parameters that the page of all rules explains."""
 
 
 def shown(value: Any) -> str:

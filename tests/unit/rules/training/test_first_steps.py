@@ -16,8 +16,8 @@ VARIANCE = "the variance of {} is {} times the least of the activation inputs, {
 RANGE = "the range of {} (5th to 95th percentile) is {}, {}"
 LOSS = "the loss ({}) has not fallen below its best for {}, {}"
 INPUTS = {"a_relu_input": [-1.0, 1.0], "b_relu_input": [-2.0, 2.0]}
+# Its percentiles 5 and 95 are 5 and 95.
 WIDE = np.arange(101.0)
-"""Its percentiles 5 and 95 are 5 and 95."""
 
 
 def one(tensors: Mapping[str, Any], **how: Any) -> Run:

@@ -25,8 +25,9 @@ from trainguard.rules.training.step_rule import Check
 TRAIN, EVAL = Mode.TRAIN, Mode.EVAL
 FLAT = [1.0] * 12
 HALF, FIFTH = math.log(2), math.log(5)
+# A steady fall to 15 in the last quarter: by a sixteenth.
 FADES = [16.0, 15.75, 15.5, 15.375, 15.25, 15.125, 15.0625, 14.9375]
-"""A steady fall to 15 in the last quarter: by a sixteenth."""
+
 SAW = [2.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 2.0]
 
 
@@ -140,8 +141,8 @@ def guessed(losses: Sequence[float], scores: Sequence[float], mode: Mode = TRAIN
     return at_chance(run_of(None, {"a": losses}, held_score={"accuracy": scores}), mode, replace(LIMITS, **limits))
 
 
+# A share that is below that of a guess at a loss of 9, and too low to be one exactly.
 TINY = [5e-5] * 12
-"""A share that is below that of a guess at a loss of 9, and too low to be one exactly."""
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,8 @@ def level(losses: Sequence[float], name: str = "loss", scores: Sequence[float] =
     )
 
 
+# Noise of which the share of the level is known below.
 NOISY = [FIFTH, *zigzag(31, 0.004, FIFTH, FIFTH)]
-"""Noise of which the share of the level is known below."""
 
 
 @pytest.mark.parametrize(

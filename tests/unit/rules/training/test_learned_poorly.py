@@ -12,8 +12,8 @@ from trainguard.rules.training.learned_poorly import capped, too_slow, validatio
 from trainguard.rules.training.series import fall
 from trainguard.rules.training.step_rule import Check
 
+# At the lowest loss of validation, at step 5, it was 8, and at the end a quarter of it.
 HALVED = [8.0] * 6 + [2.0] * 14
-"""At the lowest loss of validation, at step 5, it was 8, and at the end a quarter of it."""
 
 
 def worsens(held: Sequence[float], **given: Any) -> Check | None:
@@ -262,14 +262,15 @@ def test_classes_are_found_for_a_loss_of_two_softmaxes(losses: list[float], righ
     assert stands(losses, right, "pg_loss") is None
 
 
+# From a guess among ten classes, at an even speed, by a tenth.
 FAR = [2.3 - 0.01 * step for step in range(24)]
-"""From a guess among ten classes, at an even speed, by a tenth."""
+
 GUESSES = [0.1] * 24
 
 
 ON_THE_BOUND = [2.322 - 0.0043 * 2.322 * step for step in range(24)]
+# It falls by four deviations of its noise exactly.
 ON_THE_BOUND[1:] = [value + 0.018883397693455484 * (-1) ** place for place, value in enumerate(ON_THE_BOUND[1:])]
-"""It falls by four deviations of its noise exactly."""
 
 
 def slow(train: Sequence[float] = FAR, **given: Any) -> Check | None:

@@ -6,10 +6,10 @@ import pytest
 
 from trainguard.rules.training.guesses import classes_guessed, guesses, guesses_exactly, says_one_thing
 
+# Its exponential is 2 exactly: a guess is right in half of the cases.
 HALF = math.log(2)
-"""Its exponential is 2 exactly: a guess is right in half of the cases."""
+# Cross entropy (over ln 2) and squared error of who says one half of two classes.
 EVEN = 0.5, 0.25
-"""Cross entropy (over ln 2) and squared error of who says one half of two classes."""
 
 
 def above(value: float) -> float:

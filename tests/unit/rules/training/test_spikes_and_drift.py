@@ -15,8 +15,9 @@ from trainguard.rules.training.loss_not_decreasing import MOST_KEPT, LossHistory
 from trainguard.rules.training.spikes_and_drift import GradientNormDriftState, Level, LossSpikeState
 
 CALM = [1.0] * 8
+# Their median is 0, and the median of the distances from it 1: a deviation of 1.4826.
 WIDE = [-1.0, 1.0] * 4
-"""Their median is 0, and the median of the distances from it 1: a deviation of 1.4826."""
+
 DEVIATION = 1.4826
 
 
@@ -129,8 +130,8 @@ def test_norm_state_has_room_up_to_512_and_40_000_characters() -> None:
 
 
 BROKEN = [1.0] * 8 + [1e3] * 8
+# From 5 to 4 exactly: a fall of a fifth.
 FLAT = [5.0] * 8 + [-3.0] + [4.0] * 7
-"""From 5 to 4 exactly: a fall of a fifth."""
 
 
 def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], **given: Any) -> Outcome:

@@ -18,8 +18,8 @@ from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
 
 NEVER = {"CreateXgboostReport"}
+# They need longer runs, and one that has ended: what they say is tested with them.
 TRUSTED = {bare(each.name) for each in TRUSTED_RULES}
-"""They need longer runs, and one that has ended: what they say is tested with them."""
 
 
 def wide(reductions_only: bool = False, **how: Any) -> Run:

@@ -20,8 +20,8 @@ def _small(busy: float) -> Load:
     return Load(busy=busy, spread=4.0, memory=0.3, cores=14.0, process=45.0)
 
 
+# Utilization that the same model reaches with a batch that fills the GPU.
 FULL_PACE = 93.0
-"""Utilization that the same model reaches with a batch that fills the GPU."""
 
 
 def _unused(busy: float, training_min: float) -> float:

@@ -7,11 +7,11 @@ from tests.verdicts.labelled.description import Collected, Growth, Job, Load, Pi
 from tests.verdicts.labelled.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE
 from tests.verdicts.labelled.truth import Fault
 
+# Kernels that poll for a peer: all of the time, at hardly more power than an idle GPU.
 IN_COLLECTIVE = Load(busy=100.0, spread=0.1, drift=0.0, memory=0.0, effort=0.12, activity=4.0, cores=9.0, read=2e5)
-"""Kernels that poll for a peer: all of the time, at hardly more power than an idle GPU."""
 
+# Text generation: low power, but memory is busy.
 GENERATING = Load(busy=99.0, spread=0.5, effort=0.42, memory=0.6, activity=45.0)
-"""Text generation: low power, but memory is busy."""
 
 SAVING = replace(UPLOADING, read=9e7, received=2e7)
 LOW_SM = Load(busy=98.5, spread=0.8, effort=0.4, activity=5.0)

@@ -5,8 +5,9 @@ from tests.verdicts.labelled.description import Growth, Job, Load, Piece
 from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE
 from tests.verdicts.labelled.truth import Fault
 
+# Memory counter at 33 %.
 FLAT = Load(memory=0.35)
-"""Memory counter at 33 %."""
+
 FLAT_PERCENT = 33.0
 
 

@@ -6,8 +6,8 @@ from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE,
 from tests.verdicts.labelled.truth import Fault
 
 COMPILING = Load(busy=0.0, memory=0.0, cores=20.0, full_cores=0.6)
+# Minutes for which the first batch touches the GPUs before everything is compiled.
 TOUCH_MIN = 0.05
-"""Minutes for which the first batch touches the GPUs before everything is compiled."""
 
 
 def _compiled(minutes: float, compile_min: float) -> tuple[Piece, ...]:

@@ -8,13 +8,13 @@ QUIET = Load(busy=0.0, memory=0.0, cores=3.0, received=4e4, read=4e5)
 STARTING = Load(busy=0.0, memory=0.0, cores=14.0, received=6e7, read=9e7)
 UPLOADING = Load(busy=0.0, memory=0.0, cores=8.0, received=4e6, read=5e7)
 HEALTHY = Load()
+# A GPU that waits for others in a collective operation: the driver calls it busy.
 SPINNING = Load(busy=99.7, spread=0.5, drift=0.2)
-"""A GPU that waits for others in a collective operation: the driver calls it busy."""
 
 START_MIN = 2.0
 END_MIN = 1.0
+# Minutes of an ordinary job in which it does not train.
 AROUND_MIN = START_MIN + END_MIN
-"""Minutes of an ordinary job in which it does not train."""
 
 
 def ordinary(minutes: float, load: Load = HEALTHY, *later: Piece, start_min: float = START_MIN) -> tuple[Piece, ...]:

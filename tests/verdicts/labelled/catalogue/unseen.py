@@ -29,8 +29,8 @@ from tests.verdicts.labelled.machines import (
 )
 from tests.verdicts.labelled.truth import CPU, LOADER, LOW, Fault
 
+# GPUs that wait for files of a network file system: no core waits for a disk, and none is full.
 NETWORK_BOUND = replace(starved(0.55, cycle_s=8), received=4e8)
-"""GPUs that wait for files of a network file system: no core waits for a disk, and none is full."""
 
 PREPROCESSING = Load(busy=0.0, memory=0.0, cores=30.0, full_cores=0.9, read=6e7)
 

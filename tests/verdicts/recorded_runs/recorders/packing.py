@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.verdicts.recorded_runs.recordings import FILE
 
+# An event file's time, its machine, and the rest of its name.
 _EVENTS = re.compile(r"(events\.out\.tfevents\.\d+)\..*?((?:\.\d+)*(?:\.v2|\.resumed)?)$")
-"""An event file's time, its machine, and the rest of its name."""
 
 
 def pack(folder: Path) -> int:

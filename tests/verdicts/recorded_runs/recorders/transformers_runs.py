@@ -24,8 +24,9 @@ from transformers import (
 from tests.verdicts.recorded_runs.recorders import tasks
 
 logging.set_verbosity_error()
+# Checkpoints lie there, if any.
 OUT = str(Path(tempfile.gettempdir()) / "trainer-out")
-"""Checkpoints lie there, if any."""
+
 Item = dict[str, torch.Tensor]
 
 

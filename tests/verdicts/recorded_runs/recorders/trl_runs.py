@@ -15,8 +15,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, l
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 logging.set_verbosity_error()
+# Checkpoints lie there, if any.
 OUT = str(Path(tempfile.gettempdir()) / "trainer-out")
-"""Checkpoints lie there, if any."""
+
 COMMON: dict[str, Any] = {
     "per_device_train_batch_size": 16,
     "logging_steps": 1,

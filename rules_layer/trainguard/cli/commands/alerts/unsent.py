@@ -37,8 +37,8 @@ class State(StrEnum):
     SENT = "sent"
 
 
+# An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it.
 AlertEntry = Mapping[str, Any]
-"""An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it."""
 
 
 def machine_of(connection: Connection) -> StepFunctionsExecutions:

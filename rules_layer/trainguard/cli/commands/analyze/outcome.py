@@ -34,15 +34,15 @@ NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
 
 _COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
 _GAPS = "gaps"
+# On fewer columns the reasons would be cut to nothing.
 _NARROW = 72
-"""On fewer columns the reasons would be cut to nothing."""
 
 
+# What is said about a rule; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say.
 FIELDS = (
     *("rule", "status", "reason", "severity", "advice", "worst", "affected_share", "wasted_share", "cost"),
     *("measured", "threshold", "times_fired", "violations", "data_points", "parameters"),
 )
-"""What is said about a rule; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +123,8 @@ def _row(rule: Mapping[str, Any]) -> list[Shown]:
     return [status_cell(Status(rule["status"]), over=True), rule["rule"], rule["severity"] or "", sentences]
 
 
+# No fault of anybody, or counted by what is wrong with the parts.
 _COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
-"""No fault of anybody, or counted by what is wrong with the parts."""
 
 _OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 

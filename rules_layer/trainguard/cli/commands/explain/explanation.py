@@ -31,8 +31,8 @@ _ENDED = "The job has ended: this verdict is final."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
+# How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown.
 Patience = Mapping[str, Any]
-"""How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown."""
 
 
 def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:

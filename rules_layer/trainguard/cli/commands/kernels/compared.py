@@ -11,8 +11,8 @@ from trainguard.render.numbers import nanos, number
 
 SHOWN = 15
 SHOWN_RANKS = 8
+# Of a kernel on a line; ``kernels.json`` has it whole.
 LONGEST_NAME = 100
-"""Of a kernel on a line; ``kernels.json`` has it whole."""
 
 
 def comparison_blocks(comparison: Comparison) -> Iterator[Block]:

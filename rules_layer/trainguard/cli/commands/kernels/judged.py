@@ -57,8 +57,8 @@ def _across(across: AcrossRanks) -> Iterator[Block]:
 _SHOWN_RANKS = 8
 _SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
+# Of more files that are left out, the others are counted.
 _NAMED = 5
-"""Of more files that are left out, the others are counted."""
 
 
 def judged(
@@ -228,8 +228,8 @@ def _arithmetic(used: ArithmeticEntry) -> str:
     return f"MFU {least}{used.mfu:.1%}, HFU {least}{used.hfu:.1%} of {peak}"
 
 
+# So much of the time of products is all of it, but for rounding.
 _ALL = 0.995
-"""So much of the time of products is all of it, but for rounding."""
 
 
 def _families(rank: RankProfile) -> Grid:

@@ -8,8 +8,8 @@ import typer
 from trainguard.cli.command import Result, command
 from trainguard.cli.options import Job, Where, span
 
+# Limit of Signature Version 4.
 _LONGEST_S = 604_800.0
-"""Limit of Signature Version 4."""
 
 
 @command()

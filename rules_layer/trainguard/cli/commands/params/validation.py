@@ -24,8 +24,8 @@ from trainguard.rules.parameters import takes_settings
 _A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"
 _TAG_TEXT = "letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning"
 _REQUEST = frozenset({"Tags", "ProfilerRuleConfigurations", "DebugRuleConfigurations"})
+# Limit of a standard SSM parameter, in bytes; an advanced one holds twice as much, and costs money.
 _DOCUMENT_SIZE = 4_096
-"""Limit of a standard SSM parameter, in bytes; an advanced one holds twice as much, and costs money."""
 
 
 class _Tag(msgspec.Struct, rename="pascal"):

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from trainguard.cli.services.deployment import Connection, Stores
     from trainguard.local.sources import ProfileSource
 
+# SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet.
 REPLAYED, REPLAYING = "Replayed", "Replaying"
-"""SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet."""
 
 
 _OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst", "reason")
 
 
+# Whether a rule's result differs, its row then, None where there is none, and its row now.
 Change = tuple[bool, RuleRow | None, RuleRow]
-"""Whether a rule's result differs, its row then, None where there is none, and its row now."""
 
 
 def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:

@@ -30,24 +30,24 @@ NO_VALUE = "a value without a number, a time or a step"
 
 _SYSTEM = re.compile(r"system/(?:(?P<node>.+)/)?(?P<metric>[^/]+)", re.DOTALL)
 _OF_GPU = re.compile(r"gpu_(\d{1,2})_(\w+)")
+# MLflow's word for an unknown user.
 _NOBODY = "unknown"
-"""MLflow's word for an unknown user."""
 
 _MEGA = 1e6
 _MS = 1_000.0
+# By MLflow's name: the measure, and a factor.
 _GPU: dict[str, tuple[str, float]] = {
     "utilization_percentage": ("GPUUtilization", 1.0),
     "memory_usage_megabytes": ("MemoryUsedBytes", _MEGA),
     "memory_usage_percentage": ("MemoryShare", 1.0),
     "power_usage_watts": ("PowerWatts", 1.0),
 }
-"""By MLflow's name: the measure, and a factor."""
 
+# The percentage of memory in use is no series: with the bytes it gives the whole memory.
 _SHARE = ".MemoryShare"
-"""The percentage of memory in use is no series: with the bytes it gives the whole memory."""
 
+# Percent of the memory from which its whole size is estimated; MLflow rounds shares to a tenth.
 _LEAST_SHARE = 5.0
-"""Percent of the memory from which its whole size is estimated; MLflow rounds shares to a tenth."""
 
 _COUNTERS = {
     "network_receive_megabytes": SeriesName("network", "ReceiveBytesPerSecond", "Algorithm"),

@@ -30,18 +30,18 @@ _OF_NODES = (
     "k8s.node.name",
     "host.id",
 )
+# Labels that may hold the name of an exporter's pod, or its address.
 _OF_EXPORTERS = ("Hostname", "instance", "hostname")
-"""Labels that may hold the name of an exporter's pod, or its address."""
 
+# The first label that a series has; a port behind ``instance`` is left out. Those with dots are of OpenTelemetry.
 NODE_LABELS = (*_OF_NODES, *_OF_EXPORTERS)
-"""The first label that a series has; a port behind ``instance`` is left out. Those with dots are of OpenTelemetry."""
 
+# Values by which a collector calls its own machine: they name no node.
 NO_NODES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Values by which a collector calls its own machine: they name no node."""
 
 PORT = re.compile(r":\d+$")
+# Two GPUs are of one node where an exporter reports them together for this part of the shorter time.
 _TOGETHER = 0.5
-"""Two GPUs are of one node where an exporter reports them together for this part of the shorter time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,34 +42,33 @@ from trainguard.formats.runs.run import (
     put_utilization,
 )
 
+# Expressions over the nodes that have devices, and the dimension of a core's series; the last one is of the host.
+#
+# They take matchers, and the time of a rate.
 HOST_QUERIES = (
     ('100 - 100 * rate(node_cpu_seconds_total{mode="idle",%s}[%s])', "CPUUtilization"),
     ('100 * rate(node_cpu_seconds_total{mode="iowait",%s}[%s])', "I/OWaitPercentage"),
     ("100 - 100 * node_memory_MemAvailable_bytes{%s} / node_memory_MemTotal_bytes", ""),
 )
-"""Expressions over the nodes that have devices, and the dimension of a core's series; the last one is of the host.
-
-They take matchers, and the time of a rate.
-"""
 
 TOOL = "Prometheus"
 OUT_OF_RANGE = "a value out of the range of its metric"
 NO_DEVICE = "a series without the number of its device"
 TWICE = "a value of a second series of the same GPU: node_label=NAME says which label names the nodes"
 
+# Labels by which replicas of Prometheus that scrape the same exporters differ; Thanos and its operator add them.
 _REPLICAS = frozenset({"prometheus_replica", "replica", "__replica__", "receive_replica", "prometheus"})
-"""Labels by which replicas of Prometheus that scrape the same exporters differ; Thanos and its operator add them."""
 
 _EARLIER_POINTS = 200
+# A rate needs two samples within its time, also where one is missing.
 _RATE_STEPS = 4
-"""A rate needs two samples within its time, also where one is missing."""
 
 _SHORTEST_RATE_S = 60.0
 _CORE = re.compile(r"\d{1,4}")
 _PLAIN_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+# Values of a node by time, epoch seconds, and series.
 Moments = dict[float, dict[SeriesName, float]]
-"""Values of a node by time, epoch seconds, and series."""
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.run import JsonApi
 
+# Prometheus itself refuses more than 11,000 of a series.
 MOST_POINTS = 10_000
-"""Prometheus itself refuses more than 11,000 of a series."""
 
 MOST_SAMPLES = 20_000_000
 _PATH = "api/v1/query_range"
@@ -23,11 +23,11 @@ class TimeRange:
     step: float
 
 
+# Times in epoch seconds, and values.
 Samples = list[tuple[float, float]]
-"""Times in epoch seconds, and values."""
 
+# The labels of a series, and its samples.
 Series = tuple[Mapping[str, str], Samples]
-"""The labels of a series, and its samples."""
 
 
 def range_query(api: JsonApi, expression: str, over: TimeRange) -> Iterator[Series]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from trainguard.formats.runs.run import ENGINE, MEBI, MOST_DEVICES
 
+# Ends of names; the last two are no series, and make the second where an exporter writes no total.
 USED, TOTAL, FREE, RESERVED = "MemoryUsedBytes", "MemoryTotalBytes", "MemoryFreeBytes", "MemoryReservedBytes"
-"""Ends of names; the last two are no series, and make the second where an exporter writes no total."""
 
 XID = "XID"
 _HIGHEST = 2_147_483_000.0
@@ -28,8 +28,8 @@ class Metric:
     highest: float = 100.0
 
 
+# Of a series that only says which names a device has.
 NO_METRIC = Metric("", "")
-"""Of a series that only says which names a device has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ VENDORS = (
     Vendor(_amd(""), ("gpu_id",), 1),
 )
 
+# What DCGM measures of an instance of a divided GPU (MIG); the rest of its series is of the whole GPU.
 OF_PARTS = frozenset(
     {USED, TOTAL, FREE, RESERVED, ENGINE, "SMActivityPercent", "TensorActivityPercent", "DRAMActivityPercent"}
 )
-"""What DCGM measures of an instance of a divided GPU (MIG); the rest of its series is of the whole GPU."""
 
+# Not measured of a divided GPU: what DCGM gives is 0, or that of nothing.
 UTILIZATIONS = frozenset({"GPUUtilization", "GPUMemoryUtilization"})
-"""Not measured of a divided GPU: what DCGM gives is 0, or that of nothing."""
 
 _INSTANCE, _PART = "GPU_I_ID", re.compile(r"\d{1,3}")
 _UUIDS = ("UUID", "uuid", "gpu_uuid", "GPU_UUID")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from trainguard.formats.runs.run import HOST_MEMORY, MEBI, UTILIZATION, SeriesName, gpu_series
 
+# Ends of names; the third is no series.
 USED, TOTAL, FREE, SHARE = "MemoryUsedBytes", "MemoryTotalBytes", "MemoryFreeBytes", "MemoryUsedPercent"
-"""Ends of names; the third is no series."""
 
+# By the end of a name the measure, and the factor to its unit.
 _GPU: Mapping[str, tuple[str, float]] = {
     "gpu": (UTILIZATION, 1.0),
     "memory": ("GPUMemoryUtilization", 1.0),
@@ -36,11 +37,11 @@ _GPU: Mapping[str, tuple[str, float]] = {
     "pipeTensorActive": ("TensorActivityPercent", 1.0),
     "dramActive": ("DRAMActivityPercent", 1.0),
 }
-"""By the end of a name the measure, and the factor to its unit."""
 
+# W&B writes these in percent from NVML, and as shares of 1 from dcgm-exporter.
 ACTIVITIES = tuple(f".{each}" for each, _ in _GPU.values() if each.endswith(("ActivityPercent", "OccupancyPercent")))
-"""W&B writes these in percent from NVML, and as shares of 1 from dcgm-exporter."""
 
+# The utilization of a TensorCore is its part of the highest possible work, and none of its time: it is not read.
 _TPU: Mapping[str, tuple[str, float]] = {
     "dutyCycle": (UTILIZATION, 1.0),
     "hbmCapacityUsage": (USED, 1.0),
@@ -49,7 +50,6 @@ _TPU: Mapping[str, tuple[str, float]] = {
     "hbmMemoryUsage": (SHARE, 1.0),
     "memoryUsage": (SHARE, 1.0),
 }
-"""The utilization of a TensorCore is its part of the highest possible work, and none of its time: it is not read."""
 
 _TRAINIUM: Mapping[str, tuple[str, float]] = {
     "neuroncore_utilization": (UTILIZATION, 1.0),
@@ -59,11 +59,11 @@ _TRAINIUM: Mapping[str, tuple[str, float]] = {
     },
 }
 _DEVICES = {"gpu": _GPU, "tpu": _TPU, "trn": _TRAINIUM}
+# Bytes of all NeuronCores together.
 MEMORY_OF_ALL = "trn.neuron_device_total_memory_usage"
-"""Bytes of all NeuronCores together."""
 
+# What counts as a GPU beside GPUs.
 KINDS = {"tpu": "TPU", "trn": "NeuronCore"}
-"""What counts as a GPU beside GPUs."""
 
 _NAME = re.compile(r"(?:system\.)?(?P<metric>[^/]*(?:/(?!l:)[^/]*)*?)(?:/l:(?P<node>.+))?", re.DOTALL)
 _OF_DEVICE = re.compile(r"(?P<kind>gpu|tpu|trn)\.(?P<number>\d{1,3})\.(?P<what>[\w.]+)")

@@ -11,8 +11,8 @@ from trainguard.formats.runs.wandb.log_file import Record, Records
 from trainguard.formats.runs.wandb.system_metrics import SystemMetrics
 
 TOOL = "Weights & Biases"
+# Under these names trainers log the step that they count: W&B's own counts what was logged.
 _OWN_STEPS = ("train/global_step", "trainer/global_step")
-"""Under these names trainers log the step that they count: W&B's own counts what was logged."""
 
 _TIME, _STEP = "_timestamp", "_step"
 _LONGEST_NAME = 1_024

@@ -28,8 +28,8 @@ NO_NODE = (
     "The host's metrics (memory, network, cores) name no node, and {} have GPUs: they are left out, since it is not "
     "known whose they are."
 )
+# Smaller shares are too coarse to estimate the whole memory from, percent.
 _LEAST_SHARE = 0.5
-"""Smaller shares are too coarse to estimate the whole memory from, percent."""
 
 _MOST_REMEMBERED = 20_000
 

@@ -42,8 +42,8 @@ PAGE_BYTES = MIB // 4
 SMALL_FRAME_BYTES = MIB
 BLOCK_BYTES = 4 * MIB
 VALUE_CAP_BYTES = 64 * MIB
+# Each rule reads a larger tensor again.
 KEPT_TENSOR_BYTES = 16 * MIB
-"""Each rule reads a larger tensor again."""
 
 PAGES_BYTES = 16 * MIB
 KEPT_BYTES = VALUE_CAP_BYTES
@@ -53,8 +53,8 @@ _ONE_ENTRY: tuple[list[int], list[int]] = ([1], [])
 _NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
 
 
+# What a small frame holds: when it was saved (epoch seconds), and entries.
 SavedTensor = tuple[float, Tensor]
-"""What a small frame holds: when it was saved (epoch seconds), and entries."""
 
 
 @dataclass(frozen=True, slots=True)

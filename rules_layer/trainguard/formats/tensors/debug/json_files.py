@@ -12,15 +12,15 @@ from trainguard.formats.tensors.debug.keys import bare_name, collections_name, i
 from trainguard.formats.tensors.name_patterns import NamePattern, NamePatternError, name_pattern
 from trainguard.formats.tensors.step_view import Mode
 
+# An entry takes about 100 bytes: half a million tensors of one worker.
 MAX_INDEX_BYTES = 64 * 1024 * 1024
-"""An entry takes about 100 bytes: half a million tensors of one worker."""
 
 LONGEST_NAME = 1_024
 _FRAMING = 16
 _MOST_DIMENSIONS = 32
 
+# Nesting without end is included.
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""Nesting without end is included."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -126,8 +126,8 @@ MAX_COLLECTIONS_BYTES = 16 * 1024 * 1024
 MOST_COLLECTIONS = 1_000
 MOST_PATTERNS = 2_000
 MOST_WORKERS = 4_096
+# The hook writes this collection with empty lists.
 EVERY_TENSOR = "all"
-"""The hook writes this collection with empty lists."""
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
@@ -205,11 +205,11 @@ def merge_collections(files: Sequence[Collections]) -> Collections:
     return Collections(merged, files[0].workers if files else 1)
 
 
+# More names are asked for again.
 MOST_REMEMBERED = 100_000
-"""More names are asked for again."""
 
+# Steps of all searches of a run at worst, about 20 s; a hundred thousand names take a quarter of it.
 SEARCH_BUDGET = 2_000_000_000
-"""Steps of all searches of a run at worst, about 20 s; a hundred thousand names take a quarter of it."""
 
 
 class Membership:

@@ -15,8 +15,8 @@ from trainguard.formats.tensors.step_view import ReductionKind
 
 FOLDER = "debug-output"
 STREAM = "training"
+# A step is complete only over all workers.
 ALL_WORKERS = "all-workers"
-"""A step is complete only over all workers."""
 
 STEPS_PER_FOLDER = 1_000
 LARGEST_STEP = 999_999_999_999
@@ -33,8 +33,8 @@ _NAMES = {
     "index": re.compile(rf"index/(?P<folder>\d{{9}})/(?P<step>\d{{12}})_{_WORKER}\.json"),
     "events": re.compile(rf"events/(?P<folder>\d{{12}})/(?P<step>\d{{12}})_{_WORKER}\.tfevents"),
 }
+# The second is the name before the service's release.
 END_NAMES = frozenset({"training_job_end.ts", "END_OF_JOB.ts"})
-"""The second is the name before the service's release."""
 
 _CLAIM = "claim.smd"
 _KEY = re.compile(rf"{JOB_ROOT}/{FOLDER}/(?P<name>.+)")
@@ -121,8 +121,8 @@ _NAME = re.compile(rf"smdebug/reductions/(?P<abs>abs_)?(?P<kind>{'|'.join(KINDS)
 _OUTPUT = re.compile(r":\d+")
 
 
+# Which reduction of which tensor, and whether it is one of the absolute values.
 Reduction = tuple[str, ReductionKind, bool]
-"""Which reduction of which tensor, and whether it is one of the absolute values."""
 
 
 def parse_reduction(name: str) -> Reduction | None:

@@ -14,8 +14,8 @@ from trainguard.formats.tensors.bounded import MOST_OF_A_SET, forget
 from trainguard.formats.tensors.step_view import Mode
 
 WINDOW = 1_000
+# Pairs of a step and a worker that wait; with more of them the guard acts before the window is full.
 MOST_PENDING = 16_384
-"""Pairs of a step and a worker that wait; with more of them the guard acts before the window is full."""
 
 MOST_WORKERS = 4_096
 
@@ -135,8 +135,8 @@ class StepLedger(msgspec.Struct):
 
 
 MOST_PAST_STEPS = MOST_OF_A_SET
+# Steps of the sets that are saved most often make room for more.
 MOST_PAST_WORKERS = 4_096
-"""Steps of the sets that are saved most often make room for more."""
 
 
 class PastStep(msgspec.Struct, frozen=True, array_like=True):

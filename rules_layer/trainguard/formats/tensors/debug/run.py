@@ -163,11 +163,11 @@ class DebugStep:
         return place
 
 
+# An index takes a few times the bytes of its file.
 OPEN_STEPS_BYTES = 32 * 1024 * 1024
-"""An index takes a few times the bytes of its file."""
 
+# By the sets in which they are saved.
 SETS_BYTES = 8 * 1024 * 1024
-"""By the sets in which they are saved."""
 
 _NAME_BYTES = 400
 

@@ -20,8 +20,8 @@ _PLUGIN = b"scalars"
 _LISTS = ("float_val", "double_val", "int_val", "int64_val")
 
 
+# Tag, step, time in epoch seconds, and value.
 Scalar = tuple[str, int, float, float]
-"""Tag, step, time in epoch seconds, and value."""
 
 
 def scalars_of(file: str, payload: bytes) -> list[Scalar]:
@@ -68,8 +68,8 @@ _NUMBERS = {_FLOAT: (_CONTENT, _FLOATS), _DOUBLE: (_CONTENT, _DOUBLES)}
 Place = tuple[int, int]
 
 
+# Where time, step and value lie in a payload: bytes from and to; a step 0 is not written, and its place empty.
 Layout = tuple[Place, Place, Place]
-"""Where time, step and value lie in a payload: bytes from and to; a step 0 is not written, and its place empty."""
 
 
 def find_layout(payload: bytes) -> Layout | None:
@@ -124,8 +124,8 @@ _HEAD = 256
 _LARGE = 128
 
 _WALL_TIME_KEY, _STEP_KEY, _SUMMARY_KEY, _VALUE_KEY, _TAG_KEY = 0x09, 0x10, 0x2A, 0x0A, 0x0A
+# Keys of image, histogram, audio and tensor.
 _LARGE_FIELDS = (0x22, 0x2A, 0x32, 0x42)
-"""Keys of image, histogram, audio and tensor."""
 
 Ints = NDArray[np.int64]
 

@@ -12,14 +12,14 @@ _COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 _GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 _GROUPS_WITH_COMMA = re.compile(r"[-+]?[1-9]\d{0,2}(?:[. '\u00a0\u202f]\d{3})+(?:,\d*)?")
+# It may be a number of thousands as well.
 _THREE_DIGITS = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")
-"""It may be a number of thousands as well."""
 
+# What Microsoft's C runtime wrote until Visual Studio 2013.
 _UNDEFINED = (("1.#INF", math.inf), ("1.#IND", math.nan), ("1.#QNAN", math.nan), ("1.#SNAN", math.nan))
-"""What Microsoft's C runtime wrote until Visual Studio 2013."""
 
+# A longer text holds no number; a printed tensor may.
 LONGEST = 64
-"""A longer text holds no number; a printed tensor may."""
 
 
 @dataclass(frozen=True, slots=True)

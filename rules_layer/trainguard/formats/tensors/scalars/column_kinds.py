@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+# Rows by which the kind of a column is known.
 FEWEST_ROWS = 3
-"""Rows by which the kind of a column is known."""
 
+# A value is of another scale beyond so many times the largest, or below that part of the smallest, so far.
 ORDERS = 10.0
-"""A value is of another scale beyond so many times the largest, or below that part of the smallest, so far."""
 
+# So many columns, and this share of them, differ where a row has other columns: one loss may always jump.
 FEWEST_ODD, SHARE_ODD = 3, 0.4
-"""So many columns, and this share of them, differ where a row has other columns: one loss may always jump."""
 
 
 @dataclass(slots=True)

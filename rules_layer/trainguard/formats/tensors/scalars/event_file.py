@@ -13,8 +13,8 @@ from trainguard.formats.tensors.frames import FOOTER, Walk, walk
 from trainguard.formats.tensors.scalars.bulk import hold_no_scalar, read_bulk, scalars_of
 from trainguard.formats.tensors.scalars.rows import ScalarColumns
 
+# A larger event is passed over: it is a graph or an image.
 CHUNK_BYTES = 4 * 1024 * 1024
-"""A larger event is passed over: it is a graph or an image."""
 
 
 def read_scalars(files: Files, name: str, offset: int = 0, most: int = CHUNK_BYTES) -> ScalarColumns | None:

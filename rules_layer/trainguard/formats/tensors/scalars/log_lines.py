@@ -46,8 +46,8 @@ _BOOSTED = re.compile(
 _CATBOOST = re.compile(rf"\t(?P<name>learn|test\d{{0,2}}):[ ]{_NUMBER}", re.IGNORECASE)
 _MEGATRON = re.compile(rf"(?P<data>validation|test) loss at .{{1,60}}?\| lm loss value: {_NUMBER}", re.IGNORECASE)
 _TRANSLATED = re.compile(r"\(epoch: \d{1,7}, iters: \d{1,12}[^()]{0,80}\)[ ,]{1,3}(?P<losses>.+)", re.IGNORECASE)
+# Losses of CycleGAN and pix2pix (util/visualizer.py), which call ``loss_G_A`` of a model ``G_A``.
 _LOSS = re.compile(rf"(?<![\w./-])(?P<name>[A-Za-z][\w./-]{{0,40}}): {_NUMBER}(?=[ ,]|$)", re.IGNORECASE)
-"""Losses of CycleGAN and pix2pix (util/visualizer.py), which call ``loss_G_A`` of a model ``G_A``."""
 
 _STEP = re.compile(
     r"(?<![\w.])(?<![sc]/)(?:global[_ ]?steps?|num_updates|steps?|iter(?:ation)?s?|batch)['\"]?"
@@ -55,8 +55,8 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _FURTHEST = re.compile(r"(?<![\w.])(?:global[_ ]?step|num_updates)", re.IGNORECASE)
+# The round stands behind a time that a container may print.
 _ROUND = re.compile(r"^\s{0,8}(?:\[[0-9:. -]{1,40}\]\s{0,4})?\[(?P<step>\d{1,9})\](?=\s)")
-"""The round stands behind a time that a container may print."""
 
 _TREE = re.compile(r"^\s{0,8}(?P<step>\d{1,9}):\tlearn:")
 _EPOCH = re.compile(
@@ -64,8 +64,8 @@ _EPOCH = re.compile(
     re.IGNORECASE,
 )
 _DONE = re.compile(r"(?<![\d./])(?P<done>\d{1,12})\s{0,2}/\s{0,2}(?P<of>\d{1,12})(?![\d./])")
+# A line of Keras' progress bar: its values are means so far.
 _UNFINISHED = re.compile(r"^\s{0,8}(?P<done>\d{1,9})/(?P<of>\d{1,9})\s{1,4}[\[━╺ ]")
-"""A line of Keras' progress bar: its values are means so far."""
 
 _COUNTED = re.compile(r"\s?/\s?(?P<of>\d{1,12})\b")
 _SET = re.compile(
@@ -75,10 +75,10 @@ _LAST_SET = re.compile(
     r"(?i)(?<![\w./-])(?:train|training|val|valid|validation|eval|evaluation|test|testing|dev)(?![\w.-])"
 )
 
+# A line that ends with where the values below it are: ``Epoch 3/25``, ``[step=120/15000,epoch=0]``.
 _HEADING = re.compile(
     r"(?i)(?<![\w.])(?:epoch|step|iter(?:ation)?|global_step)[ :=#]{0,4}\d{1,12}(?!\d)[^A-Za-z]{0,20}(?:epoch=\d+\W*)?$"
 )
-"""A line that ends with where the values below it are: ``Epoch 3/25``, ``[step=120/15000,epoch=0]``."""
 
 _SETS = {"training": "train", "valid_0": "validation", "valid_1": "validation", "validation_0": "validation"}
 

@@ -25,20 +25,20 @@ _SCORES = frozenset((
     "pearsonr", "correlation", "exact match", "success rate", "win rate", "margins", "score", "bertscore", "c index",
     "yeti rank", "ams", "corrcoef",
 ))
+# Phrases of words and numbers, which are read apart: ``mAP50`` is ``map 50``, ``top1`` is ``top 1``.
 _ERRORS = frozenset((
     "error", "errors", "err", "merror", "wer", "cer", "mer", "wil", "ter", "eer", "mae", "mse", "msle", "rmse", "rmsle",
     "nrmse", "mape", "smape", "mphe", "mpe", "deviance", "ppl", "perplexity", "bpb", "bpc", "bits per byte",
     "bits per char", "bits per dim", "fid", "kid", "fvd", "lpips", "ece", "brier", "hamming", "regret", "hausdorff",
     "chamfer", "nloglik", "kullback leibler",
 ))
-"""Phrases of words and numbers, which are read apart: ``mAP50`` is ``map 50``, ``top1`` is ``top 1``."""
 
+# Errors by the names of LightGBM, CatBoost and XGBoost, which say nothing without the name of a set before them.
 _BOOSTED = frozenset((
     "l 1", "l 2", "quantile", "huber", "fair", "poisson", "gamma", "tweedie", "expectile", "cross entropy lambda",
     "kldiv", "lq", "log cosh", "multi class", "multi class one vs all", "pair logit", "query soft max",
     "query cross entropy", "cox",
 ))
-"""Errors by the names of LightGBM, CatBoost and XGBoost, which say nothing without the name of a set before them."""
 # fmt: on
 
 _LONGEST_PHRASE = 4
@@ -46,6 +46,7 @@ _SET_BEFORE = re.compile(
     r"(?i)(?:train|training|valid|validation|val|eval|test|learn|cv)[0-9_]*(?:'s |[-_/ ])(?P<metric>[^:;@]+)[:;@]?.*"
 )
 
+# Ignored are positions, speeds, sums over a run, the same scalars by other positions, and Keras's values per batch.
 PATTERNS: Mapping[str, str] = {
     LOSSES: (
         r"(?i)loss(?!(?:es)?(?:[ _/-]?(?:scal|weight|coef|ratio|std|time|count)|less))|"
@@ -59,16 +60,16 @@ PATTERNS: Mapping[str, str] = {
         r"(?:^|/)total_flos$|^hp_metric$|^train/train_loss$"
     ),
 }
-"""Ignored are positions, speeds, sums over a run, the same scalars by other positions, and Keras's values per batch."""
 
 MEANINGS = (LOSSES, METRICS, ERRORS, LEARNING_RATE, GRADIENT_NORM, EVALUATION, IGNORED)
 
+# XGBoost's ``validation-rmse``: a step has those of all sets and no mode.
 _BOOSTING = r"^(?:train|training|valid|validation|val|eval|test)-[a-zA-Z0-9@_.-]+$"
-"""XGBoost's ``validation-rmse``: a step has those of all sets and no mode."""
 
 _SPREAD = r"(?i)(?:^|[^a-z])(?:std|stdv|stddev|stderr|var)$|^std_"
+# Scorers of scikit-learn: an error or loss of which more is better.
 _NEGATED = r"(?i)(?:^|[^a-z])neg_(?:log_loss|(?:mean|root|median|max|brier|negative)_)"
-"""Scorers of scikit-learn: an error or loss of which more is better."""
+
 _OF_FOLDER = (
     r"(?i)(?:^|[^a-z])(?:values?|alpha|variance|norm|lr|learning_?rate|temperature|time|steps?|count)(?:[^a-z]|$)"
 )
@@ -79,12 +80,12 @@ _NO_LOSSES = frozenset(
     {Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.ADVANTAGE, Signal.REWARD, Signal.VALUE_FIT, Signal.EPISODE}
 )
 
+# Folders of evaluation; ``test`` is what people also call a run.
 _FOLDER = r"(?i)^(?:val|valid|validation|eval|evaluation)$|_(?:val|valid|validation|eval)$"
-"""Folders of evaluation; ``test`` is what people also call a run."""
 
 _MOST_REMEMBERED = 100_000
+# Most steps of a run have the same names.
 _MOST_STEPS_REMEMBERED = 32
-"""Most steps of a run have the same names."""
 
 _PLAIN_FOLDERS = frozenset({"", "train", "training", "val", "valid", "validation", "eval", "evaluation"})
 

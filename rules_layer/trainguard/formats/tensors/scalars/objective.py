@@ -59,18 +59,18 @@ class Objective(StrEnum):
         return self in (Objective.SUPERVISED, Objective.PREFERENCE)
 
 
+# Words of what is set, not measured: ``kl_coef``, ``clip_range``, ``target_kl``.
 _SETTINGS = frozenset(
     {"coef", "coeff", "coefficient", "target", "weight", "beta", "range", "scale", "schedule", "anneal", "annealing"}
 )
-"""Words of what is set, not measured: ``kl_coef``, ``clip_range``, ``target_kl``."""
 
+# Last words of names of a reward that are not of its level.
 _SPREADS = frozenset(
     {"std", "min", "max", "var", "variance", "accuracy", "accuracies", "acc", "margin", "margins", "loss"}
 )
-"""Last words of names of a reward that are not of its level."""
 
+# Signals whose settings are logged under their names.
 _SET = (Signal.KL, Signal.ENTROPY, Signal.CLIPPED, Signal.REWARD, Signal.OWN_TARGETS)
-"""Signals whose settings are logged under their names."""
 
 _PHRASES: tuple[tuple[Signal, tuple[str, ...]], ...] = (
     (Signal.CHOSEN, ("chosen",)),

@@ -46,8 +46,8 @@ _EPOCHS = (
     "epoch", "epochs", "ep", "total/epochs", "current_epoch", "episode", "episodes", "total/episodes", "round",
     "generation",
 )  # fmt: skip
+# Of pandas, whose index has no name.
 _INDEX = ("", "index", "unnamed: 0", "idx", "time/iterations")
-"""Of pandas, whose index has no name."""
 
 POSITIONS = frozenset({*_STEPS, *_WITHIN, *_EPOCHS, *_INDEX})
 _IN_ORDER = (*_STEPS, *_EPOCHS, *_WITHIN, *_INDEX)

@@ -18,8 +18,8 @@ from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarName
 from trainguard.formats.tensors.scalars.segments import SAME, Segments
 from trainguard.formats.tensors.step_view import Mode
 
+# A scalar's steps (int64[S], in order, each once) and values (float64[S]).
 Series = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""A scalar's steps (int64[S], in order, each once) and values (float64[S])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +314,8 @@ def _without_repeats(tags: Sequence[int], first: int, last: int) -> list[tuple[i
     return [*parts, (start, last)]
 
 
+# Fewer steps of a scalar have no range that says something.
 FEWEST = 2
-"""Fewer steps of a scalar have no range that says something."""
 
 RunValues = Mapping[str, Series]
 

@@ -16,8 +16,8 @@ from trainguard.formats.tensors.scalars.names import SourceKind, match_scalar_fi
 
 _TRAIN = frozenset({"train", "training", "learn"})
 _EVAL = frozenset({"val", "valid", "validation", "eval", "evaluation"})
+# What people also call a run.
 _TEST = frozenset({"test", "dev"})
-"""What people also call a run."""
 
 _MODES = _TRAIN | _EVAL | _TEST
 _OF_MODE = re.compile(rf"(?P<run>.+)[-_.](?P<mode>{'|'.join(sorted(_MODES, key=len, reverse=True))})", re.IGNORECASE)
@@ -26,16 +26,16 @@ _LOGGERS = re.compile(
 )
 _CHECKPOINT = re.compile(r"checkpoint-\d{1,12}")
 _OF_A_RUN = re.compile(rf"checkpoints|{_CHECKPOINT.pattern}|{_LOGGERS.pattern}", re.IGNORECASE)
+# ``add_hparams`` calls a folder by the time.
 _HPARAMS = re.compile(r"\d{9,12}(?:\.\d+)?")
-"""``add_hparams`` calls a folder by the time."""
 
 _RUNS, _STATE = "runs", "trainer_state.json"
 
+# Tables that CatBoost writes beside event files with the same numbers (catboost/libs/loggers).
 WRITTEN_TWICE = frozenset({"learn_error.tsv", "test_error.tsv", "time_left.tsv"})
-"""Tables that CatBoost writes beside event files with the same numbers (catboost/libs/loggers)."""
 
+# Return the one tag of an event file, None of one that has several or cannot be read.
 MainTag = Callable[[str], str | None]
-"""Return the one tag of an event file, None of one that has several or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,24 +12,25 @@ from collections.abc import Mapping
 
 import msgspec
 
+# Scalars of one source whose steps are watched; those of others are believed.
 MOST_NAMES = 200
-"""Scalars of one source whose steps are watched; those of others are believed."""
 
 MOST_CUTS = 32
+# So often a source is read once more for a segment: steps in disorder could show two by turns for ever.
 MOST_READINGS = 256
-"""So often a source is read once more for a segment: steps in disorder could show two by turns for ever."""
+# What writers put where they are given no step is 0 or 1.
 _FIRST_STEP = 1
-"""What writers put where they are given no step is 0 or 1."""
 
+# Share of a value: loggers of one run round it in different ways.
 SAME = 1e-3
-"""Share of a value: loggers of one run round it in different ways."""
 
+# After so many values in a row before which others went on by `_FASTER` times as many steps, a scalar is slow.
 _TICKS = 2
-"""After so many values in a row before which others went on by `_FASTER` times as many steps, a scalar is slow."""
+
 _FASTER = 2
 _TURNS = 2
+# Share of its steps by which an epoch may be shorter or longer than the one before.
 _ALIKE = 0.1
-"""Share of its steps by which an epoch may be shorter or longer than the one before."""
 
 
 class Cut(msgspec.Struct, array_like=True, frozen=True):

@@ -15,10 +15,11 @@ _MONITOR = {"r": "episode_reward", "l": "episode_length", "t": "time_elapsed"}
 _MONITOR_BEGINS = re.compile(r"\s*#\s*\{\s*\"t_start\"")
 _DOWNLOAD = ["wall time", "step", "value"]
 _DOWNLOADED = re.compile(r"run-(?P<run>.+?)-tag-(?P<tag>.+)")
+# What a browser adds to the name of a second download.
 _COPY = re.compile(r"\s?\(\d+\)$")
-"""What a browser adds to the name of a second download."""
 
 _CSV = ".csv"
+# Columns of tables with a line for each value: of MLflow (mlflow/entities/metric.py, its database), and of scripts.
 _LONG = {
     **dict.fromkeys(("key", "metric", "metric_name", "tag", "name", "variable"), "key"),
     **dict.fromkeys(("value", "metric_value"), "value"),
@@ -27,7 +28,6 @@ _LONG = {
     "is_nan": "is_nan",
     **dict.fromkeys(("", "index", "time", "timestamp", "wall_time", "wall time", "experiment_id"), "beside"),
 }
-"""Columns of tables with a line for each value: of MLflow (mlflow/entities/metric.py, its database), and of scripts."""
 
 
 def begins_as_monitor(line: str) -> bool:

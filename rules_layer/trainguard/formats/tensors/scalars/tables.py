@@ -23,14 +23,14 @@ from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r"\s*\"?sep=(?P<delimiter>[,;\t|])\"?\s*", re.IGNORECASE)
 _TRUE = ("1", "true", "t")
+# Lines by which a table shows how it writes numbers.
 _LOOKED_AT = 200
-"""Lines by which a table shows how it writes numbers."""
 
+# Columns of texts that say when a row was written, or by what.
 _BESIDE = re.compile(
     r"(?:^|[^a-z])(?:time|times|timestamp|date|datetime|duration|elapsed|host|node|phase|split|stage|mode|run)(?:[^a-z]|$)",
     re.IGNORECASE,
 )
-"""Columns of texts that say when a row was written, or by what."""
 
 
 def delimiter_of(line: str) -> str:

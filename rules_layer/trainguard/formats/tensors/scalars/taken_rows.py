@@ -10,13 +10,13 @@ from trainguard.formats.tensors.scalars.positions import Positions
 from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, MOST_SCALARS, RecordedRows
 
 MOST_ROWS = 1_000_000
+# A file of 32 MiB has fewer of them, with their digits.
 MOST_NUMBERS = 4_000_000
-"""A file of 32 MiB has fewer of them, with their digits."""
 
 MOST_NAMES = 10_000
 
+# A line of which nothing is used, or a cell alone.
 Kind = Literal["line", "cell"]
-"""A line of which nothing is used, or a cell alone."""
 
 
 @dataclass(slots=True)

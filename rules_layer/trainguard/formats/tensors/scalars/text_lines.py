@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 MOST_LINE = 1024 * 1024
 
+# UTF-32 before UTF-16, whose mark begins alike.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -14,7 +15,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""UTF-32 before UTF-16, whose mark begins alike."""
 
 _LOOKED_AT = 4_096
 _PIECE = 1024 * 1024

@@ -24,8 +24,8 @@ from trainguard.formats.tensors.scalars.tables import header_of, is_training_tab
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows
 from trainguard.formats.tensors.scalars.text_lines import MOST_LINE, WholeLines, first_line
 
+# An entry that is longer holds more than the scalars of a step.
 MOST_ENTRY_BYTES = 1024 * 1024
-"""An entry that is longer holds more than the scalars of a step."""
 
 _HISTORY = "log_history"
 _SPACE = re.compile(rb"[ \t\r\n]*+")

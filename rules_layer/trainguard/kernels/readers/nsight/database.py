@@ -11,8 +11,8 @@ from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import LONGEST_NAME, MOST_NAME_BYTES, MOST_ROWS
 from trainguard.kernels.readers.builder import text_of
 
+# What reading a broken database raises: its message may be no text.
 FAULTS = (sqlite3.Error, UnicodeError, OverflowError)
-"""What reading a broken database raises: its message may be no text."""
 
 BATCH_ROWS = 4_000
 _LARGEST_ROW = 16 * 1024 * 1024

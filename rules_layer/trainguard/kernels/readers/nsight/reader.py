@@ -92,8 +92,8 @@ COUNTERS, SAMPLES = "TARGET_INFO_GPU_METRICS", "GPU_METRICS"
 _LOW_HALF = 0xFFFFFFFF
 _WORK = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _PUSH_POP, _START_END = 59, 60
+# Of a grid, in blocks.
 _LONGEST_SIDE = (1 << 31) - 1
-"""Of a grid, in blocks."""
 
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
 _WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
@@ -101,12 +101,12 @@ _STEP = re.compile(
     r"(?:ProfilerStep|(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?))[ #:=_-]*(\d{1,18})", re.IGNORECASE
 )
 _OPERATOR = re.compile(r"(?:aten|autograd|c10d)::\w")
+# What `emit_nvtx` writes: ``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``.
 _NVTX = re.compile(
     r"(?P<name>.*?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[[^a-z]*\]))?"
     r"(?:, input_op_ids = .*)?",
     re.DOTALL,
 )
-"""What `emit_nvtx` writes: ``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``."""
 
 
 def read_nsight(name: str, path: Path) -> Trace:

@@ -51,8 +51,8 @@ StatMetadataEntry: Any = _CLASSES["StatMetadataEntry"]
 
 SPACE_PLANE = 1
 PLANE_NAME, PLANE_LINE, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STAT = 2, 3, 4, 5, 6
+# Numbers of fields that are streamed: a plane and a line can be as large as the file.
 LINE_NAME, LINE_TIMESTAMP, LINE_EVENT, LINE_DISPLAY_NAME = 2, 3, 4, 11
-"""Numbers of fields that are streamed: a plane and a line can be as large as the file."""
 
 GPU = "/device:GPU:"
 TPU = "/device:TPU:"
@@ -60,8 +60,8 @@ HOSTS = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER")
 TASK = "Task Environment"
 MOST_PLANES = 10_000
 _LARGEST_ENTRY = 1024 * 1024
+# Bytes that an entry takes beside its text.
 _ENTRY_COST = 200
-"""Bytes that an entry takes beside its text."""
 
 _LONGEST_PLANE_NAME = 1024
 

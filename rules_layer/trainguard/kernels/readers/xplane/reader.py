@@ -55,8 +55,8 @@ _PS_PER_NS = 1_000
 _INT64 = 1 << 63
 
 
+# The line of some events, these, and their starts and ends in nanoseconds of the profile's clock.
 Batch = tuple[str, list[Any], Ints, Ints]
-"""The line of some events, these, and their starts and ends in nanoseconds of the profile's clock."""
 
 
 def batches(wire: Wire, end: float, plane: Plane, tally: Counter[str]) -> Iterator[Batch]:
@@ -149,8 +149,8 @@ def _batch(line: str, timestamp: int, events: list[Any], tally: Counter[str]) ->
     return line, events, base + (offset + half) // _PS_PER_NS, base + (offset + duration + half) // _PS_PER_NS
 
 
+# Other lines repeat the work of the streams by step, module or operator.
 _STREAM = re.compile(r"Stream #(-?\d+)")
-"""Other lines repeat the work of the streams by step, module or operator."""
 
 _DETAIL = re.compile(r"(\w+):(\S+)")
 _COPY = re.compile(r"[Mm]emcpy(\w)(?:2|to)(\w)")
@@ -259,13 +259,13 @@ _HOST_STATS = ("correlation_id", "step_num", "hlo_op", "tf_op", "_src", "allocat
 _ALLOCATOR = re.compile(r"GPU_(\d{1,9})_bfc")
 _LOADER = ("IteratorGetNext",)
 _OF_RUNTIME = re.compile(r"TFE_|Eager|Executor|Prefetch|Parallel|PjRt|PJRT|Xla|Thunk|Memory(?:Dea|A)llocation|Kernel")
+# Calls of JAX that return when the GPU is done, by name of the runtime or of Python's function.
 _WAITS = re.compile(
     r"block_until_ready|BlockHostUntil(?:Ready|Done)|BlockUntilReady|\$array\.py:\d+ (?:_value|__array__)"
 )
-"""Calls of JAX that return when the GPU is done, by name of the runtime or of Python's function."""
 
+# Python's own calls, and marks of the thread pool.
 _IGNORED = ("$", "ThreadpoolListener")
-"""Python's own calls, and marks of the thread pool."""
 
 
 class HostPlane:
@@ -336,12 +336,12 @@ def _by_name(name: str, *, known: bool) -> str:
 
 
 _EPOCH_LEAST_NS = 10**18
+# Calls on the host that only one framework makes.
 _MARKS = (
     ("PjitFunction", Framework.JAX),
     ("EagerExecute", Framework.TENSORFLOW),
     ("FunctionRun", Framework.TENSORFLOW),
 )
-"""Calls on the host that only one framework makes."""
 
 
 def read_xplane(name: str, open_stream: Callable[[], "ByteStream"]) -> Trace:

@@ -11,6 +11,7 @@ from trainguard.render.blocks import Key
 from trainguard.render.numbers import nanos, share
 from trainguard.render.plots.strips import parts_of_whole
 
+# Colours of families, which charts and timeline share.
 TONES: Mapping[str, str] = {
     "gemm": "s1",
     "attention": "s4",
@@ -24,13 +25,12 @@ TONES: Mapping[str, str] = {
     "copy": "s8",
     "other": "s8",
 }
-"""Colours of families, which charts and timeline share."""
 
 _WAITS = {"idle_loader": "wait-loader", "idle_host": "wait-host", "idle_other": "wait-other"}
 _LEAST = 0.005
 
+# A label, nanoseconds, and the class of its colour.
 Part = tuple[str, float, str]
-"""A label, nanoseconds, and the class of its colour."""
 
 
 def glance(ranks: Sequence[RankProfile]) -> tuple[str, Markup, list[Key]] | None:

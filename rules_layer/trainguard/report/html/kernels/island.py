@@ -46,8 +46,8 @@ class PageNames:
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST_STEPS = 2_000
+# How `tensorboard_trace_handler` names files: host, process and time.
 _WORKER = re.compile(r"(?P<host>.+?)_(?P<process>\d+)\.(?:\d+\.)?pt\.trace\.json(?:\.gz)?")
-"""How `tensorboard_trace_handler` names files: host, process and time."""
 
 
 def timelines_document(timelines: Sequence[tuple[RankProfile, Timeline]], names: PageNames) -> dict[str, Any]:

@@ -133,12 +133,12 @@ def top_rows(
 
 MOST_RANKS = 64
 MOST_STEPS = 20
+# Distances from the median of like ranks, as shares of it, from which the next darker shade begins.
 SHADES = (0.05, 0.1, 0.2, 0.4)
-"""Distances from the median of like ranks, as shares of it, from which the next darker shade begins."""
 
 LEAST_SHARE = 0.1
+# A smaller median is taken for that.
 LEAST_NS = 10_000.0
-"""A smaller median is taken for that."""
 
 Row = tuple[RankProfile | None, RankLine]
 Numbers = Sequence[float | None]
@@ -152,6 +152,7 @@ def _delay(row: Row) -> float | None:
     return None if row[0] is None or row[0].launch_delay_ns is None else row[0].launch_delay_ns.median
 
 
+# Title, value of a rank, how it is written, and the least median that it is compared with.
 MEASURES: Sequence[tuple[str, Callable[[Row], float | None], Callable[[float | None], str], float]] = (
     ("Mean step", lambda row: row[1].step_ns, nanos, LEAST_NS),
     ("Computes", lambda row: row[1].compute_ns, nanos, LEAST_NS),
@@ -162,7 +163,6 @@ MEASURES: Sequence[tuple[str, Callable[[Row], float | None], Callable[[float | N
     ("Synchronization", _part("synchronization_ns"), share, LEAST_SHARE),
     ("Launch delay", _delay, nanos, LEAST_NS),
 )
-"""Title, value of a rank, how it is written, and the least median that it is compared with."""
 
 
 def rank_tables(ranks: Sequence[RankProfile], across: AcrossRanks) -> list[Block]:

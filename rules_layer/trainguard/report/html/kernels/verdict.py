@@ -23,12 +23,11 @@ from trainguard.report.html.page import KeyFigure
 NAMED_RANKS = 8
 
 
+# A finding of the rank where it explains most, as the template reads it.
+#
+# ``rule`` is without its family, ``gain`` says what can be won, ``where`` has the other ranks, and ``process`` is its
+# place in the timeline.
 ShownFinding = Mapping[str, Any]
-"""A finding of the rank where it explains most, as the template reads it.
-
-``rule`` is without its family, ``gain`` says what can be won, ``where`` has the other ranks, and ``process`` is its
-place in the timeline.
-"""
 
 
 def _shown(

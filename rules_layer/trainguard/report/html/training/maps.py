@@ -20,8 +20,8 @@ MOST_PIXELS = 960
 UNDEFINED = SHADES
 _CLEAR = SHADES + 1
 _UNDEFINED_COLOUR = (200, 30, 30)
+# Values that differ by more are shown by their magnitude.
 _WIDEST_RATIO = 1e3
-"""Values that differ by more are shown by their magnitude."""
 
 
 def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Block]:

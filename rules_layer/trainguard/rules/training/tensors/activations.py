@@ -20,8 +20,9 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
 DEAD_KINDS, SATURATED_KINDS = ("dead nodes", "fine"), ("saturated nodes", "fine")
+# Counts of so many nodes take 32 MB.
 MOST_NODES = 8_000_000
-"""Counts of so many nodes take 32 MB."""
+
 Active = Callable[[Tensor], NDArray[np.bool_]]
 
 

@@ -23,10 +23,11 @@ from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
 from trainguard.rules.training.step_words import filled, filled_each, said, step_spec, worded
 
+# Which condition of ClassImbalance is nearest to firing; the status says whether it holds.
 IMBALANCE, MISPREDICTION, WAITS = "imbalance", "misprediction", "too few samples"
-"""Which condition of ClassImbalance is nearest to firing; the status says whether it holds."""
+# Which share of a predicted class Confusion reports; the status says whether its threshold is crossed.
 IS_RIGHT, IS_WRONG, NEVER = "right", "wrong", "never predicted"
-"""Which share of a predicted class Confusion reports; the status says whether its threshold is crossed."""
+
 _MISPREDICTED = (
     "{samples_predicted_wrongly:,} of {class_samples:,} samples of class {class} were predicted wrongly "
     "({share_predicted_wrongly.series}), a share of {share_predicted_wrongly}, "
@@ -202,8 +203,8 @@ class ConfusionParameters(StepParameters, frozen=True, kw_only=True):
     max_off_diag: NonNegative = 0.1
 
 
+# The worst ratio of its kind, of how many samples, and the classes that it is of: the label and the predicted one.
 Cell = tuple[float, int, int, int]
-"""The worst ratio of its kind, of how many samples, and the classes that it is of: the label and the predicted one."""
 
 
 class Confusion(StepRule[ConfusionParameters, StepState]):

@@ -14,11 +14,11 @@ import numpy as np
 
 from trainguard.formats.tensors.replicas import CopySet, Hashes, RankHashes
 
+# Ranks that train together end a step within a step's time; a job that begins again takes longer.
 APART_S = 30.0
-"""Ranks that train together end a step within a step's time; a job that begins again takes longer."""
 
+# So large a share of tensors that differ without a majority, of so many or more, is no flipped bit.
 MOST_TENSORS, FEWEST_TENSORS = 0.5, 4
-"""So large a share of tensors that differ without a majority, of so many or more, is no flipped bit."""
 
 
 class Difference(NamedTuple):

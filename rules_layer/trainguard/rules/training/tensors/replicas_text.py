@@ -6,8 +6,8 @@ from trainguard.rules.training.step_words import fires, said
 
 BITS_DIFFER, NO_MAJORITY, UNKEPT = "bits differ", "no majority", "not kept equal"
 COPIES_EQUAL, NOT_COMPARED = "copies equal", "not compared"
+# Kinds of checksums, which have no tensors.
 APART, EQUAL = "apart", "equal"
-"""Kinds of checksums, which have no tensors."""
 
 _FEW = 0.1
 _MODELS_APART = (

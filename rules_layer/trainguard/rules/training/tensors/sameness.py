@@ -112,8 +112,8 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
 
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
+# Begins the names of checksums and hashes, which differ as soon as a bit does.
 OF_RANKS = "trainguard/"
-"""Begins the names of checksums and hashes, which differ as soon as a bit does."""
 
 
 class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True):

@@ -13,8 +13,9 @@ from trainguard.rules.training.step_rule import Check, SelectingParameters, Step
 from trainguard.rules.training.step_words import SELECTION_HELP, step_spec, worded
 
 ZERO_KINDS = ("zeros", "fine")
+# Which threshold TensorVariance compares with; the status says whether it is crossed.
 HIGH, LOW, UNSET = "high", "low", "no threshold"
-"""Which threshold TensorVariance compares with; the status says whether it is crossed."""
+
 _VARIANCE = "the variance of {variance.series} {was/is} {variance}"
 
 

@@ -32,8 +32,9 @@ from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, 
 from trainguard.rules.training.step_words import filled_each, said, step_spec, worded
 
 ZERO, VANISHED, FINE = "zero", "vanished", "fine"
+# Which threshold WeightUpdateRatio compares with; the status says whether it is crossed.
 LARGE, SMALL = "large", "small"
-"""Which threshold WeightUpdateRatio compares with; the status says whether it is crossed."""
+
 _CHANGED = (
     "{relative_change.series} changed by {relative_change} of its norm since its saved step before, "
     "{relative_change:against "
@@ -189,8 +190,9 @@ def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsi
     return change / (norm + epsilon) if norm + epsilon else math.inf if change else 0.0
 
 
+# Which condition is nearest to firing; the status says whether it holds.
 VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
-"""Which condition is nearest to firing; the status says whether it holds."""
+
 _FACTS = {VARIANCE: "variance_ratio", SPREAD: "gradient_range", LOSS: "steps_without_lower_loss"}
 _CONDITIONS = {
     "variance_ratio": (
