@@ -1,7 +1,8 @@
 """Dumps and stacks of a job that stands still, and answers of NCCL RAS, in a folder or below a prefix of S3."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,7 @@ from trainguard.core.errors import (
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.hangs.evidence import MOST_BYTES, Evidence
-from trainguard.hangs.files import HANG_FOLDER, OWN_FOLDERS, HangFile, hang_files, listed_files, read_hang
+from trainguard.hangs.files import HANG_FOLDER, OWN_FOLDERS, OWN_NAME, HangFile, hang_files, listed_files, read_hang
 from trainguard.hangs.text import with_words
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name
@@ -42,7 +43,7 @@ def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
         found = files_below(place, clients, alone=True)
     except KernelTraceError as fault:
         raise RemedyError(f"{fault.place!r} cannot be read: {fault.reason}", _EXPECTED) from fault
-    names = found.names or list(found.changed)
+    names = _of_hangs(found.names or list(found.changed))
     evidence = Evidence()
     for name in sorted(names)[:MOST_FILES]:
         try:
@@ -60,6 +61,14 @@ def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
             f"{place!r} holds no dump of the flight recorder and no stack.{faults}".rstrip("."), _EXPECTED
         )
     return with_words(evidence.verdict())
+
+
+def _of_hangs(names: Sequence[str]) -> Sequence[str]:
+    """Return of a job's whole folder what the collector took of a standstill and the recorder's dumps; else all."""
+    parts = {name: PurePosixPath(name).parts for name in names}
+    if not any(HANG_FOLDER in each for each in parts.values()):
+        return names
+    return [name for name, each in parts.items() if HANG_FOLDER in each or each[-1].startswith(OWN_NAME)]
 
 
 @dataclass(frozen=True, slots=True)

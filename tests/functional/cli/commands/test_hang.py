@@ -58,6 +58,18 @@ def test_an_unreadable_dump_is_named_on_stderr(dumps: Path) -> None:
     assert "nccl_trace_rank_1 was not read: opcode b'c'" in answer.stderr
 
 
+def test_other_files_of_a_whole_job_are_no_unread_dumps(dumps: Path) -> None:
+    folder = dumps / "hang-dumps" / "algo-1" / "2026-11-28T10-00-00Z"
+    folder.mkdir(parents=True)
+    for each in dumps.glob("nccl_trace_rank_*"):
+        each.rename(folder / each.name)
+    minute = dumps / "profiler-output" / "system" / "1.json"
+    minute.parent.mkdir(parents=True)
+    minute.write_text("{}")
+    document = json.loads(hang(dumps, "--json").stdout)
+    assert (document["culprits"], document["unread"]) == ([5], {})
+
+
 def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
     answer = hang(tmp_path)
     assert answer.exit_code == 2
