@@ -47,7 +47,7 @@ KEPT_HANG = f"*/{RESULTS_FOLDER}/TrainGuardReport/{HANG_FILE}"
 _MOST_KEPT_BYTES = 256 * 1024
 _AT_ONCE = 10
 _AHEAD = 40
-_NAME = re.compile(
+FILE_NAME = re.compile(
     r"(?:nccl_trace_rank_\d{1,7}(?:\.json)?|stack_rank_\d{1,7}\.(?:json|txt)|stack_process_\d{1,9}\.(?:json|txt)|"
     r"(?:nccl)?ras[^/]{0,80}\.json)(?:\.gz)?"
 )
@@ -170,7 +170,7 @@ def _contents(objects: ReadableObjects, bucket: str, files: Sequence[HangFile]) 
 def _file(root: ProfileRoot, listed: ListedObject) -> HangFile | None:
     folder, _, below = listed.key.removeprefix(root.folder).partition("/")
     *parts, file = below.split("/")
-    if not listed.key.startswith(root.folder) or folder == RESULTS_FOLDER or not _NAME.fullmatch(file):
+    if not listed.key.startswith(root.folder) or folder == RESULTS_FOLDER or not FILE_NAME.fullmatch(file):
         return None
     if folder not in {HANG_FOLDER, *OWN_FOLDERS} or (folder != HANG_FOLDER and not file.startswith(OWN_NAME)):
         return None

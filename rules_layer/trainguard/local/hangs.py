@@ -17,7 +17,7 @@ from trainguard.core.errors import (
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.hangs.evidence import MOST_BYTES, Evidence
-from trainguard.hangs.files import HANG_FOLDER, OWN_FOLDERS, OWN_NAME, HangFile, hang_files, listed_files, read_hang
+from trainguard.hangs.files import FILE_NAME, HANG_FOLDER, OWN_FOLDERS, HangFile, hang_files, listed_files, read_hang
 from trainguard.hangs.text import with_words
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name
@@ -64,11 +64,11 @@ def judge_hang(place: str, clients: "Clients | None" = None) -> HangVerdict:
 
 
 def _of_hangs(names: Sequence[str]) -> Sequence[str]:
-    """Return of a job's whole folder what the collector took of a standstill and the recorder's dumps; else all."""
+    """Return of a job's whole folder the files that are named as dumps, stacks or answers of RAS; else all."""
     parts = {name: PurePosixPath(name).parts for name in names}
     if not any(HANG_FOLDER in each for each in parts.values()):
         return names
-    return [name for name, each in parts.items() if HANG_FOLDER in each or each[-1].startswith(OWN_NAME)]
+    return [name for name, each in parts.items() if HANG_FOLDER in each or FILE_NAME.fullmatch(each[-1])]
 
 
 @dataclass(frozen=True, slots=True)
