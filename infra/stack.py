@@ -17,7 +17,7 @@ from infra.constructs.lifecycle import build_lifecycle
 from infra.constructs.live_sources import build_live_sources
 from infra.constructs.monitoring import Monitoring, WatchedParts
 from infra.constructs.nag import acknowledge, findings_that_stand
-from infra.constructs.network import Network, interface_services
+from infra.constructs.network import Network
 from infra.constructs.policy import bound_roles
 from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
@@ -110,8 +110,5 @@ class TrainGuardStack(Stack):
             "OperationsTopicArn": monitoring.operations.topic_arn,
             "Version": __version__,
         }
-        config = parts.platform.config
-        if config.subnet_ids:
-            outputs["InterfaceServices"] = ",".join(interface_services(config))
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

@@ -8,27 +8,9 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.policy import allow
-
-# Reached through route tables, at no cost.
-GATEWAY_SERVICES = ("s3", "dynamodb")
-
-# Reached through interface endpoints, or a NAT gateway; Lambda itself writes logs and traces.
-INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm", "sns", "events")
+from trainguard.aws.endpoints import GATEWAY_SERVICES
 
 _HTTPS = 443
-
-
-def interface_services(config: DeploymentConfig) -> tuple[str, ...]:
-    """Return the services of AWS that functions with these settings reach through interface endpoints, or a NAT."""
-    by_setting = {
-        "batch": config.stop_batch_jobs,
-        "ec2": config.stop_instances,
-        "logs": any(source.startswith("logs") for source in config.live_sources),
-        "aps-workspaces": any("://aps-workspaces." in source for source in config.live_sources),
-        "monitoring": any("://monitoring." in source for source in config.live_sources),
-        "secretsmanager": config.live_source_secret is not None,
-    }
-    return (*INTERFACE_SERVICES, *(service for service, is_called in by_setting.items() if is_called))
 
 
 class Network(Construct):

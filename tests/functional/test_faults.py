@@ -39,6 +39,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.admit_stream("job", 1)
     world.jobs.recount_streams("job", 1, 0)
     world.jobs.set_fast_polling("job", polled_fast=False)
+    world.jobs.set_braked("job", None)
     world.jobs.active()
     world.jobs.polled_fast()
     world.jobs.polled_slowly()
@@ -79,7 +80,7 @@ def test_every_operation_passes_the_switchboard() -> None:
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 41
+    assert len(world.faults.calls) == len(OPERATIONS) == 42
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -18,8 +18,8 @@ from trainguard.core.brakes import Braked, new_brake, written_brakes
 from trainguard.core.text import LONGEST_SENTENCE, mail_line
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.marks import Channel
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.stack.actions.send_alert import Channel
 
 FIRES = ["send_alert", "send_alert_stop_refused", "send_alert_stop_failed"]
 ALERTS = [*FIRES, "send_alert_warning", "send_alert_escalation", "send_alert_cleared"]

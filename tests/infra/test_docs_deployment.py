@@ -6,8 +6,8 @@ from pathlib import Path
 
 from docs.site.reference import settings
 from infra.config import DeploymentConfig
-from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES, interface_services
 from tests.infra.test_permissions import EXPECTED
+from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES, interface_services
 
 ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports", "Captures")
 PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -38,12 +38,11 @@ def test_vpc_endpoints_on_the_page_match_the_code() -> None:
     gateway, interface, by_setting = re.findall(r"^\| (?:gateway|interface), .+", section, re.MULTILINE)
     listed = re.findall(r"`([\w.]+)`", interface)
     assert tuple(listed) == INTERFACE_SERVICES
-    everything = DeploymentConfig(
-        stop_batch_jobs=True,
-        stop_instances=True,
+    everything = interface_services(
+        stoppable=("batch-job", "instance"),
         live_sources=("logs", "prometheus+https://aps-workspaces.eu.x", "prometheus+https://monitoring.eu.x"),
-        live_source_secret="arn",
+        has_secret=True,
     )
     named = set(re.findall(r"`([\w-]+)`", by_setting)) - {field.name for field in fields(DeploymentConfig)}
-    assert named == set(interface_services(everything)) - set(INTERFACE_SERVICES)
+    assert named == set(everything) - set(INTERFACE_SERVICES)
     assert tuple(re.findall(r"`([\w.]+)`", gateway))[:2] == GATEWAY_SERVICES

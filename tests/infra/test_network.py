@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.config import DeploymentConfig
-from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES, interface_services
 from tests.infra.template import Template
 from tests.infra.test_choices import SYNTHESISED, read
-from tests.infra.variants import CONTEXTS
+from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
+from trainguard.cli.doctor.network import services_called
 
 # Services of IAM whose endpoint has another name.
 ENDPOINTS: Mapping[str, str] = {"sagemaker": "sagemaker.api", "aps": "aps-workspaces", "cloudwatch": "monitoring"}
@@ -34,11 +33,8 @@ def called(template: Template) -> set[str]:
 
 @pytest.mark.parametrize("name", SYNTHESISED)
 def test_services_of_the_endpoints_are_those_that_roles_may_call(variants: Path, name: str) -> None:
-    services = interface_services(DeploymentConfig.from_context(CONTEXTS[name]))
-    assert called(read(variants, name)) <= {*services, *GATEWAY_SERVICES}
-    assert set(services) - called(read(variants, name)) <= set(INTERFACE_SERVICES)
-
-
-def test_stack_in_a_vpc_says_which_services_it_reaches(variants: Path) -> None:
-    assert read(variants, "govcloud").outputs["InterfaceServices"] == ",".join(INTERFACE_SERVICES)
-    assert "InterfaceServices" not in read(variants, "stops").outputs
+    template = read(variants, name)
+    functions = template.of_type("AWS::Lambda::Function").values()
+    services = services_called(each.properties["Environment"]["Variables"] for each in functions)
+    assert called(template) <= {*services, *GATEWAY_SERVICES}
+    assert set(services) - called(template) <= set(INTERFACE_SERVICES)

@@ -9,7 +9,7 @@ import msgspec
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
 from trainguard.stack.actions.alert import Alert
-from trainguard.stack.actions.send_alert import Channel
+from trainguard.stack.actions.marks import Channel
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient

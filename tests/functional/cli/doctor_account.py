@@ -85,8 +85,6 @@ class Account:
         """Let all functions run in a subnet of a VPC with these routes of its main table, and these endpoints."""
         placed = {"VpcId": "vpc-1", "SubnetIds": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}
         self.change("lambda", "GetFunctionConfiguration", lambda answer, _: answer.update(VpcConfig=placed))
-        listed = {"OutputKey": "InterfaceServices", "OutputValue": "lambda,sqs"}
-        self.change("cloudformation", "DescribeStacks", lambda answer, _: answer["Stacks"][0]["Outputs"].append(listed))
         table = {"RouteTableId": "rtb-1", "Associations": [{"Main": True}], "Routes": routes}
         self.answers["ec2", "DescribeRouteTables"] = always({"RouteTables": [table]})
         self.answers["ec2", "DescribeVpcEndpoints"] = always({"VpcEndpoints": endpoints})

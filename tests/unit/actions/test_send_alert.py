@@ -15,7 +15,8 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.text import chat_escaped
 from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.alert import Alert
-from trainguard.stack.actions.send_alert import AlertSender, AlertUnsentError, Channel, Claim
+from trainguard.stack.actions.marks import Channel, Claim
+from trainguard.stack.actions.send_alert import AlertSender, AlertUnsentError
 
 NOW = epoch_of("2026-07-14T10:00:00.000Z")
 CALL: dict[str, Any] = json.loads((Path(__file__).parents[3] / "events" / "send_alert.json").read_text("utf-8"))

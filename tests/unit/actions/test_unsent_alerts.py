@@ -13,8 +13,8 @@ from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours, StopP
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord, execution_input
 from trainguard.engine.outbox import execution_name, fire_payload
 from trainguard.stack.actions.alert import compose_alert, count_stop
+from trainguard.stack.actions.marks import PEOPLE, Channel
 from trainguard.stack.actions.request import AlertRequest
-from trainguard.stack.actions.send_alert import PEOPLE, Channel
 from trainguard.stack.actions.unsent_alerts import NAME_LIMIT, STEP_FAILED, UnsentAlert, resend_name, unsent_alerts
 
 NOW = 1_795_248_000.0

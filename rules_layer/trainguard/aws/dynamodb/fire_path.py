@@ -9,8 +9,8 @@ from trainguard.aws.dynamodb.table import Table, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
+from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.request import StopDecision
-from trainguard.stack.actions.send_alert import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:

@@ -3,29 +3,30 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainguard.cli.doctor.site import DEPLOY, CheckResult, Site, asking, fail, ok, unless, warn
+from trainguard.aws.endpoints import GATEWAY_SERVICES, interface_services
+from trainguard.cli.doctor.site import CheckResult, Site, asking, fail, ok, unless
 from trainguard.core.units import counted
 
-_GATEWAYS = ("s3", "dynamodb")
 _DEFAULT_ROUTE = "0.0.0.0/0"
 
 
 def check_network(site: Site) -> Iterable[CheckResult]:
     """Judge whether each subnet has a default route or, without one, the endpoints of all services."""
-    placed = [each["VpcConfig"] for each in site.functions.values() if each.get("VpcConfig", {}).get("SubnetIds")]
+    functions = site.functions.values()
+    placed = [each["VpcConfig"] for each in functions if each.get("VpcConfig", {}).get("SubnetIds")]
     if not placed:
         return [ok("no function runs in a VPC")]
-    listed = site.deployment.outputs.get("InterfaceServices", "")
-    if not listed:
-        return [warn("the stack does not say which services its functions call", DEPLOY)]
     vpc = placed[0].get("VpcId", "")
     subnets = {subnet for each in placed for subnet in each.get("SubnetIds", ())}
     shut = sorted(subnets - _with_default_route(site, vpc, subnets))
     if not shut:
         return [ok(f"{counted(len(subnets), 'subnet')} with a default route")]
-    services = (*_GATEWAYS, *listed.split(","))
+    services = (
+        *GATEWAY_SERVICES,
+        *services_called(each.get("Environment", {}).get("Variables", {}) for each in functions),
+    )
     missing = [each for each in services if each not in _endpoints(site, vpc)]
-    kinds = [(each, "Gateway" if each in _GATEWAYS else "Interface") for each in missing]
+    kinds = [(each, "Gateway" if each in GATEWAY_SERVICES else "Interface") for each in missing]
     faults = [
         fail(
             f"{service} cannot be reached: {', '.join(shut)} without a default route, {vpc} without its endpoint",
@@ -35,6 +36,16 @@ def check_network(site: Site) -> Iterable[CheckResult]:
         for service, kind in kinds
     ]
     return unless(faults, f"the endpoints of {counted(len(services), 'service')} in {vpc}")
+
+
+def services_called(environments: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the services behind interface endpoints, by the variables of all functions."""
+    variables = {name: value for each in environments for name, value in each.items()}
+    return interface_services(
+        stoppable=variables.get("STOPPABLE_RESOURCES", "").split(","),
+        live_sources=variables.get("LIVE_SOURCES", "").split(),
+        has_secret="LIVE_SOURCE_SECRET" in variables,
+    )
 
 
 def _with_default_route(site: Site, vpc: str, subnets: Iterable[str]) -> set[str]:

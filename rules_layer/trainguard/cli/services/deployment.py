@@ -38,7 +38,7 @@ from trainguard.core.stores import Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.places import is_recording
 from trainguard.local.sources import PROFILER_OUTPUT, missing
-from trainguard.stack.actions.send_alert import AlertMarks
+from trainguard.stack.actions.marks import AlertMarks
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef

@@ -8,14 +8,16 @@ from tests.functional.cli import doctor_account
 from tests.functional.cli.doctor_account import Account, endpoint
 from tests.functional.cli.doctor_stack import REGION, STACK
 from tests.functional.cli.healthy_answers import NOW
+from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.doctor.network import check_network
 from trainguard.cli.doctor.site import CheckResult, Level, Site
 from trainguard.cli.services.deployment import find_deployment
 
 NAT = {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}
 INTERNET = {"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-1", "State": "active"}
-S3, DYNAMODB = endpoint("s3", "Gateway"), endpoint("dynamodb", "Gateway")
-LAMBDA, SQS = endpoint("lambda", "Interface"), endpoint("sqs", "Interface")
+GATEWAYS = [endpoint(service, "Gateway") for service in GATEWAY_SERVICES]
+SQS = endpoint("sqs", "Interface")
+OTHERS = [*GATEWAYS, *(endpoint(service, "Interface") for service in INTERFACE_SERVICES if service != "sqs")]
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def examined() -> list[CheckResult]:
     ("routes", "endpoints", "found"),
     [
         ([NAT], [], "1 subnet with a default route"),
-        ([], [S3, DYNAMODB, LAMBDA, SQS], "the endpoints of 4 services in vpc-1"),
+        ([], [*OTHERS, SQS], "the endpoints of 9 services in vpc-1"),
     ],
 )
 def test_functions_with_a_way_to_every_service_are_well(
@@ -49,11 +51,11 @@ def test_functions_with_a_way_to_every_service_are_well(
 @pytest.mark.parametrize(
     ("routes", "endpoints", "lacking"),
     [
-        ([INTERNET], [S3, DYNAMODB, LAMBDA], ["sqs"]),
-        ([NAT | {"State": "blackhole"}], [S3, DYNAMODB, LAMBDA], ["sqs"]),
-        ([], [LAMBDA, SQS], ["s3", "dynamodb"]),
-        ([], [S3, DYNAMODB, LAMBDA, SQS | {"PrivateDnsEnabled": False}], ["sqs"]),
-        ([], [S3, DYNAMODB, LAMBDA, SQS | {"State": "pending"}], ["sqs"]),
+        ([INTERNET], OTHERS, ["sqs"]),
+        ([NAT | {"State": "blackhole"}], OTHERS, ["sqs"]),
+        ([], [*OTHERS[len(GATEWAYS) :], SQS], ["s3", "dynamodb"]),
+        ([], [*OTHERS, SQS | {"PrivateDnsEnabled": False}], ["sqs"]),
+        ([], [*OTHERS, SQS | {"State": "pending"}], ["sqs"]),
     ],
 )
 def test_each_service_without_a_way_is_named_with_its_command(
@@ -68,8 +70,8 @@ def test_each_service_without_a_way_is_named_with_its_command(
 
 
 def test_route_table_of_the_subnet_goes_before_the_main_one(account: Account) -> None:
-    account.place_in_vpc(routes=[NAT], endpoints=[S3, DYNAMODB, LAMBDA, SQS])
+    account.place_in_vpc(routes=[NAT], endpoints=[*OTHERS, SQS])
     own = {"RouteTableId": "rtb-2", "Associations": [{"Main": False, "SubnetId": "subnet-1"}], "Routes": []}
     account.change("ec2", "DescribeRouteTables", lambda answer, _: answer["RouteTables"].append(own))
     (finding,) = examined()
-    assert finding.found == "the endpoints of 4 services in vpc-1"
+    assert finding.found == "the endpoints of 9 services in vpc-1"

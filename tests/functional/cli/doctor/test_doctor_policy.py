@@ -17,6 +17,7 @@ from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.aws.clients import Clients
+from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.finding import Finding
@@ -130,7 +131,7 @@ def test_commands_use_no_action_beyond_the_policy(
 def test_doctor_uses_every_action_of_the_policy(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.encrypt_bucket(healthy_answers.KEY)
-    kinds = {"s3": "Gateway", "dynamodb": "Gateway", "lambda": "Interface", "sqs": "Interface"}
+    kinds = dict.fromkeys(GATEWAY_SERVICES, "Gateway") | dict.fromkeys(INTERFACE_SERVICES, "Interface")
     account.place_in_vpc(routes=[], endpoints=[endpoint(service, kind) for service, kind in kinds.items()])
     doctor_account.install(account)
     monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())

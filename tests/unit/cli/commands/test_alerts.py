@@ -13,7 +13,7 @@ from trainguard.core.finding import Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 from trainguard.engine.outbox import execution_name, fire_payload
-from trainguard.stack.actions.send_alert import Channel
+from trainguard.stack.actions.marks import Channel
 
 __all__ = ["deployed"]
 

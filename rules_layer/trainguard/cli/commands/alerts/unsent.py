@@ -13,7 +13,7 @@ from trainguard.cli.services.deployment import Connection
 from trainguard.cli.services.names import unknown_job
 from trainguard.core.ports import ExecutionRecord
 from trainguard.core.units import counted
-from trainguard.stack.actions.send_alert import PEOPLE, AlertMark, AlertMarks
+from trainguard.stack.actions.marks import PEOPLE, AlertMark, AlertMarks
 from trainguard.stack.actions.unsent_alerts import UnsentAlert, is_sent, unsent_alerts
 
 MACHINE_OUTPUT = "FireStateMachineArn"
