@@ -214,7 +214,7 @@ def _of_product(trace: KernelTrace, called: Called, reached: float, *, by_memory
 
 def _groups(trace: KernelTrace, every: list[Called], worst: Called) -> dict[str, float | str]:
     """Return the products of a step in the middle that share a matrix, if they are many and their rows uneven."""
-    alike = [each for each in every if (each.name, each.dims[1]) == (PRODUCT, worst.dims[1])]
+    alike = [each for each in every if (each.name, each.dims[1:2]) == (PRODUCT, worst.dims[1:2])]
     steps = []
     for step in trace.steps:
         own = {id(event) for event in trace.work_of(step)}
