@@ -68,7 +68,7 @@ class Brake(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def scope(self) -> str:
-        """Return what it holds back, for example ``alerts of HungJob on job bert``."""
+        """Return what it holds back, for example ``alerts on job bert``."""
         rule = "" if self.rule is None else f" of {self.rule}"
         return f"{self.what.value}{rule} on {'all jobs' if self.job is None else f'job {self.job}'}"
 

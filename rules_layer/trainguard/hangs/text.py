@@ -1,4 +1,4 @@
-"""Sentences about a job that stands still: those of HungJob, from the facts of a verdict."""
+"""Sentences about a job that stands still, from the facts of a verdict."""
 
 import msgspec
 

@@ -26,7 +26,7 @@ def headline(request: AlertRequest) -> str:
     return {
         AlertKind.FIRE: f"{finding.rule} fired on {job}.",
         AlertKind.ESCALATION: f"{finding.rule} is now {finding.severity} on {job}; it was {_previous(entry)}.",
-        AlertKind.CAUSE: f"{finding.rule} on {job}: its cause is known.",
+        AlertKind.CAUSE: f"The cause of {finding.rule} on {job} is known.",
         AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
         AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",

@@ -34,6 +34,7 @@ def test_document_of_a_tuning_job_has_its_jobs_worst_first(
         "finished": 2,
         "with_findings": 2,
         "more": False,
+        "brakes": [],
         "jobs": [
             {
                 "job": "c",

@@ -53,7 +53,7 @@ def add(
     evaluated now is evaluated after the brake.
 
     Examples: `trainguard brake add alerts --until 2h --why "maintenance of the network"`,
-    `trainguard brake add alerts --rule LowGPUUtilization --job my-job --why "known, ticket 17"`,
+    `trainguard brake add alerts --job my-job --why "known, ticket 17"`,
     `trainguard brake add evaluation --why "costs"`
     """
     from trainguard.cli.commands.brake.brakes import added
