@@ -9,16 +9,19 @@ from tests.torch.stragglers.ranks import Training, drawn, run
 from trainguard.core.records import Status
 from trainguard.rules.rule_result import RuleResult
 
+# How far the cost may lie from the planted one, by a share of it.
+WITHIN = 0.1
 
-def is_right(training: Training, said: RuleResult) -> bool:
-    """Whether a balanced training has no finding, or the late rank is named with its part, and its cost within 10 %."""
+
+def is_right(training: Training, said: RuleResult, *, within: float = WITHIN) -> bool:
+    """Whether a balanced training has no finding, or the late rank is named with its part and its cost."""
     if training.is_balanced:
         return said.status is Status.OK
     facts = {each.name: each.value for each in said.facts}
     if said.status is not Status.FIRED or not str(facts["rank"]).endswith(f"rank{training.rank}"):
         return False
     late_ms = 1e3 * (float(facts["own_work"]) - float(facts["own_work_of_peers"]))
-    return facts.get("late_in") == training.place and abs(late_ms / training.late_ms - 1.0) <= 0.1
+    return facts.get("late_in") == training.place and abs(late_ms / training.late_ms - 1.0) <= within
 
 
 def main(count: int, seed: int) -> None:
