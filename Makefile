@@ -143,7 +143,7 @@ bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; in
 	$(VENV)/python -m tests.perf.smdebug
 
 snapshot: install  ## Accept the template, the pictures and the recorded answers as they are now
-	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers tests/unit/rules/texts
+	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers tests/unit/rules/texts tests/functional/test_notebook.py
 
 docs: install  ## Build the documents as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict

@@ -25,6 +25,8 @@ FIRST = {"README.md": "index.md"}
 _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".yml": "yaml", ".sh": "bash"}
 _CODE = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>#]+)((?:#[^)\s>]*)?>?(?:\s+\"[^\"]*\")?\s*\))")
+# Pictures of another host, which the site does not load.
+_BADGES = re.compile(r"^\[!\[.*\n", re.MULTILINE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|/")
 
 
@@ -67,7 +69,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
         found = files.get_file_from_path(site_path(target))
         return link if found is None else posixpath.relpath(found.src_uri, posixpath.dirname(own) or ".")
 
-    return with_links(markdown, bent)
+    return with_links(_BADGES.sub("", markdown), bent)
 
 
 def decisions() -> str:

@@ -79,7 +79,8 @@ def test_a_tag_publishes_both_wheels_without_a_token() -> None:
 def test_the_versions_of_both_packages_agree() -> None:
     version = project_version()
     declared = [tomllib.loads((PROJECT_ROOT / file).read_text("utf-8"))["project"]["version"] for file in PROJECTS]
-    assert {*declared, trainguard.__version__, trainguard_collector.__version__} == {version}
+    cited = yaml.safe_load((PROJECT_ROOT / "CITATION.cff").read_text("utf-8"))["version"]
+    assert {*declared, cited, trainguard.__version__, trainguard_collector.__version__} == {version}
     assert f"\n## [{version}] - " in (PROJECT_ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
