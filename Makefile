@@ -38,7 +38,7 @@ STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
   collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
 
-.PHONY: help install lint types structure format unit test tests test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint types structure format unit test tests test-tools test-torch verdicts goals scoreboard bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ goals: install  ## Hold the verdicts on jobs with known faults and real runs at 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
 	@test ! -x build/smdebug/bin/python || $(VENV)/python -m tests.perf.smdebug
+
+scoreboard: install $(TORCH)/.installed  ## Judge all labelled sets, peers beside, and write docs/scoreboard.md
+	$(VENV)/python -m tests.scoreboard
 
 scale: install  ## Hold the sizing table against AWS's limits, and replay large jobs through the evaluator in memory
 	$(VENV)/python -m tests.scale.drain

@@ -151,7 +151,7 @@ class Job:
         for order, each in enumerate(self.program(rank)[: self.host[rank]]):
             counts[each.group, each.peer is not None] += 1
             sequence = counts[each.group, each.peer is not None]
-            is_over = order < self.device[rank]
+            is_over, size = order < self.device[rank], len(groups[each.group])
             if each.peer is None:
                 held = status.setdefault(str(ids[each.group]), {"last_completed_collective": 0})
                 held["last_enqueued_collective"] = sequence
@@ -171,9 +171,12 @@ class Job:
                     "profiling_name": f"nccl:{name}",
                     "state": "completed" if is_over else "scheduled",
                     "retired": is_over,
-                    "input_sizes": [[each.numel]],
-                    "output_sizes": [[each.numel]],
+                    "input_sizes": [[each.numel * (size if each.name == "_reduce_scatter_base" else 1)]],
+                    "output_sizes": [[each.numel * (size if each.name == "_all_gather_base" else 1)]],
                     "input_dtypes": ["Float"],
+                    "output_dtypes": ["Float"],
+                    "op_id": order,
+                    "timeout_ms": 600_000,
                     "time_created_ns": 1_000_000 * order,
                     "frames": [{"name": "step", "filename": "/job/train.py", "line": 40 + len(each.name)}],
                 }
