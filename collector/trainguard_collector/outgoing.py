@@ -25,7 +25,7 @@ from trainguard_collector.objects import (
     object_name,
     withdraw,
 )
-from trainguard_collector.spool import OBJECT, PLAIN, TENSORS, Budget
+from trainguard_collector.spool import LEVEL, OBJECT, PLAIN, TENSORS, Budget
 from trainguard_collector.tensor_files import encode_step
 
 ROTATE_S, ROTATE_BYTES = 60.0, 4 * 1024 * 1024
@@ -135,7 +135,7 @@ class Outgoing:
         """Make an object of lines and delete their files; False where there is no room."""
         found = timeline_object(body)
         if found is not None:
-            content, end_us = found
+            content, end_us = gzip.compress(found[0], LEVEL, mtime=0), found[1]
             if not self._has_room(len(content) - len(body)):
                 for path in paths:
                     self._drop(path)
@@ -180,7 +180,7 @@ def _is_due(paths: "list[Path]", *, shared: bool) -> bool:
 def _compress(path: Path) -> None:
     target = path.with_suffix(OBJECT)
     draft = path.with_suffix(DRAFT)
-    with path.open("rb") as source, gzip.open(draft, "wb", compresslevel=5) as out:
+    with path.open("rb") as source, gzip.open(draft, "wb", compresslevel=LEVEL) as out:
         shutil.copyfileobj(source, out, 1024 * 1024)
     draft.replace(target)
     path.unlink()

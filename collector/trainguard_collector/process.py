@@ -56,7 +56,8 @@ def next_tick(now: float, interval_s: float) -> float:
 
 SLOW_S = 10.0
 LONGEST_WAIT_FOR_WRITERS_S = 10.0
-_STATUS_S = 60.0
+# A third of the time after which a node counts as silent: two may be lost.
+_STATUS_S = 180.0
 # The parent is looked for at least this often.
 _LONGEST_WAIT_S = 1.0
 

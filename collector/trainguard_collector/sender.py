@@ -13,7 +13,7 @@ from typing import Callable, Optional, Union
 from trainguard_collector.layout import system_key
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Place, send_file
-from trainguard_collector.spool import ABOUT, LOCK, Spool, finish_parts, ready_minutes
+from trainguard_collector.spool import ABOUT, LOCK, Spool, finish_parts, pack_minutes, ready_minutes
 
 # A spool that cannot be sent is deleted when nothing was written for so long.
 KEPT_S = 7 * 86_400.0
@@ -60,6 +60,7 @@ class Leftovers:
         objects = [] if is_written else outgoing.ready()
         named = [(system_key(about["job"], about["node"], int(path.stem)), path) for path in ready_minutes(folder)]
         if named or objects:
+            pack_minutes(folder)
             place = self._open_place(about["output"])
             for key, path in [*named, *objects][:most]:
                 sent += send_file(place, key, path)
@@ -180,6 +181,7 @@ class Sender:
 
     def _send(self) -> bool:
         try:
+            pack_minutes(self._spool.folder)
             if self._place is None:
                 self._place = self._open_place()
             for path in self._spool.ready():

@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
@@ -107,7 +108,14 @@ def _time_of(name: str) -> int:
     return int(stem) if name.endswith((TENSORS, OBJECT, PLAIN)) else -1
 
 
-_PART, _READY = ".part", MINUTE
+_PART, _READY, _PACKING = ".part", MINUTE, ".packing"
+
+# How a compressed file begins, and zlib's word for one. Of a profile's bytes a higher level saves little more, and
+# takes several times as long.
+GZIP, LEVEL = b"\x1f\x8b", 5
+_AS_GZIP = 31
+_PIECE_BYTES = 1024 * 1024
+
 # Where the spool belongs, for a sampler of another job, and the lock of its writer.
 ABOUT, LOCK = "about", "lock"
 
@@ -123,7 +131,7 @@ class Spool:
     """A folder with one file a minute, held by one sampler at a time; what an earlier one left is sent as well."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self.budget = Budget(folder, max_bytes)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _locked(folder)
@@ -140,13 +148,13 @@ class Spool:
     def say_where_it_belongs(self, output: str, job: str, node: str) -> None:
         """Write down to which output the spool is sent, so that a later sampler can do so."""
         with suppress(OSError):
-            (self._folder / ABOUT).write_text(json.dumps({"output": output, "job": job, "node": node}), "utf-8")
+            (self.folder / ABOUT).write_text(json.dumps({"output": output, "job": job, "node": node}), "utf-8")
 
     def add(self, minute: int, lines: bytes) -> None:
         """Append a snapshot to its minute; what the disk does not take is counted in `lost_snapshots`."""
         if minute != self._minute:
             self.close_minute()
-            finish_parts(self._folder, but=minute)
+            finish_parts(self.folder, but=minute)
         self.budget.make_room(len(lines))
         try:
             if self._file is None:
@@ -161,11 +169,11 @@ class Spool:
             os.close(self._file)
             self._file = None
         if self._minute is not None:
-            _finish(self._folder / f"{self._minute}{_PART}")
+            _finish(self.folder / f"{self._minute}{_PART}")
             self._minute = None
 
     def ready(self) -> list[Path]:
-        return ready_minutes(self._folder)
+        return ready_minutes(self.folder)
 
     def close(self) -> None:
         """Let the spool go, and delete its folder when nothing is left in it to be sent."""
@@ -173,15 +181,16 @@ class Spool:
         with suppress(OSError):
             if not self.ready():
                 for name in (ABOUT, LOCK):
-                    (self._folder / name).unlink(missing_ok=True)
-                self._folder.rmdir()
+                    (self.folder / name).unlink(missing_ok=True)
+                self.folder.rmdir()
         os.close(self._lock)
 
     def _open(self, minute: int) -> None:
-        path = self._folder / f"{minute}{_PART}"
+        path = self.folder / f"{minute}{_PART}"
         ready = path.with_suffix(_READY)
         if ready.exists() and not path.exists():
             ready.replace(path)
+        _unpack(path)
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._minute = minute
         body = path.read_bytes()
@@ -205,6 +214,35 @@ class Spool:
 def ready_minutes(folder: Path) -> "list[Path]":
     """Return the files of a spool's finished minutes, the oldest first."""
     return sorted(folder.glob(f"*{_READY}"))
+
+
+def pack_minutes(folder: Path) -> None:
+    """Compress the finished minutes as gzip, under their names; one for which the disk has no room stays plain."""
+    for path in ready_minutes(folder):
+        draft = path.with_suffix(_PACKING)
+        try:
+            with path.open("rb") as file:
+                if file.read(len(GZIP)) == GZIP:
+                    continue
+                file.seek(0)
+                packer = zlib.compressobj(LEVEL, wbits=_AS_GZIP)
+                with draft.open("wb") as out:
+                    while piece := file.read(_PIECE_BYTES):
+                        out.write(packer.compress(piece))
+                    out.write(packer.flush())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+
+
+def _unpack(path: Path) -> None:
+    """Make a minute plain again that was compressed before its sampler began anew; a broken stream begins again."""
+    with suppress(FileNotFoundError):
+        body = path.read_bytes()
+        if body.startswith(GZIP):
+            with suppress(zlib.error):
+                body = zlib.decompress(body, wbits=_AS_GZIP)
+            path.write_bytes(b"" if body.startswith(GZIP) else body)
 
 
 def finish_parts(folder: Path, *, but: Optional[int] = None) -> None:

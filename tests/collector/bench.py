@@ -6,6 +6,7 @@ for both. Large node: a sampler reads NVML's real bindings on a compiled stand-i
 cores, and sends to an S3 that does not answer: boto3 is loaded and minutes stay on disk.
 """
 
+import gzip
 import mmap
 import os
 import signal
@@ -24,6 +25,7 @@ import psutil
 
 from tests.collector.bounds import of_median, of_value
 from tests.collector.native.node import Procfs, environment_with_gpus
+from trainguard_collector.spool import GZIP
 
 PAIRS = 50
 TURN_S = 1.0
@@ -101,6 +103,10 @@ def losses(environment: dict[str, str], folder: Path) -> tuple[list[float], floa
     return found, 100.0 * used_s / (PAIRS * TURN_S * (os.cpu_count() or 1))
 
 
+def plain(body: bytes) -> bytes:
+    return gzip.decompress(body) if body.startswith(GZIP) else body
+
+
 def large_node(environment: dict[str, str], folder: Path) -> tuple[list[float], float]:
     """Return the shares of a core by READ_EVERY_S, percent, and the most MB of a sampler of 8 GPUs and 96 cores."""
     (folder / "nvml").mkdir()
@@ -133,7 +139,7 @@ def large_node(environment: dict[str, str], folder: Path) -> tuple[list[float], 
                 time.sleep(READ_EVERY_S)
                 shares.append(100.0 * (cpu_s(sampler.pid) - before) / (time.monotonic() - began))
                 most = max(most, sampler.memory_info().rss / 1e6)
-            minutes = b"".join(path.read_bytes() for path in (folder / "large").glob("*/*[0-9].*"))
+            minutes = b"".join(plain(path.read_bytes()) for path in (folder / "large").glob("*/*[0-9].*"))
     finally:
         over.set()
         kernel.join()

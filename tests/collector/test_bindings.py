@@ -144,7 +144,7 @@ def test_stuck_driver_on_a_large_node_costs_only_the_gpus(
         counts.update(read.tally)
         for series in read.table:
             devices[series.kind].add(series.name)
-    assert set(counts) == {"lines"}
+    assert set(counts) == {"gzip_objects", "lines"}
     assert len(devices["cpu"]) == 96
     assert len(devices["gpu"]) == (0 if stuck else GPUS)
     status = json.loads((tmp_path / "output/run-1/collector/node-1.status.json").read_bytes())

@@ -67,7 +67,9 @@ def test_unsent_timelines_keep_to_the_limit(tmp_path: Path, monkeypatch: pytest.
     taken = Outgoing(folder, "j", "n", budget)
     timeline = TimelineFile(Handover(folder, limit), "1", lambda: HEADER)
     for number in range(8):
-        timeline.append(b'{"name":"a","ph":"X","pid":1,"tid":0,"ts":%d,"dur":5},\n' % number * 600)
+        names = (os.urandom(40).hex().encode() for _ in range(400))
+        line = b'{"name":"%s","ph":"X","pid":1,"tid":0,"ts":%d,"dur":5},\n'
+        timeline.append(b"".join(line % (name, number) for name in names))
         taken.prepare(final=False)
         assert used(tmp_path) <= limit
     assert budget.dropped_objects > 0

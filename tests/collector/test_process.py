@@ -1,5 +1,6 @@
 """The collector as a process beside a command: exit codes, signals, and every way to be killed."""
 
+import gzip
 import json
 import signal
 import time
@@ -38,7 +39,8 @@ def test_profile_of_a_wrapped_command_has_zero_bad_lines(runs: Runs) -> None:
         assert isinstance(key, SystemKey)
         body = path.read_bytes()
         assert dict(read_system_object(path.name, body, node="node-1", minute=key.minute).tally) == {
-            "lines": body.count(b"\n")
+            "gzip_objects": 1,
+            "lines": gzip.decompress(body).count(b"\n"),
         }
     report = analyze(runs.output / "run-1", time_lines=False)
     assert (report.job, report.notes) == ("run-1", ())

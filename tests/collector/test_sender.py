@@ -1,5 +1,6 @@
 """Sending: what cannot be sent stays, and goes later in order."""
 
+import gzip
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,13 @@ def test_training_objects_are_sent_once_and_in_order(spool: Spool, tmp_path: Pat
     until(lambda: sender.sent_objects == 3)
     assert sender.finish(5.0) is place
     assert [key for key in place.keys_put if "system" not in key] == ["job/events/2", "job/index/1", "job/last"]
+
+
+def test_unsent_minutes_are_compressed_on_disk(spool: Spool) -> None:
+    sender = Sender(spool, lambda: Away(failures=10_000), "job", "node-1")
+    sender.start()
+    sender.finish(1.0)
+    assert [gzip.decompress(path.read_bytes()) for path in spool.ready()] == [b"{}\n"] * 2
 
 
 def test_missing_destination_ends_in_time_and_keeps_minutes(spool: Spool) -> None:

@@ -1,5 +1,6 @@
 """The spool on disk: bounded, whole lines only, and one sampler at a time."""
 
+import gzip
 import os
 import tempfile
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainguard_collector import settings
-from trainguard_collector.spool import Spool, SpoolInUseError
+from trainguard_collector.spool import Spool, SpoolInUseError, pack_minutes
 
 LINE = b'{"a":1}\n'
 
@@ -57,6 +58,36 @@ def test_minute_of_a_killed_sampler_goes_on_at_its_last_line(
         "1799999940.json": LINE,
         "1800000000.json": LINE * 2,
     }
+
+
+def test_minute_that_was_compressed_goes_on_as_plain_lines(tmp_path: Path) -> None:
+    for begun in (Spool(tmp_path, 10_000), None):
+        spool = begun or Spool(tmp_path, 10_000)
+        spool.add(1_800_000_000, LINE * 100)
+        spool.close_minute()
+        for _ in range(2):
+            pack_minutes(tmp_path)
+        os.close(spool._lock)
+    (packed,) = spool.ready()
+    assert packed.stat().st_size < len(LINE) * 20
+    assert gzip.decompress(packed.read_bytes()) == LINE * 200
+
+
+def test_broken_compressed_minute_begins_again(tmp_path: Path) -> None:
+    (tmp_path / "1800000000.json").write_bytes(gzip.compress(LINE)[:-9])
+    spool = Spool(tmp_path, 1_000)
+    spool.add(1_800_000_000, LINE)
+    spool.close_minute()
+    assert spool.ready()[0].read_bytes() == LINE
+
+
+def test_minute_that_cannot_be_compressed_stays_plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minute = tmp_path / "1800000000.json"
+    minute.write_bytes(LINE)
+    (tmp_path / "1800000000.packing").mkdir()
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    pack_minutes(tmp_path)
+    assert minute.read_bytes() == LINE
 
 
 def test_spool_in_use_is_refused_until_closed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def open_streams(job: JobRecord, nodes: NodeStates) -> None:
             nodes.save(replace(record, closed=False, expires_at=None))
 
 
-# A node writes its status object each minute and when it ends; the collector uses the same limit.
+# A node writes its status object every three minutes and when it ends; the collector uses the same limit.
 SILENT_S = 600.0
 
 _SUFFIX = ".status.json"
