@@ -122,13 +122,17 @@ class Patient:
 
 
 class Accelerators:
-    """Finds them when made; `faults` says which are lost or not measured."""
+    """Finds them when made, of GPUs those that are named, if any; `faults` says which are lost or not measured."""
 
-    def __init__(self, at: float, interval_s: float) -> None:
+    def __init__(self, at: float, interval_s: float, gpus: Sequence[str] = ()) -> None:
         self.faults: dict[str, str] = {}
         # Its process is started by the main thread: it ends with the thread that has started it.
         self._neuron: Optional[Neuron] = Neuron.find(self.faults, interval_s)
-        self._gpus = Patient(lambda: find_nvidia(self.faults) or find_amd(self.faults), self.faults, at)
+
+        def find() -> list[Device]:
+            return find_nvidia(self.faults, only=gpus) or find_amd(self.faults, only=gpus)
+
+        self._gpus = Patient(find, self.faults, at)
 
     def __len__(self) -> int:
         return len(self._gpus) + (len(self._neuron) if self._neuron is not None else 0)

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from trainguard_collector.metrics import NEVER, PASSING, Device, Values
@@ -18,14 +19,18 @@ class UnavailableError(Exception):
     """The library gives "N/A" in the place of a value."""
 
 
-def find_amd(faults: dict[str, str], library: Any = None) -> list[Device]:
-    """Return the AMD GPUs of the node; `faults` gets why there are none, where ``amdsmi`` is installed."""
+def find_amd(faults: dict[str, str], library: Any = None, only: Sequence[str] = ()) -> list[Device]:
+    """Return the AMD GPUs of the node; `faults` gets why there are none, where ``amdsmi`` is installed.
+
+    ``only`` has numbers of GPUs; these alone count.
+    """
     if library is None and importlib.util.find_spec("amdsmi") is None:
         return []
     try:
         smi = library or importlib.import_module("amdsmi")
         smi.amdsmi_init()
-        handles = list(smi.amdsmi_get_processor_handles())
+        found = enumerate(smi.amdsmi_get_processor_handles())
+        handles = [handle for number, handle in found if not only or str(number) in only]
     except (Exception, SystemExit) as fault:
         faults["amdsmi"] = str(fault)[:200]
         return []

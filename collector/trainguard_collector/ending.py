@@ -30,6 +30,10 @@ def job_file(
 
     Fields of the ``existing`` file that the collector does not know a value for stay: a user may have written them.
     """
+    found = _read(existing)
+    is_ours = found.get("name") in (None, settings.identity.job)
+    kept = {name: value for name, value in found.items() if name != "ended_at"} if is_ours else {}
+    tags = settings.tags or kept.get("tags") or {}
     fields: dict[str, Any] = {
         "schema_version": 1,
         "name": settings.identity.job,
@@ -40,13 +44,12 @@ def job_file(
         "ended_at": None if ended_at is None else round(ended_at, 3),
         "profiling_interval_ms": settings.interval_ms,
         "settings": settings.job_settings or None,
-        "tags": settings.tags or None,
+        "tags": {**settings.identity.submitted, **tags} if isinstance(tags, dict) else None,
         "resources": settings.resources or None,
+        "platform": settings.platform,
+        "queue": settings.queue,
     }
-    own = {name: value for name, value in fields.items() if value is not None}
-    found = _read(existing)
-    is_ours = found.get("name") in (None, settings.identity.job)
-    kept = {name: value for name, value in found.items() if name != "ended_at"} if is_ours else {}
+    own = {name: value for name, value in fields.items() if value not in (None, {})}
     return json.dumps({**kept, **own}).encode()
 
 

@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Optional
@@ -161,8 +161,11 @@ _NVLINK = (
 )
 
 
-def find_nvidia(faults: dict[str, str], library: Any = None) -> list[Device]:
-    """Return the NVIDIA GPUs of the node; `faults` gets which are lost, and which metrics they do not have."""
+def find_nvidia(faults: dict[str, str], library: Any = None, only: Sequence[str] = ()) -> list[Device]:
+    """Return the NVIDIA GPUs of the node; `faults` gets which are lost, and which metrics they do not have.
+
+    ``only`` has numbers and UUIDs of GPUs and MIG instances; these alone count, from ``gpu0`` on.
+    """
     try:
         nvml = library or importlib.import_module("pynvml")
         nvml.nvmlInit()
@@ -170,18 +173,54 @@ def find_nvidia(faults: dict[str, str], library: Any = None) -> list[Device]:
     except Exception as fault:
         faults["nvml"] = str(fault)[:200]
         return []
-    devices = []
+    devices: list[Device] = []
+    missing: list[Exception] = []
     for number in range(count):
-        device = Device(f"gpu{number}", faults, judge)
+        device = Device(f"gpu{len(devices)}", faults, judge)
         try:
-            _add_metrics(nvml, nvml.nvmlDeviceGetHandleByIndex(number), device)
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            chosen = _chosen(nvml, handle, number, only)
+            if chosen is None:
+                continue
+            _add_metrics(nvml, handle, device, chosen)
         except Exception as fault:
             if judge(fault) != LOST:
                 faults[device.name] = f"no handle: {fault}"[:200]
                 continue
+            if only and str(number) not in only:
+                missing.append(fault)
+                continue
             device.lose(fault)
         devices.append(device)
+    # A lost GPU has no UUID: it is one of those that were not found.
+    wanted = sum(not each.startswith("MIG-") for each in only)
+    for loss in missing[: max(wanted - len(devices), 0)]:
+        device = Device(f"gpu{len(devices)}", faults, judge)
+        device.lose(loss)
+        devices.append(device)
     return devices
+
+
+def _chosen(nvml: Any, handle: Any, number: int, only: Sequence[str]) -> "Optional[frozenset[str]]":
+    """Return the MIG instances that are chosen of a GPU, none for all of it; None where it is not chosen at all."""
+    if not only or str(number) in only or _uuid(nvml, handle) in only:
+        return frozenset()
+    found = {_uuid(nvml, instance) for _, instance in _instances(nvml, handle)}
+    return frozenset(found.intersection(only)) or None
+
+
+def _uuid(nvml: Any, handle: Any) -> str:
+    found = nvml.nvmlDeviceGetUUID(handle)
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def _instances(nvml: Any, handle: Any) -> "Iterator[tuple[int, Any]]":
+    count = 0
+    with suppress(Exception):
+        count = int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    for number in range(count):
+        with suppress(Exception):
+            yield number, nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
 
 
 def judge(fault: Exception) -> str:
@@ -189,7 +228,7 @@ def judge(fault: Exception) -> str:
     return LOST if code == _LOST else NEVER if code in _NEVER else PASSING
 
 
-def _add_metrics(nvml: Any, handle: Any, device: Device) -> None:  # noqa: C901 - a function a metric
+def _add_metrics(nvml: Any, handle: Any, device: Device, chosen: "frozenset[str]") -> None:  # noqa: C901 - a function a metric
     def is_mig() -> bool:
         try:
             return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
@@ -258,11 +297,9 @@ def _add_metrics(nvml: Any, handle: Any, device: Device) -> None:  # noqa: C901 
         RemappedRows=remapped_rows,
     )
     device.always["XID"] = xids(nvml, handle)
-    with suppress(Exception):
-        for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) if in_parts else 0):
-            with suppress(Exception):
-                instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-                _add_instance(nvml, handle, instance, f"mig{number}", device)
+    for number, instance in _instances(nvml, handle) if in_parts else ():
+        if not chosen or _uuid(nvml, instance) in chosen:
+            _add_instance(nvml, handle, instance, f"mig{number}", device)
 
 
 def _memory(nvml: Any, handle: Any, prefix: str) -> Read:

@@ -15,16 +15,22 @@ _NO_LIMIT = 1 << 60
 class Cgroup:
     """Reads the limits once, and the memory in use on demand.
 
-    ``cpus`` in cores, ``memory`` in bytes, ``cores`` the numbers of the cores that may be used; None: no limit.
+    ``cpus`` in cores, ``memory`` in bytes, ``cores`` the numbers of the cores that may be used; None: no limit. The
+    group is that of this process, or the first of ``paths`` below the root that is there; it ``is_awaited`` before.
     """
 
-    def __init__(self, root: str, procfs: str) -> None:
-        self._root = Path(root)
+    def __init__(self, root: str, procfs: str, paths: Sequence[str] = ()) -> None:
+        self._root, self._procfs, self._paths = Path(root), procfs, paths
         self._is_v2 = (self._root / "cgroup.controllers").exists()
         self._own: dict[str, str] = {}
-        for line in _text(Path(procfs, "self", "cgroup")).splitlines():
+        for line in () if paths else _text(Path(procfs, "self", "cgroup")).splitlines():
             _, controllers, path = (*line.split(":", 2), "", "")[:3]
             self._own.update(dict.fromkeys(controllers.split(","), path))
+        above = self._root if self._is_v2 else self._root / "memory"
+        group = next((path for path in paths if (above / path).is_dir()), None)
+        self.is_awaited = bool(paths) and group is None
+        if group is not None:
+            self._own.update(dict.fromkeys(("", "memory", "cpu", "cpuset"), group))
         most = "memory.max" if self._is_v2 else "memory.limit_in_bytes"
         limits = [(_number(folder / most), folder) for folder in self._folders("memory")]
         self._limited = sorted((each, folder) for each, folder in limits if each is not None and 0 < each < _NO_LIMIT)
@@ -34,6 +40,10 @@ class Cgroup:
         listed = "cpuset.cpus.effective" if self._is_v2 else "cpuset.cpus"
         cores = [_text(folder / listed) for folder in self._folders("cpuset")]
         self.cores = core_numbers(next((text for text in cores if text), "")) or None
+
+    def looked_for(self) -> "Cgroup":
+        """Return the group as it is now, where it was not there yet."""
+        return Cgroup(str(self._root), self._procfs, self._paths) if self.is_awaited else self
 
     def memory_used(self) -> Optional[int]:
         """Return the bytes in use as the limit counts them, without the page cache that can be dropped."""
@@ -102,9 +112,13 @@ _Disk = tuple[int, int, int]
 
 
 class Host:
-    """Reads one snapshot after another; each group of series fails alone, and `faults` says why."""
+    """Reads one snapshot after another; each group of series fails alone, and `faults` says why.
 
-    def __init__(self, cgroup: Cgroup, procfs: str = "/proc") -> None:
+    ``network_of`` is a process in whose network the counters are read.
+    """
+
+    def __init__(self, cgroup: Cgroup, procfs: str = "/proc", network_of: Optional[int] = None) -> None:
+        self._procfs, self._network_of = procfs, network_of
         if procfs != "/proc":
             psutil.PROCFS_PATH = procfs
         self._cgroup = cgroup
@@ -135,6 +149,7 @@ class Host:
         return samples
 
     def read_limits(self) -> list[Sample]:
+        self._cgroup = self._cgroup.looked_for()
         limits, total = self._cgroup, float(psutil.virtual_memory().total)
         most = total if limits.memory is None else min(total, float(limits.memory))
         samples = [Sample("memory", "MemoryTotalBytes", "", most)]
@@ -177,7 +192,12 @@ class Host:
         return [Sample("i/o", name, "", rate) for name, rate in zip(names, _rates(was, now, elapsed))]
 
     def _read_network(self, elapsed: Optional[float]) -> list[Sample]:
-        devices = psutil.net_io_counters(pernic=True, nowrap=False)
+        if self._network_of is not None:
+            psutil.PROCFS_PATH = f"{self._procfs}/{self._network_of}"
+        try:
+            devices = psutil.net_io_counters(pernic=True, nowrap=False)
+        finally:
+            psutil.PROCFS_PATH = self._procfs
         used = [counters for name, counters in devices.items() if not name.startswith(_VIRTUAL_INTERFACES)]
         now = (sum(each.bytes_recv for each in used), sum(each.bytes_sent for each in used))
         was, self._network = self._network, now

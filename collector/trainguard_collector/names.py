@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, TypeVar
 
@@ -19,6 +19,8 @@ RESOURCE_CONFIG = Path("/opt/ml/input/config/resourceconfig.json")
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 _ROLE = re.compile(r"-(?:master|worker|launcher|replica)(?:-(?P<index>\d{1,4}))?$")
 _NUMBER = re.compile(r"-(?P<index>\d{1,4})$")
+# Tags of whom a scheduler names: the last that count for a job's user and team.
+USER_TAG, ACCOUNT_TAG = "submitted-by", "scheduler-account"
 # Kubernetes appends five of these characters to the names of pods.
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
@@ -27,7 +29,8 @@ _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 class Identity:
     """Who writes: ``index`` is the node's number from 0 where it is known, and ``nodes`` how many the job has.
 
-    ``attempt`` counts from 1 how often the job was started under its name, where what starts it says so.
+    ``attempt`` counts from 1 how often the job was started under its name, where what starts it says so. ``platform``
+    is what runs the job, ``queue`` where it waited there; ``submitted`` are tags that say for whom.
     """
 
     job: str
@@ -37,6 +40,9 @@ class Identity:
     in_sagemaker: bool = False
     instance_type: Optional[str] = None
     attempt: Optional[int] = None
+    platform: Optional[str] = None
+    queue: Optional[str] = None
+    submitted: "dict[str, str]" = field(default_factory=dict)
 
 
 class Launcher(NamedTuple):
@@ -115,7 +121,15 @@ def _batch(environment: Mapping[str, str], host: str) -> Optional[Identity]:
     index = _number(environment.get("AWS_BATCH_JOB_NODE_INDEX"))
     node = host if index is None else f"node-{index}"
     nodes = _number(environment.get("AWS_BATCH_JOB_NUM_NODES")) or 1
-    return Identity(job.split("#")[0], node, index, nodes, attempt=_number(environment.get("AWS_BATCH_JOB_ATTEMPT")))
+    return Identity(
+        job.split("#")[0],
+        node,
+        index,
+        nodes,
+        attempt=_number(environment.get("AWS_BATCH_JOB_ATTEMPT")),
+        platform="batch",
+        queue=environment.get("AWS_BATCH_JQ_NAME"),
+    )
 
 
 def _slurm(environment: Mapping[str, str], host: str) -> Optional[Identity]:
@@ -128,7 +142,17 @@ def _slurm(environment: Mapping[str, str], host: str) -> Optional[Identity]:
     index = _number(environment.get("SLURM_NODEID"))
     nodes = _number(environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_JOB_NUM_NODES"))
     attempt = (_number(environment.get("SLURM_RESTART_COUNT")) or 0) + 1
-    return Identity(f"{name}-{number}" if name else f"slurm-{number}", node, index, nodes, attempt=attempt)
+    submitted = {USER_TAG: environment.get("SLURM_JOB_USER"), ACCOUNT_TAG: environment.get("SLURM_JOB_ACCOUNT")}
+    return Identity(
+        f"{name}-{number}" if name else f"slurm-{number}",
+        node,
+        index,
+        nodes,
+        attempt=attempt,
+        platform="slurm",
+        queue=environment.get("SLURM_JOB_PARTITION"),
+        submitted={tag: value for tag, value in submitted.items() if value},
+    )
 
 
 def _kubernetes(environment: Mapping[str, str], host: str) -> Optional[Identity]:
@@ -138,7 +162,7 @@ def _kubernetes(environment: Mapping[str, str], host: str) -> Optional[Identity]
     job, index = _pod(pod, environment)
     ranks = _torchrun(environment, host)
     nodes = ranks.nodes if ranks is not None else None
-    return Identity(job, pod, index, nodes)
+    return Identity(job, pod, index, nodes, platform="kubernetes")
 
 
 def _pod(pod: str, environment: Mapping[str, str]) -> "tuple[str, Optional[int]]":

@@ -58,6 +58,8 @@ SLOW_S = 10.0
 LONGEST_WAIT_FOR_WRITERS_S = 10.0
 # A third of the time after which a node counts as silent: two may be lost.
 _STATUS_S = 180.0
+# The parent's word for a job that another sampler goes on with.
+LEFT = "left"
 # The parent is looked for at least this often.
 _LONGEST_WAIT_S = 1.0
 
@@ -118,8 +120,9 @@ class Sampler:
             self._outgoing,
             orphan_spools=Leftovers(Path(settings.spool, f"{identity.job}.{identity.node}"), open_place),
         )
-        self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
-        self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
+        cgroup = Cgroup(settings.cgroup, settings.procfs, settings.cgroup_paths)
+        self._host = Host(cgroup, settings.procfs, settings.network_of)
+        self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0, settings.gpus)
         self._hangs: Optional[HangWatch] = None
         if settings.with_hangs:
             handover = Handover(objects, settings.spool_mb * 1024 * 1024, self._spool.budget)
@@ -212,18 +215,19 @@ class Sampler:
 
     def _finish(self) -> None:
         outcome = outcome_of(self._parent.outcome)
+        goes_on = self._settings.is_told and self._parent.outcome in (None, LEFT)
         self._spool.close_minute()
         self._accelerators.close()
         self._await_writers()
         if self._hangs is not None:
             self._hangs.finish(self._clock.now())
         self._outgoing.prepare(final=True)
-        self._note_status(
-            self._clock.now(), outcome=outcome, ended=self._parent.outcome or "the observed process is gone"
-        )
+        ending = {"outcome": outcome, "ended": self._parent.outcome or "the observed process is gone"}
+        self._note_status(self._clock.now(), **({} if goes_on else ending))
         place = self._sender.finish(self._settings.finish_s)
         if place is not None:
-            end_job(place, self._settings, self._started_at, outcome, frozenset(self._outgoing.streams))
+            if not goes_on:
+                end_job(place, self._settings, self._started_at, outcome, frozenset(self._outgoing.streams))
             self._outgoing.close()
         self._spool.close()
 

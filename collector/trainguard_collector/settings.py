@@ -46,11 +46,16 @@ def find_resources(
     uncounted = identity.nodes is None and not any(environment.get(name) for name in _NAMING)
     if any(name in environment for name in _SHARED) or not (identity.nodes == 1 or uncounted):
         return {}
+    instance = _own_instance(asset_tag)
+    return {} if instance is None else {"instances": [instance]}
+
+
+def _own_instance(asset_tag: Path) -> Optional[str]:
     try:
         instance = asset_tag.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        return {}
-    return {"instances": [instance]} if _INSTANCE.fullmatch(instance) else {}
+        return None
+    return instance if _INSTANCE.fullmatch(instance) else None
 
 
 def _given(text: str) -> "Optional[dict[str, Any]]":
@@ -101,6 +106,14 @@ class Settings:
     job_settings: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)
+    platform: Optional[str] = None
+    queue: Optional[str] = None
+    # On a node of several jobs: the job's GPUs, where below ``cgroup`` its group may lie, a process in its network.
+    gpus: list[str] = field(default_factory=list)
+    cgroup_paths: list[str] = field(default_factory=list)
+    network_of: Optional[int] = None
+    # Whether only a word of the parent ends the job: without one, another sampler goes on.
+    is_told: bool = False
     # Whether dumps and stacks of a standstill are wanted.
     with_hangs: bool = True
 
@@ -153,7 +166,11 @@ def read_settings(
         job_settings=_named(environment, "TRAINGUARD_SETTINGS", '{"LowGPUUtilization_window_s": 120}'),
         tags=_named(environment, "TRAINGUARD_TAGS", '{"owner": "vision"}', texts=True),
         resources=resources,
+        platform=_short(environment, "TRAINGUARD_PLATFORM") or identity.platform or _on_ec2(),
+        queue=_short(environment, "TRAINGUARD_QUEUE") or identity.queue,
         with_hangs=_switch(environment, "TRAINGUARD_HANGS"),
+        gpus=[each.strip() for each in environment.get("TRAINGUARD_GPUS", "").split(",") if each.strip()],
+        cgroup_paths=[each.strip("/") for each in environment.get("TRAINGUARD_CGROUP_PATH", "").split(":") if each],
     )
 
 
@@ -189,6 +206,17 @@ def _is_setting(name: str, value: object) -> bool:
     if not 0 < len(name) <= _LONGEST_NAME:
         return False
     return len(value) <= _LONGEST_VALUE if isinstance(value, str) else isinstance(value, (bool, int, float))
+
+
+def _on_ec2() -> Optional[str]:
+    return None if _own_instance(ASSET_TAG) is None else "ec2"
+
+
+def _short(environment: Mapping[str, str], name: str) -> str:
+    text = environment.get(name, "")
+    if len(text) > _LONGEST_NAME:
+        raise SettingError(name, text[:100], f"at most {_LONGEST_NAME} characters")
+    return text
 
 
 def _switch(environment: Mapping[str, str], name: str) -> bool:

@@ -60,7 +60,8 @@ class Nvml:
             "nvmlDeviceGetHandleByIndex": lambda gpu: gpu,
             "nvmlDeviceGetMigMode": lambda gpu: [int(gpu in self.mig), 0],
             "nvmlDeviceGetMaxMigDeviceCount": lambda gpu: 2,
-            "nvmlDeviceGetMigDeviceHandleByIndex": lambda gpu, number: gpu,
+            "nvmlDeviceGetMigDeviceHandleByIndex": lambda gpu, number: gpu if number == 0 else _Second(gpu),
+            "nvmlDeviceGetUUID": self._uuid,
             "nvmlDeviceGetUtilizationRates": lambda gpu: SimpleNamespace(gpu=40 + gpu, memory=20),
             "nvmlDeviceGetMemoryInfo": lambda gpu: SimpleNamespace(used=7 << 30, total=80 << 30),
             "nvmlDeviceGetPowerUsage": lambda gpu: 412_345,
@@ -101,6 +102,10 @@ class Nvml:
 
         return call
 
+    def _uuid(self, handle: int) -> bytes | str:
+        inner = self.calls[-2:-1] == ["nvmlDeviceGetMigDeviceHandleByIndex"]
+        return f"MIG-{handle}-{int(isinstance(handle, _Second))}" if inner else f"GPU-{handle}".encode()
+
     def _field(self) -> Any:
         return SimpleNamespace(nvmlReturn=0, valueType=self.value_type, value=SimpleNamespace(ullVal=self.bytes))
 
@@ -119,12 +124,16 @@ class Nvml:
         return SimpleNamespace(eventData=waiting.pop(0))
 
 
+class _Second(int):
+    """The handle of a GPU's second MIG instance."""
+
+
 class Gpus:
     """The GPUs that a library finds, read one after another."""
 
-    def __init__(self, library: Nvml) -> None:
+    def __init__(self, library: Nvml, *only: str) -> None:
         self.faults: dict[str, str] = {}
-        self._devices = find_nvidia(self.faults, library)
+        self._devices = find_nvidia(self.faults, library, only)
 
     def read(self, at: float, *, with_slow: bool) -> list[Sample]:
         return [sample for device in self._devices for sample in device.read(at, with_slow=with_slow)]

@@ -147,6 +147,33 @@ def test_settings_invalid_for_the_engine_are_refused_at_start(text: str) -> None
         read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))
 
 
+@pytest.mark.parametrize(
+    ("environment", "given", "described"),
+    [
+        ({}, {}, ("slurm", "gpu", {"submitted-by": "ann"})),
+        (
+            {"TRAINGUARD_PLATFORM": "hyperpod", "TRAINGUARD_QUEUE": "h100"},
+            {},
+            ("hyperpod", "h100", {"submitted-by": "ann"}),
+        ),
+        ({"TRAINGUARD_TAGS": '{"owner": "bob"}'}, {}, ("slurm", "gpu", {"submitted-by": "ann", "owner": "bob"})),
+        ({}, {"tags": {"team": "x"}}, ("slurm", "gpu", {"submitted-by": "ann", "team": "x"})),
+        ({}, {"tags": 7}, ("slurm", "gpu", None)),
+    ],
+)
+def test_platform_queue_and_owner_are_read_by_the_engine(
+    environment: dict[str, str], given: dict[str, object], described: tuple[object, ...], tmp_path: Path
+) -> None:
+    identity = Identity("run-1", "a", 0, 1, platform="slurm", queue="gpu", submitted={"submitted-by": "ann"})
+    existing = json.dumps({"name": "run-1", **given}).encode()
+    body = job_file(started(environment, tmp_path, identity), 1.0, "InProgress", existing=existing)
+    if described[2] is None:  # what the user wrote stays, and the engine says that it is unusable
+        assert json.loads(body)["tags"] == given["tags"]
+        return
+    found = read_job_file("run-1/job.json", body, "run-1")
+    assert (found.platform, found.queue, found.tags) == described
+
+
 def started(environment: dict[str, str], tmp_path: Path, identity: Identity | None = None) -> Settings:
     found = read_settings(
         {"TRAINGUARD_OUTPUT": str(tmp_path), **environment}, identity or Identity("run-1", "a", 0, nodes=1)

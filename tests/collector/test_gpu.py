@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from tests.collector.nvml_stub import LOST, NO_FUNCTION, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Gpus, Nvml
 from trainguard_collector.metrics import Sample
 
@@ -198,3 +200,28 @@ def test_missing_driver_gives_no_gpus_and_a_reason() -> None:
     nvml.nvmlInit = lambda: (_ for _ in ()).throw(nvml.NVMLError(9))  # type: ignore[method-assign]
     gpus = Gpus(nvml)
     assert (gpus.read(1.0, with_slow=True), list(gpus.faults)) == ([], ["nvml"])
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        (("2",), {"gpu0": 42.0}),
+        (("GPU-1", "GPU-3"), {"gpu0": 41.0, "gpu1": 43.0}),
+        (("GPU-7",), {}),
+    ],
+)
+def test_gpus_of_the_job_alone_count(only: tuple[str, ...], found: dict[str, float]) -> None:
+    read = values(Gpus(Nvml(4), *only).read(1.0, with_slow=False))
+    assert {name: value for (name, dimension), value in read.items() if dimension == "GPUUtilization"} == found
+
+
+def test_instances_of_the_job_alone_count() -> None:
+    found = values(Gpus(Nvml(2, mig=frozenset({1})), "MIG-1-1").read(1.0, with_slow=False))
+    assert {name for name, _ in found if "mig" in name and "Used" in name} == {"gpu0.mig1.MemoryUsedBytes"}
+
+
+def test_lost_gpu_counts_as_the_one_that_is_missing() -> None:
+    nvml = Nvml(3)
+    nvml.failing[0, "nvmlDeviceGetHandleByIndex"] = LOST
+    lost = {only: values(Gpus(nvml, *only).read(1.0, with_slow=True)) for only in (("GPU-1", "GPU-9"), ("GPU-1",))}
+    assert [found.get(("gpu1.Lost", "")) for found in lost.values()] == [1.0, None]

@@ -45,8 +45,8 @@ class Kernel:
         for name, text in files.items():
             self.write(self.cgroup / group / name.replace("_", "."), text)
 
-    def host(self) -> Host:
-        return Host(Cgroup(str(self.cgroup), str(self.proc)), str(self.proc))
+    def host(self, *groups: str, network_of: int | None = None) -> Host:
+        return Host(Cgroup(str(self.cgroup), str(self.proc), groups), str(self.proc), network_of)
 
 
 @pytest.fixture
@@ -132,3 +132,29 @@ def test_unreadable_file_leaves_the_other_groups(kernel: Kernel) -> None:
 @pytest.mark.parametrize(("text", "expected"), [("0-2,5", {0, 1, 2, 5}), ("", set()), ("7\n", {7}), ("x-3", set())])
 def test_given_a_list_of_cores_when_read_then_its_numbers(text: str, expected: set[int]) -> None:
     assert core_numbers(text) == expected
+
+
+def test_group_of_another_is_found_when_it_appears(kernel: Kernel) -> None:
+    kernel.limit("", memory_max="900000")
+    host = kernel.host("job_7", "other/job_7")
+    before = {sample.name: sample.value for sample in host.read_limits()}
+    kernel.limit("other/job_7", memory_max="512000", memory_current="256000", cpuset_cpus_effective="1")
+    after = {sample.name: sample.value for sample in host.read_limits()}
+    assert (before["MemoryLimitBytes"], after["MemoryLimitBytes"]) == (900_000.0, 512_000.0)
+    read(host, 10.0)
+    kernel.cores([(50, 50, 0), (50, 50, 0)])
+    found = read(host, 11.0)
+    assert found["MemoryUsedPercent", ""] == pytest.approx(50.0)
+    assert ("cpu0", "CPUUtilization") not in found
+
+
+def test_network_is_that_of_a_process_and_the_rest_is_not(kernel: Kernel) -> None:
+    host = kernel.host(network_of=17)
+    kernel.network(0, 0)
+    (kernel.proc / "17").mkdir()
+    (kernel.proc / "net").rename(kernel.proc / "17/net")
+    read(host, 10.0)
+    text = (kernel.proc / "17/net/dev").read_text().replace("eth0: 0", "eth0: 4000")
+    kernel.write(kernel.proc / "17/net/dev", text)
+    found = read(host, 12.0)
+    assert (found["ReceiveBytesPerSecond", "Algorithm"], found["MemoryUsedPercent", ""]) == (2_000.0, 40.0)

@@ -13,6 +13,7 @@ SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "my run", "SLURMD_NODENAME": "
 BATCH = {"AWS_BATCH_JOB_ID": "9a-b#1", "AWS_BATCH_JOB_NODE_INDEX": "1", "AWS_BATCH_JOB_NUM_NODES": "2"}
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "bert-worker-3"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "run_7", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+OF_ANN = {"submitted-by": "ann", "scheduler-account": "nlp"}
 MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}
 
 
@@ -20,17 +21,30 @@ MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WOR
     ("environment", "expected"),
     [
         (SAGEMAKER, Identity("bert-1", "algo-2", 1, 2, True)),
-        ({**SLURM, "SLURM_JOB_NUM_NODES": "4"}, Identity("my-run-812", "p5-3", 1, 4, attempt=1)),
-        ({**SLURM, "SLURM_RESTART_COUNT": "2"}, Identity("my-run-812", "p5-3", 1, attempt=3)),
-        (BATCH, Identity("9a-b", "node-1", 1, 2)),
-        ({**BATCH, "AWS_BATCH_JOB_ATTEMPT": "2"}, Identity("9a-b", "node-1", 1, 2, attempt=2)),
-        ({**BATCH, "AWS_BATCH_JOB_NODE_INDEX": ""}, Identity("9a-b", "ip-10-0-0-7.ec2", None, 2)),
-        (POD, Identity("bert", "bert-worker-3", 3)),
-        ({**POD, "HOSTNAME": "sweep-0-x7k2p", "JOB_COMPLETION_INDEX": "0"}, Identity("sweep", "sweep-0-x7k2p", 0)),
+        ({**SLURM, "SLURM_JOB_NUM_NODES": "4"}, Identity("my-run-812", "p5-3", 1, 4, attempt=1, platform="slurm")),
+        ({**SLURM, "SLURM_RESTART_COUNT": "2"}, Identity("my-run-812", "p5-3", 1, attempt=3, platform="slurm")),
+        (
+            {**SLURM, "SLURM_JOB_PARTITION": "gpu", "SLURM_JOB_USER": "ann", "SLURM_JOB_ACCOUNT": "nlp"},
+            Identity("my-run-812", "p5-3", 1, None, False, None, 1, "slurm", "gpu", OF_ANN),
+        ),
+        (BATCH, Identity("9a-b", "node-1", 1, 2, platform="batch")),
+        ({**BATCH, "AWS_BATCH_JOB_ATTEMPT": "2"}, Identity("9a-b", "node-1", 1, 2, attempt=2, platform="batch")),
+        (
+            {**BATCH, "AWS_BATCH_JOB_NODE_INDEX": "", "AWS_BATCH_JQ_NAME": "p5"},
+            Identity("9a-b", "ip-10-0-0-7.ec2", None, 2, platform="batch", queue="p5"),
+        ),
+        (POD, Identity("bert", "bert-worker-3", 3, platform="kubernetes")),
+        (
+            {**POD, "HOSTNAME": "sweep-0-x7k2p", "JOB_COMPLETION_INDEX": "0"},
+            Identity("sweep", "sweep-0-x7k2p", 0, platform="kubernetes"),
+        ),
         (TORCHRUN, Identity("run-7", "ip-10-0-0-7.ec2", 1, 4)),
         ({**MPI, "PMIX_NAMESPACE": "12"}, Identity("mpi-12", "ip-10-0-0-7.ec2", 0, 2)),
         ({}, Identity("ip-10-0-0-7-ec2-20270115-080000-77", "ip-10-0-0-7.ec2")),
-        ({**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"}, Identity("a-b", "n-1", 1, attempt=1)),
+        (
+            {**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"},
+            Identity("a-b", "n-1", 1, attempt=1, platform="slurm"),
+        ),
     ],
 )
 def test_environment_gives_its_names(environment: dict[str, str], expected: Identity, tmp_path: Path) -> None:

@@ -214,6 +214,8 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         owners=draw(st.dictionaries(names, texts, max_size=3)),
         run_links=draw(st.dictionaries(names, texts, max_size=3)),
         resources=tuple(draw(st.lists(texts, max_size=3))),
+        platform=draw(st.none() | texts),
+        queue=draw(st.none() | texts),
         tuning_job=draw(st.none() | texts),
         file_fault=draw(st.none() | texts),
         close_asks=draw(st.integers(0, 100)),

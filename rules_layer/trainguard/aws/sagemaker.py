@@ -87,6 +87,7 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         # The ARN ends in ``:hyper-parameter-tuning-job/<name>``.
         tuning_job=described.get("TuningJobArn", "").rpartition("/")[2] or None,
         run_links=run_pages(tags, described.get("Environment", {}), described.get("HyperParameters", {})),
+        platform="sagemaker",
         metric_definitions=tuple(
             (each["Name"], each["Regex"])
             for each in described.get("AlgorithmSpecification", {}).get("MetricDefinitions", [])

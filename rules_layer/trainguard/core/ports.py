@@ -38,7 +38,8 @@ class TrainingJobDescription:
 
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, a tag's value, or ``DebugHookConfig.S3OutputPath``; the profile
     lies in ``<profile_uri>/<job>/profiler-output/``. ``file_fault`` is why the file of a job outside SageMaker cannot
-    be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``.
+    be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``platform`` is what
+    runs the job: ``sagemaker``, ``slurm``, …; ``queue`` is where it waited there.
     """
 
     job: str
@@ -60,6 +61,8 @@ class TrainingJobDescription:
     file_fault: str | None = None
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    platform: str | None = None
+    queue: str | None = None
     metric_definitions: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -225,7 +225,7 @@ class JobRecord:
     about an unknown job. ``training_rules`` are those that the owner named, also ``all``; None leaves the choice to
     parameters and defaults. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``other_streams`` counts streams
     of units that SageMaker does not name. ``braked`` says since when and why an operator's brake holds the evaluation
-    back; None where none does.
+    back; None where none does. ``platform`` is what runs the job, ``queue`` where it waited there.
     """
 
     job: str
@@ -264,6 +264,8 @@ class JobRecord:
     owners: Mapping[str, str] = field(default_factory=dict)
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    platform: str | None = None
+    queue: str | None = None
     other_streams: int = 0
     streams_left_out: bool = False
     polled_fast: bool = True

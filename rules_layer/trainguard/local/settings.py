@@ -134,6 +134,8 @@ def described_job(source: ProfileSource, job: JobRecord) -> tuple[JobRecord, lis
         framework_expected=job.framework_expected or described.framework_profiling,
         owners=job.owners or owners_of(described.tags, {}),
         run_links=job.run_links or described.run_links,
+        platform=job.platform or described.platform,
+        queue=job.queue or described.queue,
     )
     other = f"{JOB_FILE} beside the profile is of job {described.job}, and the folder is called {source.job}."
     return filled, [] if described.job == source.job else [other]

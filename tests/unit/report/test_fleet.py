@@ -187,6 +187,17 @@ def test_owners_are_ordered_by_loss_with_unowned_jobs_last() -> None:
     assert sum(each.jobs for each in report.owners) == report.totals.jobs
 
 
+def test_several_platforms_are_summed_up_and_a_single_one_is_not() -> None:
+    slurm, cloud = (replace(job(name), platform=name, queue="gpu") for name in ("slurm", "sagemaker"))
+    report = fleet_of(with_rows(slurm, found(slurm, wasted=50.0)), with_rows(cloud))
+    assert [(each.kind, each.name, each.lost) for each in report.owners] == [
+        ("platform", "slurm", 19.12),
+        ("platform", "sagemaker", None),
+    ]
+    assert fleet_of(with_rows(slurm, found(slurm))).owners == []
+    assert "By platform, those that lost most first" in Page(render_fleet(report)).text
+
+
 def test_given_no_owner_when_summed_up_then_there_is_no_section() -> None:
     report = fleet_of(with_rows(job(), found(job())))
     assert report.owners == []

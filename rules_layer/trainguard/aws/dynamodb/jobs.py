@@ -319,6 +319,8 @@ _JOB: Layout = {
     "owners": ("Owners", attributes.SOME_TEXTS),
     "run_links": ("RunLinks", attributes.SOME_TEXTS),
     "resources": ("Resources", attributes.SOME_NAMES),
+    "platform": ("Platform", attributes.TEXT_OR_NONE),
+    "queue": ("Queue", attributes.TEXT_OR_NONE),
 }
 _POLICY: Layout = {
     "evaluated": ("Evaluated", attributes.FLAG),

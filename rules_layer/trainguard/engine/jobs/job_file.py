@@ -8,6 +8,7 @@ import msgspec
 from trainguard.core.errors import JobFileError
 from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
+from trainguard.core.text import one_line
 from trainguard.engine.settings.job_settings import run_pages
 from trainguard.engine.settings.tag_names import NAMESPACE, STOP_TAG
 from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
@@ -15,7 +16,8 @@ from trainguard.formats.profile.assemble import SHORTEST_CONFIGURED_MS
 MAX_BYTES = 64 * 1024
 MAX_TAGS = 200
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+_LONGEST_NAME = 128
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Time = Annotated[datetime, msgspec.Meta(tz=True)] | Annotated[float, msgspec.Meta(ge=0.0, lt=32_503_680_000.0)]
 _Value = _Text | int | float | bool
@@ -50,6 +52,8 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[_Name, _Value] = msgspec.field(default_factory=dict)
     tags: dict[_Name, _Text] = msgspec.field(default_factory=dict)
     resources: JobResources = JobResources()
+    platform: _Name | None = None
+    queue: _Name | None = None
 
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(JobFile)}
@@ -83,7 +87,13 @@ def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescript
         tags={name: value for name, value in tags.items() if name != STOP_TAG},
         run_links=run_pages(tags),
         resources=file.resources.named,
+        platform=_shown(file.platform),
+        queue=_shown(file.queue),
     )
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else one_line(text, _LONGEST_NAME)
 
 
 def _field(key: str, name: str, value: Any) -> Any:

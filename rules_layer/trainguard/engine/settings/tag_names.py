@@ -49,8 +49,8 @@ def from_tag(value: str) -> str:
 OWNER_KINDS = tuple(OWNER_TAGS)
 
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = {
-    "user": ("user", "username", "owner", "created-by", "sagemaker:user-profile-arn"),
-    "team": ("team", "group", "department", "cost-center", "costcenter"),
+    "user": ("user", "username", "owner", "created-by", "sagemaker:user-profile-arn", "submitted-by"),
+    "team": ("team", "group", "department", "cost-center", "costcenter", "scheduler-account"),
     "project": ("project", "project-name", "sagemaker:project-name"),
 }
 

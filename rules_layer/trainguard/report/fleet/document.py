@@ -87,6 +87,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     place: str | None = None
     link: str | None = None
     owners: dict[str, str] = {}
+    platform: str | None = None
+    queue: str | None = None
 
 
 class FleetRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -189,6 +189,8 @@ def fleet_job(facts: JobFacts) -> FleetJob:
         console=None if links is None else links.console,
         link=next(iter(plain_links(job.run_links).values()), None),
         owners=dict(job.owners),
+        platform=job.platform,
+        queue=job.queue,
     )
 
 
@@ -206,16 +208,21 @@ OWNERS_SHOWN = 30
 
 WEEKS_SHOWN = 8
 
+_PLACES = ("platform", "queue")
+
 
 def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetGroup]]:
-    """Return the owners by kind, those that lost most first; an entry without a name, the last, has the other jobs."""
+    """Return the owners by kind, those that lost most first; an entry without a name, the last, has the other jobs.
+
+    Platforms and queues are kinds too, where there are several.
+    """
     found = {}
-    for kind in OWNER_KINDS:
+    for kind in (*OWNER_KINDS, *_PLACES):
         groups: defaultdict[str | None, list[JobFacts]] = defaultdict(list)
         for each in facts:
-            groups[each.job.owners.get(kind)].append(each)
+            groups[getattr(each.job, kind) if kind in _PLACES else each.job.owners.get(kind)].append(each)
         unnamed = groups.pop(None, [])
-        if groups:
+        if len(groups) > (kind in _PLACES):
             named = sorted(groups, key=lambda name: _waste(name, groups[name]))
             found[kind] = [_owner(kind, name, groups[name]) for name in named]
             found[kind] += [_owner(kind, None, unnamed)] if unnamed else []

@@ -19,6 +19,7 @@ DAY_S = 86_400.0
 LINE = {
     "job", "status", "active", "instance_type", "instance_count", "started_at", "ended_at", "duration_s", "verdict",
     "finding", "severity", "cost_lost", "ringing", "fired", "evaluated_through", "tuning_job", "fault",
+    "platform", "queue", "owners",
 }  # fmt: skip
 
 
@@ -202,3 +203,20 @@ def test_filter_by_tuning_job_lists_only_its_jobs(deployed: Deployed) -> None:
     assert {line["job"]: line["tuning_job"] for line in listed(deployed)} == {
         JOB: None, "mine": "tune", "other": "tune-2"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--platform", "slurm"), ["cpu", "gpu"]),
+        (("--platform", "slurm", "--queue", "gpu"), ["gpu"]),
+        (("--owner", "nlp"), ["gpu"]),
+        (("--owner", "nobody"), []),
+    ],
+)
+def test_filters_by_place_and_owner_list_only_those(
+    words: tuple[str, ...], found: list[str], deployed: Deployed
+) -> None:
+    deployed.add(job("gpu", platform="slurm", queue="gpu", owners={"user": "ann", "team": "nlp"}))
+    deployed.add(job("cpu", platform="slurm", queue="cpu"))
+    assert sorted(names(deployed, *words)) == found

@@ -26,6 +26,9 @@ def jobs(
     since: Annotated[float | None, since_option("Begun in the last 12h, 7d, …")] = None,
     fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
     tuning: Annotated[str | None, option("--tuning", "NAME", "Jobs of that tuning job.")] = None,
+    platform: Annotated[str | None, option("--platform", "NAME", "Jobs of sagemaker, slurm, batch, …")] = None,
+    queue: Annotated[str | None, option("--queue", "NAME", "Jobs of that queue or partition.")] = None,
+    owner: Annotated[str | None, option("--owner", "NAME", "Jobs of that user, team or project.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most N, the newest.")] = 50,
     where: Where,
 ) -> Result:
@@ -41,6 +44,8 @@ def jobs(
     def wanted(record: "JobRecord") -> bool:
         at = begun(record)
         recent = since is None or (at is not None and now - at <= since)
-        return recent and status in {None, record.status.value} and tuning in {None, record.tuning_job}
+        described = ((status, record.status.value), (tuning, record.tuning_job), (platform, record.platform))
+        named = all(asked in {None, found} for asked, found in (*described, (queue, record.queue)))
+        return recent and named and (owner is None or owner in record.owners.values())
 
     return jobs_result(connect(where).stores, wanted, active=active, fired=fired, limit=limit, now=now)

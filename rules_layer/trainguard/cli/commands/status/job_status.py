@@ -42,7 +42,7 @@ from trainguard.cli.services.job_list import (
 from trainguard.core.records import MOST_TUNED_JOBS, JobRecord, RuleRow, Status, TunedJob, TuningJobRecord, unit_title
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
-_OF_RECORD = ("status", "secondary_status", "instance_type", "instance_count", "tuning_job")
+_OF_RECORD = ("status", "secondary_status", "instance_type", "instance_count", "tuning_job", "platform", "queue")
 
 
 def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandResult:
@@ -57,6 +57,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         "generated_at": iso(now),
         "job": job,
         **{name: None if record is None else getattr(record, name) for name in _OF_RECORD},
+        "owners": dict(known.owners),
         "active": known.active,
         "started_at": iso(known.started_at),
         "ended_at": iso(known.ended_at),
@@ -114,6 +115,8 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
             ("staged", _named(record.policy.alerts.staged, "recorded, without alerts or stops")),
             ("muted", _named(record.policy.alerts.muted, "they raise no alert")),
             ("tuning job", record.tuning_job or ""),
+            ("platform", ", ".join(filter(None, (record.platform, record.queue)))),
+            *record.owners.items(),
         ]
         facts += [
             ("instances", instances(record.instance_type, record.instance_count)),
