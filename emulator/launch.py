@@ -89,12 +89,15 @@ class Emulator:
 
 
 @contextlib.contextmanager
-def running_emulator(*, state_dir: Path, lambda_python: Path, log: Path, minute_s: float = 60.0) -> Iterator[Emulator]:
+def running_emulator(
+    *, state_dir: Path, lambda_python: Path, log: Path, minute_s: float = 60.0, longest_wait_s: int | None = None
+) -> Iterator[Emulator]:
     """Run the emulator for the time of a ``with`` block; an external one of ``LOCALSTACK_ENDPOINT`` is only used.
 
     `state_dir` is made if missing, and not removed. Functions see only the standard library of `lambda_python`. Less
-    than 60 seconds of `minute_s`, from one run of the scheduler to the next, makes tests faster. Raises InstallError
-    when the environment cannot be made; StartError, with the tail of the log, when the emulator does not answer.
+    than 60 seconds of `minute_s`, from one run of the scheduler to the next, makes tests faster, as does an end of each
+    Wait state after `longest_wait_s`. Raises InstallError when the environment cannot be made; StartError, with the
+    tail of the log, when the emulator does not answer.
     """
     external = os.environ.get(EXTERNAL_VARIABLE)
     if external:
@@ -112,6 +115,7 @@ def running_emulator(*, state_dir: Path, lambda_python: Path, log: Path, minute_
         python=python,
         lambda_runtime=lambda_runtime,
         minute_s=minute_s,
+        longest_wait_s=longest_wait_s,
     )
     with log.open("wb") as output:
         process = commands.start([python, "-m", "localstack.runtime.main"], environment=environment, output=output)

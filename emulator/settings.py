@@ -9,10 +9,19 @@ _INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
 def localstack_environment(
-    *, port: int, state_dir: Path, python: Path, lambda_python: Path, lambda_runtime: Path, minute_s: float
+    *,
+    port: int,
+    state_dir: Path,
+    python: Path,
+    lambda_python: Path,
+    lambda_runtime: Path,
+    minute_s: float,
+    longest_wait_s: int | None = None,
 ) -> dict[str, str]:
-    """Return LocalStack's variables; ``minute_s`` is seconds between two ``rate(1 minute)`` runs."""
+    """Return LocalStack's variables; for the last two arguments see `running_emulator`."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if longest_wait_s is not None:
+        inherited["TRAINGUARD_LONGEST_WAIT_S"] = str(longest_wait_s)
     return inherited | {
         "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(state_dir / "home"),

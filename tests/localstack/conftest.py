@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # A `rate(1 minute)` rule ticks this often: no test has to wait for a real minute.
 MINUTE_S = 2.0
+# Grace times outside SageMaker last ten minutes; those of SageMaker's jobs here are shorter than this.
+LONGEST_WAIT_S = 30
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +25,11 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """LocalStack with the plugin, or the LocalStack that LOCALSTACK_ENDPOINT names."""
     folder = tmp_path_factory.mktemp("emulator")
     with running_emulator(
-        state_dir=folder, lambda_python=Path(sys.executable), log=folder / "localstack.log", minute_s=MINUTE_S
+        state_dir=folder,
+        lambda_python=Path(sys.executable),
+        log=folder / "localstack.log",
+        minute_s=MINUTE_S,
+        longest_wait_s=LONGEST_WAIT_S,
     ) as running:
         yield running
 

@@ -45,7 +45,8 @@ STOPS = {"stop-rules": "CPUBottleneck"}
 
 def deploy_stack(emulator: Emulator, assembly: Path, home: Path) -> Stack:
     """Deploy the template that goes to AWS, with the emulator's overlay; its stop rate limit has room for all tests."""
-    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR})
+    outside = {"stop_batch_jobs": True, "stop_instances": True}
+    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR, **outside})
     return subscribed(emulator, deploy(emulator, assembly=assembly, home=home), STACK)
 
 
@@ -247,9 +248,10 @@ class Job:
         begin = (int(time.time()) // 60 - int(recorded.ended_s // 60) - 2) * 60 if start is None else start
         self.feed = JobFeed(job=name, recording=recorded, start=begin)
         self._s3 = stack.emulator.client("s3")
-        stack.deployment.create_training_job(
-            self.feed, may_be_stopped=allowed, settings={**SOON, **(STOPS if allowed else {}), **(tags or {})}
-        )
+        self._create(allowed, {**SOON, **(STOPS if allowed else {}), **(tags or {})})
+
+    def _create(self, allowed: bool, settings: Mapping[str, str]) -> None:
+        self.stack.deployment.create_training_job(self.feed, may_be_stopped=allowed, settings=settings)
 
     def upload(self, *, until_minute: float) -> list[str]:
         """Upload what the job writes up to that minute; return the keys."""

@@ -15,9 +15,13 @@ from localstack.services.s3.notifications import EventBridgeNotifier, S3EventNot
 from localstack.services.stepfunctions.asl.component.state.state_execution.state_task.service import (
     state_task_service_aws_sdk as sdk,
 )
+from localstack.services.stepfunctions.asl.component.state.state_wait.wait_function.wait_function import WaitFunction
 
 # How long a minute of EventBridge's ``rate(1 minute)`` rules lasts, seconds.
 MINUTE_VARIABLE = "TRAINGUARD_MINUTE_S"
+
+# How long a Wait state lasts at most, seconds.
+LONGEST_WAIT_VARIABLE = "TRAINGUARD_LONGEST_WAIT_S"
 
 RESOURCE_POLLS_S = 0.1
 
@@ -32,6 +36,8 @@ def install() -> None:
         ResourceProviderExecutor.deploy_loop, sleep_time=RESOURCE_POLLS_S
     )
     _let_minutes_last(float(os.environ.get(MINUTE_VARIABLE, "60")))
+    if LONGEST_WAIT_VARIABLE in os.environ:
+        _shorten_waits(int(os.environ[LONGEST_WAIT_VARIABLE]))
 
 
 def matches_wildcard(pattern: str, value: object) -> bool:
@@ -102,3 +108,13 @@ def _let_minutes_last(minute_s: float) -> None:
                 job.run()
 
     JobScheduler.loop = loop
+
+
+def _shorten_waits(longest_s: int) -> None:
+    """End a Wait state early: a grace time outside SageMaker takes ten minutes."""
+    wait = WaitFunction._wait_interval
+
+    def wait_less(self: WaitFunction, env: Any, wait_seconds: int) -> None:
+        wait(self, env, min(wait_seconds, longest_s))
+
+    WaitFunction._wait_interval = wait_less
