@@ -18,6 +18,7 @@ from trainguard.cli.commands.explain import explain
 from trainguard.cli.commands.hang import hang
 from trainguard.cli.commands.jobs import jobs
 from trainguard.cli.commands.kernels import kernels
+from trainguard.cli.commands.mcp import mcp
 from trainguard.cli.commands.notifications import notifications
 from trainguard.cli.commands.open import open_report
 from trainguard.cli.commands.params import params
@@ -86,6 +87,7 @@ app.command()(notifications)
 app.command()(kernels)
 app.command()(hang)
 app.command()(stragglers)
+app.command()(mcp)
 app.command()(cost)
 app.add_typer(prices)
 complete(app)

@@ -92,7 +92,7 @@ def judged_jobs(
 def _judged(settings: GivenSettings, write: WriteReport | None, task: tuple[FoundRun, str, str]) -> JudgedJob:
     run, shown, folder = task
     try:
-        judged, done = _evaluated(settings, run.open(), timelines=write is not None)
+        judged, done = evaluated(settings, run.open(), timelines=write is not None)
         page = None if write is None else write(folder, report_of(done))
         return replace(judged, place=shown, job=replace(judged.job, active=False), report=page)
     except TrainGuardError as fault:
@@ -111,10 +111,10 @@ def _not_judged(settings: GivenSettings, run: FoundRun, shown: str, why: str, fa
 
 def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
-    return _evaluated(settings, profile, timelines=False)[0]
+    return evaluated(settings, profile, timelines=False)[0]
 
 
-def _evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool) -> tuple[JudgedJob, Evaluation]:
+def evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool) -> tuple[JudgedJob, Evaluation]:
     job, _ = described_job(profile.source, settings.job(profile.root.job))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=timelines)
     rows = tuple(evaluation_rows(done, expires_at=0))

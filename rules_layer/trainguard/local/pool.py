@@ -42,6 +42,8 @@ def workers_for(tasks: int, cores: int | None = None) -> int:
     """Return how many processes help with so many tasks: none on one core, or where it would not pay."""
     if multiprocessing.parent_process() is not None:
         return 0  # The processes of a pool are as many as help.
+    if threading.current_thread() is not threading.main_thread():
+        return 0  # A fork beside other threads may never get a lock that one of them holds.
     if cores is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if cores < 2 or tasks < SMALLEST_JOB else min(cores, MAX_WORKERS)

@@ -21,6 +21,7 @@ from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
 from trainguard.report.training.digest import Series
 from trainguard.report.training.document import TrainingReport
+from trainguard.rules.change import ChangeCode
 
 
 class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         judged.
     rule : str or None
         The rule whose finding is the thing to change first.
+    change_code : ChangeCode
+        What ``change`` asks for, for programs.
     wasted_share : float or None
         Share, 0 to 1, of the paid GPU time that was no compute, as the ledger has it.
     lost : float or None
@@ -85,6 +88,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     causes: list[str] = msgspec.field(default_factory=list)
     judged: list[str] = msgspec.field(default_factory=list)
     not_judged: list[str] = msgspec.field(default_factory=list)
+    change_code: ChangeCode = ChangeCode.NOTHING
 
 
 class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Literal, NewType
 
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure, RuleResult, Text
 
 POINTS, LOADER_SECONDS, STEPS = "points", "seconds with loader events", "steps"
@@ -93,6 +94,7 @@ class RuleSpec:
     symptoms that it names a reason for, ``seen_with`` those that are a part of its own condition. ``claims`` has by
     kind (``""`` for all others) the ledger's buckets whose time in the episodes it explains, in order; with
     ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
+    ``changes`` has in the same way by kind what its finding asks to change.
 
     ``too_short`` are the words on a job that was too short, where no patience can be lowered. ``section`` is the
     report's, as ``module:function``: text, as evaluators must not import reports.
@@ -120,6 +122,7 @@ class RuleSpec:
     explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     seen_with: tuple[Symptom, ...] = ()
     text: Text | None = None
+    changes: Mapping[str, ChangeCode] = field(default_factory=dict)
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
     measures_loss: bool = False
     too_short: str | None = None
@@ -132,3 +135,6 @@ class RuleSpec:
         if result.measured is None:
             return None
         return result.measure or next(iter(self.measures), None)
+
+    def change_for(self, kind: str) -> ChangeCode:
+        return self.changes.get(kind) or self.changes.get("", ChangeCode.LOOK_AT_FINDING)

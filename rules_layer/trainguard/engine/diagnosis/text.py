@@ -1,6 +1,7 @@
 """The words of a diagnosis: how the job is, what to change first, what the paid time went into."""
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from trainguard.core.finding import clock_times
 from trainguard.core.records import Status
@@ -14,6 +15,7 @@ from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import ledger_facts
 from trainguard.pricing.cost import CostEstimate, Unpriced
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
@@ -30,17 +32,25 @@ DAY_H = 24.0
 _NO_REASON = frozenset({Bucket.COMPUTE, Bucket.NO_SAMPLES, Bucket.IDLE, Bucket.UNEXPLAINED})
 
 
+# A change to make, and the sentence on it.
+Advice: TypeAlias = tuple[ChangeCode, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Sentences:
+    """How the job is, what to change and what it costs; ``code`` says the change for programs."""
+
     health: str
     change: str
     cost: str
+    code: ChangeCode
 
 
 def sentences_of(case: Case, diagnosis: Diagnosis) -> Sentences:
     root = diagnosis.root
     health = _without_findings(case, diagnosis) if root is None else _with_findings(case, diagnosis, root)
-    return Sentences(health, _change(case, diagnosis), _cost(case, diagnosis))
+    code, change = _change(case, diagnosis)
+    return Sentences(health, change, _cost(case, diagnosis), code)
 
 
 def _with_findings(case: Case, found: Diagnosis, root: RankedFinding) -> str:
@@ -193,47 +203,54 @@ def _marked(finding: RankedFinding, case: Case) -> str:
     return ", ".join(parts)
 
 
-def _change(case: Case, found: Diagnosis) -> str:
+def _change(case: Case, found: Diagnosis) -> Advice:
     root, judged = found.root, found.judged
     if root is not None:
-        return root.finding.advice or f"Look at what {root.rule} says: {root.finding.reason}"
+        said = root.finding.advice or f"Look at what {root.rule} says: {root.finding.reason}"
+        return spec_of(root.rule).change_for(root.finding.finding_kind), said
     faults = case.plan.faults
     if faults:
         rule = next((rule for rule in faults if rule != PROFILER_REPORT), PROFILER_REPORT)
-        return f"Correct this setting: {clause(str(faults[rule]))}."
+        return ChangeCode.CORRECT_SETTING, f"Correct this setting: {clause(str(faults[rule]))}."
     if judged.failed:
         verdict = case.verdict_of(judged.failed[0])
         reason = "" if verdict is None else f": {clause(verdict.result.reason)}"
-        return f"Report this fault of TrainGuard, {judged.failed[0]} could not judge{reason}."
+        said = f"Report this fault of TrainGuard, {judged.failed[0]} could not judge{reason}."
+        return ChangeCode.REPORT_FAULT, said
     return _of_ledger(case, found) or _nothing(case, found)
 
 
-def _of_ledger(case: Case, found: Diagnosis) -> str | None:
+def _of_ledger(case: Case, found: Diagnosis) -> Advice | None:
     """Say where to look for a loss that only the ledger knows; None without one."""
     if found.level == "unknown" and case.ended and found.share_of(Bucket.START_UP) >= MOSTLY:
-        return "Find out what the job did before its GPUs first worked: its log of that time says it."
+        said = "Find out what the job did before its GPUs first worked: its log of that time says it."
+        return ChangeCode.READ_JOB_LOG, said
     if found.level == "unknown" and case.ended and found.share_of(Bucket.TAIL) >= MOSTLY:
-        return "Find out what kept the job from ending after its last work: its log of that time says it."
+        said = "Find out what kept the job from ending after its last work: its log of that time says it."
+        return ChangeCode.READ_JOB_LOG, said
     if not found.lacks_reason:
         return None
     if not case.ended and found.judged.pending:
-        return f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
+        said = f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
+        return ChangeCode.WAIT_FOR_DATA, said
     if found.share_of(Bucket.UNEXPLAINED) < found.share_of(Bucket.IDLE):
-        return "Find out what the job did while its GPUs were idle: its log at these times says it."
-    return "Record a kernel trace of a few steps: it says whether the GPUs wait for the host, for data or for peers."
+        said = "Find out what the job did while its GPUs were idle: its log at these times says it."
+        return ChangeCode.READ_JOB_LOG, said
+    said = "Record a kernel trace of a few steps: it says whether the GPUs wait for the host, for data or for peers."
+    return ChangeCode.RECORD_KERNEL_TRACE, said
 
 
-def _nothing(case: Case, found: Diagnosis) -> str:
+def _nothing(case: Case, found: Diagnosis) -> Advice:
     judged, lost = found.judged, found.lost_share
     if not judged.judged and not case.ended:
-        return "Nothing can be advised yet."
+        return ChangeCode.WAIT_FOR_DATA, "Nothing can be advised yet."
     if not judged.judged and (lost is None or lost >= SIZEABLE_SHARE):
-        return "Nothing can be advised: there is no verdict."
+        return ChangeCode.NOTHING, "Nothing can be advised: there is no verdict."
     saving = smaller_instance(case)
     nothing = "Nothing needs to be changed"
     if found.level != "healthy":
         nothing += ", as far as that was judged" if judged.judged else ", as far as the work of the GPUs shows"
-    return f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
+    return ChangeCode.NOTHING, f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
 
 
 def smaller_instance(case: Case) -> str | None:

@@ -33,6 +33,7 @@ from trainguard.engine.settings.job_settings import (
     about_stops,
 )
 from trainguard.engine.settings.tag_names import (
+    AGENT_TAG,
     FRAMEWORK_EXPECTED,
     FRAMEWORK_TAG,
     NAMESPACE,
@@ -47,7 +48,9 @@ from trainguard.rules.family_rules import TRAINING, TRAINING_NAMES, bare
 from trainguard.rules.parameters import PARAMETERS_TYPES, canonical_rule
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
-_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG, RUN_URL_TAG, *OWNER_TAGS.values()})
+_NO_SETTINGS = frozenset(
+    {STOP_TAG, AGENT_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG, RUN_URL_TAG, *OWNER_TAGS.values()}
+)
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
 # Misspelt forms of a yes, which count as a no; any other text is a no on purpose.
 _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})

@@ -15,6 +15,9 @@ SETTINGS_TAG = "trainguard:settings"
 # Where the profile lies of a job whose ProfilerConfig does not say so.
 PROFILE_TAG = "trainguard:profile-path"
 
+# What agents may do to the job: ``brake``, ``stop`` or both.
+AGENT_TAG = "trainguard:agent-actions"
+
 # On a resource of AWS Batch or EC2: the job whose fires may stop it.
 JOB_TAG = "trainguard:job"
 

@@ -18,6 +18,7 @@ from trainguard.kernels.rules.rule import RankRule, of_snapshots, of_traces, por
 from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
 from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.verdict import CaptureVerdict
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 
 _NO_GAIN = Gain(ns_per_step=0, share=0.0)
@@ -131,6 +132,7 @@ def _ran_out_summary(sheet: FactSheet) -> str:
 
 class GpuMemoryRanOut(MemoryRule):
     title = "Failed allocations"
+    change = ChangeCode.SAVE_MEMORY
     fires_when = "an allocation failed; needs a memory snapshot"
     measure = Measure("bytes that were asked for")
     summary = _ran_out_summary
@@ -179,6 +181,7 @@ class GpuMemoryFragmented(MemoryRule):
     """Fires where the allocator holds memory that it cannot give out, and the GPU has hardly any other."""
 
     title = "Fragmented memory"
+    change = ChangeCode.DEFRAGMENT_MEMORY
     fires_when = (
         "an allocation failed that fits into what is reserved and free; or {full} of the GPU's memory was reserved at "
         "the peak and {least} of that was free; needs profile_memory=True or a memory snapshot"
@@ -274,6 +277,7 @@ class GpuMemoryGrows(MemoryRule):
     """
 
     title = "Growing memory"
+    change = ChangeCode.FIX_LEAK
     fires_when = (
         "memory at the start of a step grows by {least} MB a step, and falls by {falls} of its rises at most, over "
         "{steps} steps behind the first two; needs profile_memory=True or a memory snapshot"
@@ -333,6 +337,7 @@ class GpuMemoryHeld(MemoryRule):
     """Fires where one place holds much of a GPU's memory for one step, and hardly any is left."""
 
     title = "Memory of one place"
+    change = ChangeCode.SAVE_MEMORY
     fires_when = (
         "one place holds {least} of what is allocated, as activations or workspace, at the peak with {full} of the "
         "GPU's memory reserved, or when an allocation fails; needs profile_memory=True or a memory snapshot"

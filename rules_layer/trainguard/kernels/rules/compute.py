@@ -14,6 +14,7 @@ from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.work import KernelLine
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 
 VOLTA = (7, 0)
@@ -31,6 +32,7 @@ class _ComputeRule(RankRule):
 
 class TensorCoresIdle(_ComputeRule):
     title = "Tensor cores"
+    change = ChangeCode.LOWER_PRECISION
     fires_when = "under {enough} of the time of matrix, convolution and attention kernels is on tensor cores"
     measure = Measure("share of that time on tensor cores")
     summary = "{tensor_core_share} of the time of matrix, convolution and attention kernels is on tensor cores."
@@ -88,6 +90,7 @@ class LowPrecisionUnused(_ComputeRule):
     """Fires where much of the computation is in FP32 or FP64; optimizers do not count, as weights need FP32."""
 
     title = "Precision"
+    change = ChangeCode.LOWER_PRECISION
     fires_when = (
         "beside optimizers over {most} of the computing time is in FP32, over {least} in FP64, or over {least} in "
         "products, convolutions and attention of FP32 or FP64, on a GPU that has BF16"
@@ -163,6 +166,7 @@ def _has_bf16(judged: Judged) -> bool:
 
 class SmUnderfilled(_ComputeRule):
     title = "Underfilled multiprocessors"
+    change = ChangeCode.RAISE_BATCH_SIZE
     fires_when = "{least} of the computing time is in kernels with less than one block a multiprocessor"
     measure = Measure("share of computing time in such kernels")
     summary = "{underfilled_share} of the computing time is in kernels with less than one block per multiprocessor."

@@ -15,12 +15,14 @@ from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
 from trainguard.kernels.times.intervals import Spans, difference, intersection, merged, union
 from trainguard.kernels.times.metrics import SYNC_REACH_NS
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS
 
 
 class LoaderBound(RankRule):
     title = "Waiting for the data loader"
+    change = ChangeCode.FEED_FASTER
     fires_when = "steps wait over {most} of their time for the data loader"
     measure = Measure("share of steps in the data loader")
     symptom = DATA_WAITS
@@ -72,6 +74,7 @@ class LaunchBound(RankRule):
     """
 
     title = "Launches that come too late"
+    change = ChangeCode.FUSE_KERNELS
     fires_when = (
         "{host_share} of the idle time is the host's, and the GPU is busy under {enough} and kernels start within "
         "{delay_ns} of their launch ({delay_amd_ns} on AMD's GPUs), or short gaps before launches take {short_gaps} of "
@@ -206,6 +209,7 @@ def _small_kernel_storm_summary(sheet: FactSheet) -> str:
 
 class SmallKernelStorm(RankRule):
     title = "Small kernels"
+    change = ChangeCode.FUSE_KERNELS
     fires_when = (
         "there are {kernels_per_step} kernels a step, {short_share} of them shorter than their launching call, and the "
         "GPU is busy under {enough} of the time beside the wait for data"
@@ -247,6 +251,7 @@ class SmallKernelStorm(RankRule):
 
 class SyncStall(RankRule):
     title = "Synchronization"
+    change = ChangeCode.REMOVE_SYNCS
     fires_when = (
         "the host waits for the GPU {waiting} of the time, and for {idle} the GPU is idle in the wait or right after "
         "it, as its next work is not launched"

@@ -13,6 +13,7 @@ from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share
 from trainguard.kernels.times.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.ledger.bucket import LOST_AT_WORK
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
 
@@ -30,6 +31,7 @@ def _gpu_busy_low_summary(sheet: FactSheet) -> str:
 
 class GpuBusyLow(RankRule):
     title = "GPU busy"
+    change = ChangeCode.FIND_WAITS
     fires_when = "the GPU is busy less than {enough} of the window; it matters more below {medium}"
     measure = Measure("busy share of the window")
     symptom = LOW_GPUS
@@ -91,6 +93,7 @@ def _gpu_gap_summary(sheet: FactSheet) -> str:
 
 class GpuGap(RankRule):
     title = "Gaps of the GPU"
+    change = ChangeCode.PAUSE_LESS
     fires_when = (
         "the GPU is idle at a stretch, and its next work not launched, for {long_ns}, or for over {of_step} of the "
         "median step"
@@ -155,6 +158,7 @@ class TraceStepOutlier(RankRule):
     """Fires by the length of steps with their work on the GPU: a host that is far ahead does not show a slow one."""
 
     title = "Slow steps of a trace"
+    change = ChangeCode.FIX_SLOW_STEPS
     fires_when = "of {steps} steps or more, one is over the median by {sigmas} robust sigmas and {of_median} of it"
     measure = Measure("slowest step", "ms")
     is_steady = False

@@ -15,11 +15,13 @@ from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure
 
 
 class MemcpyBound(RankRule):
     title = "Copies"
+    change = ChangeCode.PIN_MEMORY
     fires_when = "the GPU only copies or sets memory for {least} of the time"
     measure = Measure("share of the window with copies alone")
     takes = "memory_alone"
@@ -53,6 +55,7 @@ class PageableCopy(RankRule):
     """
 
     title = "Copies from pageable memory"
+    change = ChangeCode.PIN_MEMORY
     fires_when = "copies from or to pageable memory take {least} of the time"
     measure = Measure("share of the window in such copies")
     claims = (Bucket.HOST,)
@@ -99,6 +102,7 @@ def _gpu_memory_full_summary(sheet: FactSheet) -> str:
 
 class GpuMemoryFull(RankRule):
     title = "GPU memory"
+    change = ChangeCode.SAVE_MEMORY
     fires_when = "over {most} of a GPU's memory was reserved; needs profile_memory=True"
     measure = Measure("reserved share of the memory")
     is_steady = False

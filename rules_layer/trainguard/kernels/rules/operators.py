@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 
 # The start and the end of a kernel take microseconds: shorter calls are not compared.
@@ -117,6 +119,10 @@ def _kind(reason: Reason) -> str:
 
 class SlowOperators(RankRule):
     title = "Slow operators"
+    change = ChangeCode.FASTER_OPERATORS
+    changes: ClassVar[Mapping[str, ChangeCode]] = dict.fromkeys(
+        (f"slow_operators_{each}" for each in ("few_rows", "uneven", "starved", "unused")), ChangeCode.BALANCE_EXPERTS
+    ) | {"slow_operators_unfused": ChangeCode.FUSE_KERNELS}
     fires_when = (
         "operators with recorded shapes that reach under {enough} (attention {enough_attention}) of what good kernels "
         "do cost {least} of the time; else experts that share few rows, or of which a router uses three in four at "

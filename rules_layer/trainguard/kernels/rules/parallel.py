@@ -15,6 +15,7 @@ from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.work import collectives_of
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 
 
@@ -25,6 +26,7 @@ class ExposedCommunication(RankRule):
     """
 
     title = "Exposed communication"
+    change = ChangeCode.OVERLAP_COMMUNICATION
     fires_when = (
         "communication without computation takes {exposed} of the time, or under {overlap} of communication that takes "
         "{communicating} of the time overlaps with computation"
@@ -86,6 +88,7 @@ _OF_GPUS = "ccl"
 
 class WrongParallel(RankRule):
     title = "The wrong kind of data parallelism"
+    change = ChangeCode.START_DDP
     fires_when = "DataParallel drives more than {gpus} GPU, or DistributedDataParallel sends gradients without NCCL"
     measure = Measure("GPUs, or share of the window in collectives on the host")
     says = (

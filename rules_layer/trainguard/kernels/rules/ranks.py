@@ -19,6 +19,7 @@ from trainguard.kernels.rules.text import shown
 from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.waiting import Waiting
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure
 from trainguard.rules.spec import LOW_GPUS
 
@@ -33,6 +34,7 @@ def _slow_rank_summary(sheet: FactSheet) -> str:
 class SlowRank(KernelRule):
     title = "A slow rank"
     looks_at = ACROSS
+    change = ChangeCode.BALANCE_RANKS
     fires_when = "a rank computes {times} times as long as the median of the other like ranks, and is not the late one"
     measure = Measure("times the median of like ranks")
     claims = (Bucket.PEERS,)
@@ -101,6 +103,7 @@ class LateRank(KernelRule):
 
     title = "A late rank"
     looks_at = ACROSS
+    change = ChangeCode.BALANCE_RANKS
     fires_when = (
         "in {steps} of the steps one rank comes last into a collective, {lateness} of a step later than the middle "
         "rank, and that much later over all steps; what it computes, {compute} times as long as others, and exchanges "

@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +26,7 @@ from trainguard.kernels.times.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict, SnapshotVerdict
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 from trainguard.rules.spec import RuleSpec, Symptom
@@ -67,6 +68,7 @@ class KernelRule(Rule[RuleParameters]):
     says: Its kinds of findings, where it has several, or one that is not called as the rule is.
     looks_at, informs_only, symptom, explains, claims: As in `RuleSpec`. ``claims`` are the parts of the ledger that a
         finding explains: a trace divides what utilization leaves open.
+    change, changes: What its finding asks to change: any kind, and by kind where it asks something else.
     """
 
     title: ClassVar[str] = ""
@@ -81,6 +83,8 @@ class KernelRule(Rule[RuleParameters]):
     symptom: ClassVar[Symptom | None] = None
     explains: ClassVar[tuple[Symptom, ...]] = ()
     claims: ClassVar[tuple[Bucket, ...]] = ()
+    change: ClassVar[ChangeCode] = ChangeCode.NOTHING
+    changes: ClassVar[Mapping[str, ChangeCode]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if cls.title:
@@ -218,6 +222,7 @@ def _spec_of(rule: type[KernelRule]) -> RuleSpec:
         explains=rule.explains,
         text=text,
         claims={"": rule.claims} if rule.claims else {},
+        changes={"": rule.change, **rule.changes},
     )
 
 

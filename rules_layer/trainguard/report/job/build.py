@@ -213,6 +213,7 @@ def _verdict(judged: EvaluatedJob) -> Verdict:
         causes=[each.rule for each in found.causes],
         judged=list(found.judged.judged),
         not_judged=list(found.judged.vetoes),
+        change_code=words.code,
     )
 
 

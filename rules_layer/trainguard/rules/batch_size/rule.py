@@ -14,6 +14,7 @@ from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import NodeDetails, SeriesDetails
 from trainguard.rules.batch_size.text import BatchKind, text
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, idle_share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -167,6 +168,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         symptom=SMALL_WORK,
         explains=(LOW_GPUS,),
         seen_with=(LOW_GPUS,),
+        changes={"": ChangeCode.RAISE_BATCH_SIZE},
         text=text,
         claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
         details=BatchDetails,

@@ -15,6 +15,7 @@ from trainguard.rules.bottlenecks.rule import (
 )
 from trainguard.rules.bottlenecks.state import Cores, MinuteCount
 from trainguard.rules.bottlenecks.text import BottleneckDetails, CoreSeries, CoreWords
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet
 from trainguard.rules.spec import LOW_GPUS, SYSTEM, ChartLine, ParameterHelp, RuleSpec
@@ -81,6 +82,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         metrics=("CPU",),
         explains=EXPLAINED,
         seen_with=(LOW_GPUS,),
+        changes={"": ChangeCode.FEED_FASTER},
         text=CPU_WORDS,
         claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
         details=BottleneckDetails,
@@ -153,6 +155,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
         metrics=("I/O",),
         explains=EXPLAINED,
         seen_with=(LOW_GPUS,),
+        changes={"": ChangeCode.FASTER_STORAGE},
         text=IO_WORDS,
         claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
         details=BottleneckDetails,

@@ -11,6 +11,7 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import UNKNOWN
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.dataloader.details import (
     WAITING_SHARE,
     Load,
@@ -85,6 +86,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         metrics=("CPU",),
         looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
         explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
+        changes={"": ChangeCode.FEED_FASTER, DataloaderKind.TOO_MANY: ChangeCode.FEWER_LOADER_WORKERS},
         text=text,
         claims={
             **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),

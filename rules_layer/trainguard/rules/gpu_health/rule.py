@@ -13,6 +13,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
 from trainguard.render.details import SeriesDetails
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.gpu_health.faults import (
     KEPT_MINUTES,
     SILENT_MINUTES,
@@ -33,6 +34,7 @@ from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 NAMED = 4
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
 GRAVITY: tuple[Kind, ...] = get_args(Kind)
+_THROTTLED = (HealthKind.HEAT, HealthKind.SLOWDOWN, HealthKind.POWER_LIMIT)
 # Load that is older says nothing of now.
 STALE_S = 900.0
 
@@ -222,6 +224,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             ),
         },
         inputs=SYSTEM,
+        changes={"": ChangeCode.REPLACE_NODE, **dict.fromkeys(_THROTTLED, ChangeCode.COOL_NODE)},
         text=text,
         details=HealthDetails,
         section="trainguard.rules.gpu_health.section:blocks",

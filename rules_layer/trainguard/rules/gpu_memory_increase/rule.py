@@ -13,6 +13,7 @@ import numpy as np
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.gpu_memory_increase.growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
@@ -178,6 +179,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         managed_parameters=("increase", "patience", "window"),
         inputs=SYSTEM,
         metrics=("GPU memory",),
+        changes={"": ChangeCode.FIX_LEAK, MemoryKind.JUMP: ChangeCode.SAVE_MEMORY},
         text=text,
         details=MemoryDetails,
         section="trainguard.rules.gpu_memory_increase.section:blocks",

@@ -11,6 +11,7 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.hung_job.ranks import GpuFaults, cause_of, facts_of
 from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
 from trainguard.rules.hung_job.text import HungKind, text
@@ -99,6 +100,7 @@ SPEC = RuleSpec(
     },
     inputs=SYSTEM,
     explains=(LOW_GPUS, TAKEN_GPU),
+    changes={"": ChangeCode.FIND_HANG},
     text=text,
     claims={"": (Bucket.HANG,)},
     details=HungDetails,

@@ -11,6 +11,7 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.formats.profile.snapshots import BoolArray, points_in
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details, NodeDetails
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.load_balancing.text import LoadBalancingKind, text
 from trainguard.rules.load_balancing.times import FINE_S, MAX_DISTANCE, Comparison, Stretch
 from trainguard.rules.load_balancing.window import MIN_WINDOW_POINTS, MIN_WINDOW_S, WIDE_GAP, BalanceWindow, Gaps
@@ -147,6 +148,7 @@ SPEC = RuleSpec(
     inputs=SYSTEM,
     symptom=UNEVEN,
     explains=(LOW_GPUS, SMALL_WORK),
+    changes={"": ChangeCode.BALANCE_RANKS, LoadBalancingKind.STOPPED: ChangeCode.READ_JOB_LOG},
     text=text,
     claims=dict.fromkeys(
         (LoadBalancingKind.APART, LoadBalancingKind.BEHIND, LoadBalancingKind.STOPPED),

@@ -24,6 +24,7 @@ from trainguard.rules.low_gpu_utilization.results import (
 )
 from trainguard.rules.low_gpu_utilization.text import text
 from trainguard.rules.low_gpu_utilization.usage import (
+    CHANGES,
     CLAIMS,
     COSTLY_SHARE,
     ENGINE_P95,
@@ -119,6 +120,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         symptom=LOW_GPUS,
         looks={Kind.GPU_TAKEN: TAKEN_GPU},
         explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
+        changes=CHANGES,
         text=text,
         claims=CLAIMS,
         details=LowGpuDetails,

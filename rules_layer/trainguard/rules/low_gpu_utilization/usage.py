@@ -12,6 +12,7 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.render.details import Details
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import JudgedKind, Measure
 from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
@@ -82,6 +83,24 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.FLUCTUATES: LOST_AT_WORK,
     Kind.LOW_ACTIVITY: (),
     Kind.INSTANCES_LOW: (),
+}
+
+
+CHANGES: Mapping[str, ChangeCode] = {
+    Kind.NEVER_USED: ChangeCode.USE_GPU,
+    Kind.STOPPED: ChangeCode.FIND_HANG,
+    Kind.NEARLY_IDLE: ChangeCode.USE_GPU,
+    Kind.HOLDS_MEMORY: ChangeCode.FREE_GPU,
+    Kind.HARDLY_USED: ChangeCode.RAISE_BATCH_SIZE,
+    Kind.IDLE_IN_PART: ChangeCode.FIND_WAITS,
+    Kind.PAUSES: ChangeCode.PAUSE_LESS,
+    Kind.UNDER_USED: ChangeCode.RAISE_BATCH_SIZE,
+    Kind.FLUCTUATES: ChangeCode.FIND_WAITS,
+    Kind.GPU_HOLDS_MEMORY: ChangeCode.FREE_GPU,
+    Kind.GPU_TAKEN: ChangeCode.FREE_GPU,
+    Kind.LOW_ACTIVITY: ChangeCode.RAISE_BATCH_SIZE,
+    Kind.INSTANCES_UNUSED: ChangeCode.USE_GPU,
+    Kind.INSTANCES_LOW: ChangeCode.RAISE_BATCH_SIZE,
 }
 
 

@@ -10,6 +10,7 @@ from trainguard.core.finding import Fact, Progress, clock
 from trainguard.core.records import Status
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.dataloader.series import LoaderState
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
@@ -119,6 +120,7 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         managed_parameters=("threshold",),
         inputs=SYSTEM | FRAMEWORK,
         explains=(LOW_GPUS, UNUSED_NODE),
+        changes={"": ChangeCode.SHORTEN_START},
         text=text,
         claims=dict.fromkeys(
             (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.UNCERTAIN),

@@ -12,6 +12,7 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import JoinedRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
@@ -182,6 +183,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
         measures_loss=True,
         symptom=SLOW_STEPS,
         explains=(LOW_GPUS,),
+        changes={"": ChangeCode.FIX_SLOW_STEPS},
         text=text,
         claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
         too_short=(

@@ -13,6 +13,7 @@ from trainguard.core.finding import MOST_FACTS, Fact, Progress
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -73,6 +74,7 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         },
         inputs=FRAMEWORK,
         explains=(LOW_GPUS,),
+        changes={"": ChangeCode.BALANCE_RANKS},
         text=text,
         claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
         details=StragglerDetails,

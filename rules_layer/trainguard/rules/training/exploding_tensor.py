@@ -8,6 +8,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Signal, signal_of
 from trainguard.formats.tensors.step_view import ReductionKind, StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.readings import Reading, checked, measured, not_finite, not_saved
@@ -104,6 +105,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, ExplodingTensorState])
             "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
             "or those that collection_names and tensor_regex select."
         ),
+        changes={"": ChangeCode.GO_BACK, INFINITE: ChangeCode.LOWER_LEARNING_RATE},
         say=_exploding_words,
         kinds=(NAN, INFINITE, FINE),
     )

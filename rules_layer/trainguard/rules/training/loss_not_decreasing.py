@@ -10,6 +10,7 @@ import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -123,6 +124,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             "It checks losses that are single numbers, at steps num_steps apart: record them with "
             "CollectionConfig(name='losses')."
         ),
+        changes={"": ChangeCode.CHANGE_LEARNING_RATE, RISEN: ChangeCode.LOWER_LEARNING_RATE},
         say=_words,
         kinds=(FALLS, ROSE_LITTLE, FLAT, RISEN),
         bound=("value", "of tensors beyond the first 32 of a mode"),

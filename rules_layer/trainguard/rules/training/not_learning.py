@@ -10,6 +10,7 @@ from typing import ClassVar
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import (
@@ -218,6 +219,7 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
             "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         },
         needs="It checks losses that are single numbers: record them in the collection losses, scores in metrics.",
+        changes={"": ChangeCode.CHECK_TRAINING_LOOP},
         say=_words,
         kinds=tuple(_SAID),
         bound=BOUND,

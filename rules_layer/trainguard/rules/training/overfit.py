@@ -6,6 +6,7 @@ import msgspec
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -85,6 +86,7 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
             "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
             "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
         ),
+        changes={"": ChangeCode.STOP_EARLY},
         say=_overfit_words,
         kinds=(FINE, WAITS, OVERFITS),
         bound=("value", "of metrics beyond the first 32"),
@@ -233,6 +235,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
             "name='losses'), and set the mode in the script (hook.set_mode)."
         ),
+        changes={"": ChangeCode.STOP_EARLY},
         say=_overtraining_words,
         kinds=(IMPROVES, TRAINING, VALIDATION),
     )

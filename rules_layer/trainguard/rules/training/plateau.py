@@ -2,6 +2,7 @@
 
 from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -85,6 +86,7 @@ class Plateau(StepRule[PlateauParameters, RatedState]):
             "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
         },
         needs="It checks losses of training: record them in the collection losses, scores in metrics.",
+        changes={"": ChangeCode.CHANGE_LEARNING_RATE},
         say=_words,
         kinds=(FINE, NEVER_FELL, PLATEAU),
         bound=BOUND,

@@ -13,6 +13,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.scalars.objective import Signal, objective_of
 from trainguard.formats.tensors.step_view import Mode, StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -63,6 +64,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
         parameters={"deviations": ParameterHelp("", "standard deviations above the median of the last 32 values")},
         informs_only=True,
         needs="It checks the loss of training: record it with CollectionConfig(name='losses').",
+        changes={"": ChangeCode.LOWER_LEARNING_RATE},
         say=worded(
             {
                 NO_SPIKE: "{spikes.series} had no spike",
@@ -222,6 +224,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
             "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the "
             "collections gradients (the reduction l2 is enough) and losses."
         ),
+        changes={"": ChangeCode.LOWER_LEARNING_RATE, SHRINKS: ChangeCode.CHANGE_ACTIVATIONS},
         say=_drift_words,
         kinds=(NO_DRIFT, LEARNS, MOVES, GROWS, SHRINKS),
         bound=("value", "of norms beyond the first 512, or beyond names of 40,000 characters"),

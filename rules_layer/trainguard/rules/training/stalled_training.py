@@ -9,6 +9,7 @@ from trainguard.core.records import Status
 from trainguard.core.units import show_duration
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult, Words
 from trainguard.rules.spec import ParameterHelp
@@ -99,6 +100,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
             ),
         },
         needs="It checks when steps are saved: record the losses, with CollectionConfig(name='losses').",
+        changes={"": ChangeCode.FIND_HANG},
         say=_words,
         kinds=(*_WITHOUT_GAP, "goes on", "first gap", "resumed", "stalled", "recent", "waits"),
         bound=("step", "saved without a time"),

@@ -10,6 +10,7 @@ from trainguard.core.finding import Fact, Progress
 from trainguard.formats.tensors.scalars.objective import Signal
 from trainguard.formats.tensors.step_view import Mode, StepView
 from trainguard.ledger.bucket import Bucket
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
 from trainguard.rules.training.learned_nothing import GOOD_SCORE
@@ -107,6 +108,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             ),
         },
         needs="It checks losses that are single numbers: record them with CollectionConfig(name='losses').",
+        changes={"": ChangeCode.GO_BACK},
         say=diverged_words,
         kinds=tuple(SAID),
         bound=BOUND,

@@ -72,13 +72,13 @@ def judged(
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
     drawn = None if out is None else _drawn(out, len(place.names))
-    document = _profiles_of(place, _unwatched if drawn is None else drawn.add, gpu)
+    document = profiles_of(place, _unwatched if drawn is None else drawn.add, gpu)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
     if other is not None:
         from trainguard.kernels.comparison.compare import compared
 
-        document = replace(document, comparison=compared(_profiles_of(other, _unwatched, gpu), document))
+        document = replace(document, comparison=compared(profiles_of(other, gpu=gpu), document))
     blocks = [*_overview(document), *_all_ranks(document)]
     if out is not None and drawn is not None:
         blocks += _written(document, drawn, out)
@@ -142,7 +142,9 @@ def _unwatched(profile: RankProfile, trace: Trace) -> None:
     """Keep nothing of a trace."""
 
 
-def _profiles_of(place: FilesBelow, watch: Callable[[RankProfile, Trace], None], gpu: str) -> KernelProfiles:
+def profiles_of(
+    place: FilesBelow, watch: Callable[[RankProfile, Trace], None] = _unwatched, gpu: str = ""
+) -> KernelProfiles:
     """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
     ranks: list[RankProfile] = []
     snapshots = []

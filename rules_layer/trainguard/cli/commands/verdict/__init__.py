@@ -1,10 +1,12 @@
 """``trainguard verdict``."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Literal
+
+import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import InstanceType, Params, Prices, Where, argument, option
+from trainguard.cli.options import InstanceType, Params, Prices, Where, argument, option, refuse
 
 
 @command(fails_on_fire=True)
@@ -24,6 +26,10 @@ def verdict(
             "Also write the verdict as tags of a run: mlflow+https://host#RUN; without #RUN of the job's own run.",
         ),
     ] = None,
+    reader: Annotated[
+        Literal["people", "agent"],
+        typer.Option("--for", help="For an agent: the JSON of `trainguard mcp`, in a kilobyte."),
+    ] = "people",
     where: Where,
 ) -> Result:
     """Say in one word whether a job is idle, wasted, at risk or healthy, since when, and what is done about it.
@@ -33,8 +39,16 @@ def verdict(
 
     Examples: `trainguard verdict my-job --json`, `trainguard verdict ./my-job`,
     `trainguard verdict 'mlflow.db#my run' --fail-on-fire`,
-    `trainguard verdict my-job --write-mlflow mlflow+https://mlflow.example.com`
+    `trainguard verdict my-job --write-mlflow mlflow+https://mlflow.example.com`,
+    `trainguard verdict ./my-job --for agent`
     """
+    if reader == "agent":
+        refuse("--for agent", {"--write-mlflow": write_mlflow})
+        from trainguard.cli.commands.verdict.shown import agent_result
+        from trainguard.cli.services.readings import read
+        from trainguard.local.settings import given_settings
+
+        return agent_result(read(source, where, given_settings(params, prices, instance_type), timelines=False).verdict)
     from trainguard.cli.commands.verdict.shown import verdict_result, written
     from trainguard.cli.services.deployment import connect_for, target_of
     from trainguard.cli.services.names import unpriced

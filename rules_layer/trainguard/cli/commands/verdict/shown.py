@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from trainguard.aws.source_services import HttpJson
 from trainguard.cli.output.rendering import Block, Cell, Facts, Heading, Line, Shown
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.layout import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
+from trainguard.report.agents.verdict import AgentVerdict
 from trainguard.report.job_verdict import PREFIX, JobVerdict, Verdict, verdict_tags
 
 _STYLES = {
@@ -24,6 +27,16 @@ def verdict_result(verdict: JobVerdict, notes: Sequence[str]) -> CommandResult:
         document=verdict,
         blocks=_blocks(verdict),
         notes=notes,
+        fired=verdict.verdict not in {Verdict.HEALTHY, Verdict.UNKNOWN},
+        evaluated=verdict.verdict is not Verdict.UNKNOWN,
+    )
+
+
+def agent_result(verdict: AgentVerdict) -> CommandResult:
+    """Return the same document with and without ``--json``."""
+    return CommandResult(
+        document=verdict,
+        blocks=[Line(msgspec.json.encode(verdict).decode(), whole=True)],
         fired=verdict.verdict not in {Verdict.HEALTHY, Verdict.UNKNOWN},
         evaluated=verdict.verdict is not Verdict.UNKNOWN,
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trainguard.core.errors import TensorUnusableError
 from trainguard.formats.tensors.step_view import StepView, Tensor
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
@@ -97,6 +98,7 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
             "parameters={'include_regex': '.*relu_output'}); where modules are not named relu, set tensor_regex to "
             "match."
         ),
+        changes={"": ChangeCode.CHANGE_ACTIVATIONS},
         say=worded(
             "{dead_nodes} % of the nodes of {dead_nodes.series} {were/are} dead, "
             "{dead_nodes:against above|not above} %",
@@ -182,6 +184,7 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
             "parameters={'include_regex': '.*tanh_input|.*sigmoid_input'}); where modules are named otherwise, set "
             "tensor_regex to match."
         ),
+        changes={"": ChangeCode.CHANGE_ACTIVATIONS},
         say=worded(
             "{saturated_nodes} % of the nodes of {saturated_nodes.series} {were/are} saturated, "
             "{saturated_nodes:against above|not above} %",

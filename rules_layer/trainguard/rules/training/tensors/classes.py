@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trainguard.core.errors import TensorUnusableError
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import StepView, Tensor, is_numeric
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -103,6 +104,7 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
             "It checks labels and predictions saved at the same step: record both in full, with "
             "CollectionConfig(name='labels', parameters={'include_regex': '.*labels'}) and the same for predictions."
         ),
+        changes={"": ChangeCode.BALANCE_CLASSES},
         say=_balance,
         kinds=(IMBALANCE, MISPREDICTION, WAITS),
         bound=("sample", "of classes beyond the first 1,024"),
@@ -234,6 +236,7 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
             "It checks labels and predictions saved at the same step: record both in full, in collections labels and "
             "predictions, or name them by the parameters labels and predictions."
         ),
+        changes={"": ChangeCode.BALANCE_CLASSES},
         say=worded(
             {
                 IS_RIGHT: _PREDICTED + "({share_right.series}) a share of {share_right} {was/is} " + _RIGHT,

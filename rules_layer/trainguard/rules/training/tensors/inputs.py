@@ -8,6 +8,7 @@ import numpy as np
 from trainguard.core.errors import TensorUnusableError
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, NonNegativeInt, Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
@@ -68,6 +69,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             "parameters={'include_regex': '.*hybridsequential0_input_0'}); where the input is named otherwise, set "
             "regex to match."
         ),
+        changes={"": ChangeCode.CHECK_INPUTS},
         say=worded(
             {
                 FAR: _COMPARED,
@@ -182,6 +184,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             "parameters={'include_regex': '.*embedding0_input_0'}); where the input is named otherwise, set "
             "tensor_regex to match."
         ),
+        changes={"": ChangeCode.CHECK_INPUTS},
         say=worded(
             "token {token:g} {made/makes} up {token_share} % of {token_share.series}, "
             "{token_share:against above|not above} %",

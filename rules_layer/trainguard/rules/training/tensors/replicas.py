@@ -12,6 +12,7 @@ import msgspec
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.replicas import ranks_of, read_rank, tensor_names
 from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.training.readings import scalar, step_check, used
 from trainguard.rules.training.series import step_number
@@ -60,6 +61,7 @@ class RanksOutOfSync(StepRule[StepParameters, RanksState]):
             "It compares copies of parameters: call recorder.watch_replicas(model) on all ranks, or record "
             "one number for each as trainguard/checksum/RANK, for all ranks at the same steps."
         ),
+        changes={"": ChangeCode.SYNC_RANKS},
         say=ranks_words,
         kinds=(BITS_DIFFER, NO_MAJORITY, UNKEPT, COPIES_EQUAL, NOT_COMPARED, APART, EQUAL),
     )

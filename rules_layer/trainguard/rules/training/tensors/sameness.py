@@ -11,6 +11,7 @@ import msgspec
 from trainguard.core.errors import RunMissingError
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -72,6 +73,7 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them in full, at several "
             "steps, with a CollectionConfig."
         ),
+        changes={"": ChangeCode.CHECK_TRAINING_LOOP},
         say=worded(
             {
                 "unchanged": "{same_steps.series} {was/is} the same at its last {same_steps:.0f} saved steps, which "
@@ -158,6 +160,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
             **SELECTION_HELP,
         },
         needs="It checks tensors that this run and the other one saved at the same steps: record the same in both.",
+        changes={"": ChangeCode.FIX_SEEDS},
         say=_similar,
         kinds=SIMILAR_KINDS,
     )

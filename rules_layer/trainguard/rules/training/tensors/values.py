@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from trainguard.formats.tensors.step_view import StepView
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -61,6 +62,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them with a CollectionConfig, "
             "in full unless the threshold is 100 %."
         ),
+        changes={"": ChangeCode.FIX_INITIALISATION},
         say=worded(
             "{zeros} % of {zeros.series} {was/is} zero, {zeros:against not below|below} %",
             "Check that {zeros.series} is reached and updated: initialisation, masks, activations that are always "
@@ -130,6 +132,7 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             "It checks the tensors that collection_names and tensor_regex select: record them, in full or as reduction "
             "variance, with a CollectionConfig."
         ),
+        changes={"": ChangeCode.FIX_INITIALISATION},
         say=_variance_words,
         kinds=(HIGH, LOW, UNSET),
     )

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.formats.tensors.step_view import Mode, StepView, is_numeric
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -58,6 +59,7 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
             "It checks the tensors of the collection gradients: record them, in full or as reduction abs_mean, "
             "with CollectionConfig(name='gradients')."
         ),
+        changes={"": ChangeCode.CHANGE_ACTIVATIONS, ZERO: ChangeCode.CHECK_TRAINING_LOOP},
         say=worded(
             "the mean absolute value of {mean_absolute_gradient.series} {was/is} {mean_absolute_gradient}, "
             "{mean_absolute_gradient:against below|not below}",
@@ -123,6 +125,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             "It checks the tensors of the collection weights: record them in full, at two steps or more, with "
             "CollectionConfig(name='weights')."
         ),
+        changes={"": ChangeCode.LOWER_LEARNING_RATE, SMALL: ChangeCode.CHECK_TRAINING_LOOP},
         say=worded(
             {LARGE: _CHANGED + "above|not above}", SMALL: _CHANGED + "below|not below}"},
             {
@@ -264,6 +267,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
             "CollectionConfig(name='relu_input', parameters={'include_regex': '.*relu_input'}), "
             "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
         ),
+        changes={"": ChangeCode.FIX_INITIALISATION},
         say=_initialization,
         kinds=(VARIANCE, SPREAD, LOSS),
     )

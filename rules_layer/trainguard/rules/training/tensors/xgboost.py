@@ -7,6 +7,7 @@ import numpy as np
 from trainguard.core.errors import TensorUnusableError
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import StepView, is_numeric
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
@@ -61,6 +62,7 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
             "It checks the importance of features of an XGBoost model: record it with "
             "CollectionConfig(name='feature_importance')."
         ),
+        changes={"": ChangeCode.FIX_FEATURES},
         say=_features,
         kinds=FEATURE_KINDS,
     )
@@ -106,6 +108,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
             "true_depth": ParameterHelp("", "whether branches are followed, in place of the greatest node number"),
         },
         needs="It checks the trees of an XGBoost model: record them with CollectionConfig(name='trees').",
+        changes={"": ChangeCode.FIX_FEATURES},
         say=worded(
             "the tree in {tree_depth.series} {had/has} {tree_depth:counted level} below its root, "
             "{tree_depth:against above|not above}",

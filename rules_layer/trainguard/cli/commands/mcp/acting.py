@@ -1,0 +1,84 @@
+"""Brakes and stops as tools: only where the operator switched them on, and only for jobs whose tag allows them.
+
+A brake goes the way of ``trainguard brake add``. A stop asks the stack's fire machine to decide on an open fire again:
+`decide_stop` has the last word with all its guards, and records what it decides.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.cli.commands.alerts.unsent import machine_of
+from trainguard.cli.commands.brake.brakes import added
+from trainguard.cli.commands.mcp.session import Session
+from trainguard.cli.commands.mcp.tools import Tool
+from trainguard.cli.options import Where
+from trainguard.cli.services.deployment import Connection, connect, job_in_stack
+from trainguard.core.errors import RequestError
+from trainguard.core.records import RuleRow, Status
+from trainguard.core.text import one_line
+from trainguard.engine.outbox import name_of_execution
+from trainguard.engine.settings.tag_names import AGENT_TAG, STOP_ALLOWED, STOP_TAG
+from trainguard.report.agents.answers import Answer
+from trainguard.report.agents.foreign import foreign, rule_code
+
+Job = Annotated[str, msgspec.Meta(min_length=1, max_length=63, description="The training job's name.")]
+Hours = Annotated[float, msgspec.Meta(gt=0, le=24, description="How long it holds.")]
+Why = Annotated[str, msgspec.Meta(min_length=1, max_length=120, description="The reason, for people.")]
+
+
+def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
+    """Return the tools that the operator has switched on."""
+
+    def brake(
+        session: Session, *, job: Job, what: Literal["alerts", "evaluation", "stops"], hours: Hours, why: Why
+    ) -> Answer:
+        """Hold alerts, evaluation or stops of one job back for some hours; people can release it."""
+        del session
+        _allowed(connect(where), job, "brake")
+        now = time.time()
+        because = f"by an agent: {one_line(why)}"
+        added(what, where, why=because, job=job, rule=None, until=now + 3_600 * hours, now=now)
+        return {"job": foreign(job), "braked": what, "hours": hours}
+
+    def stop(session: Session, *, job: Job) -> Answer:
+        """Ask the stack to decide on a stop of a job whose finding goes on; it refuses what no owner has allowed."""
+        del session
+        connection = connect(where)
+        tags = _allowed(connection, job, "stop")
+        if tags.get(STOP_TAG) != STOP_ALLOWED:
+            raise RequestError(f"job {job!r} has no tag {STOP_TAG}={STOP_ALLOWED}", "Its owner sets it.")
+        row = _open_fire(connection, job)
+        machine = machine_of(connection)
+        name = name_of_execution(f"{row.rule}-{row.fire_id}-{job}")
+        fire = machine.find(name)
+        if fire is None:
+            raise RequestError(f"the fire of job {job!r} has no execution", "It is decided on already, or too old.")
+        started = machine.start(name_of_execution(f"agent-{name}"), fire.payload)
+        return {"job": foreign(job), "rule": rule_code(row.rule), "asked": True, "asked_before": not started}
+
+    wanted = ((brake, brakes), (stop, stops))
+    return [Tool(function, acts=True) for function, is_on in wanted if is_on]
+
+
+def _allowed(connection: Connection, job: str, action: str) -> dict[str, str]:
+    """Return the job's tags as SageMaker has them now; raises RequestError where they do not allow the action."""
+    described = SageMakerTrainingJobs(client=lambda: connection.clients.sagemaker).describe(job)
+    tags = {} if described is None else dict(described.tags)
+    if action not in tags.get(AGENT_TAG, "").split():
+        raise RequestError(
+            f"job {job!r} does not allow agents to {action}", f"Its owner sets the tag {AGENT_TAG} to {action!r}."
+        )
+    return tags
+
+
+def _open_fire(connection: Connection, job: str) -> RuleRow:
+    job_in_stack(job, connection.stores.jobs)
+    rows = connection.stores.rows.of_whole_job(job)
+    fired = [each for each in rows if each.status is Status.FIRED and each.fire_id is not None]
+    if not fired:
+        raise RequestError(f"no rule fires on job {job!r}", "What is not wrong is not stopped.")
+    return max(fired, key=lambda each: each.fired_at or 0.0)
