@@ -18,6 +18,7 @@ ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 
 MOST_INSTANCES = 64
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+_TYPE = re.compile(r"[a-z0-9-]{2,20}\.[a-z0-9-]{2,20}")
 _BATCH_JOB = re.compile(r"[A-Za-z0-9-]{1,64}(:[0-9]{1,5})?")
 # Under these, instances belong to a cluster and not to a job.
 _SHARED = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
@@ -48,6 +49,15 @@ def find_resources(
         return {}
     instance = _own_instance(asset_tag)
     return {} if instance is None else {"instances": [instance]}
+
+
+def _own_type(asset_tag: Path) -> Optional[str]:
+    """Return the instance's type, which EC2 writes where other makers write the product's name."""
+    try:
+        found = asset_tag.with_name("product_name").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found if _own_instance(asset_tag) is not None and _TYPE.fullmatch(found) else None
 
 
 def _own_instance(asset_tag: Path) -> Optional[str]:
@@ -159,7 +169,7 @@ def read_settings(
         interval_ms=interval,
         spool=environment.get("TRAINGUARD_SPOOL") or default_spool(),
         spool_mb=spool_mb,
-        instance_type=environment.get("TRAINGUARD_INSTANCE_TYPE") or identity.instance_type,
+        instance_type=environment.get("TRAINGUARD_INSTANCE_TYPE") or identity.instance_type or _own_type(ASSET_TAG),
         procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
         finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
