@@ -21,6 +21,7 @@ from trainguard.cli.commands.kernels import kernels
 from trainguard.cli.commands.notifications import notifications
 from trainguard.cli.commands.open import open_report
 from trainguard.cli.commands.params import params
+from trainguard.cli.commands.plan import plan
 from trainguard.cli.commands.prices import prices
 from trainguard.cli.commands.replay import replay
 from trainguard.cli.commands.report import report
@@ -86,6 +87,7 @@ app.command()(notifications)
 app.command()(kernels)
 app.command()(hang)
 app.command()(stragglers)
+app.command()(plan)
 app.command()(cost)
 app.add_typer(prices)
 complete(app)
