@@ -116,6 +116,7 @@ verdicts: install  ## Say how good the verdicts are on jobs with known faults, a
 	$(VENV)/python -m tests.verdicts.training
 	$(VENV)/python -m tests.verdicts.recorded_runs
 	$(VENV)/python -m tests.verdicts.kernels
+	$(VENV)/python -m tests.verdicts.planning
 
 goals: install  ## Hold the verdicts on jobs with known faults and real runs at their goals, and all that is said at the raw data
 	$(PYTEST) tests/verdicts tests/claims -m verdicts

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
+from trainguard.planning.document import PlanDocument
 from trainguard.report.job_verdict import JobVerdict
 from trainguard.stragglers.verdict import StragglerVerdict
 
@@ -50,6 +51,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "hang": {"hang": " ".join(HangVerdict.__struct_fields__)},
     "stragglers": {"stragglers": " ".join(StragglerVerdict.__struct_fields__)},
+    "plan": {"plan": " ".join(PlanDocument.__struct_fields__)},
     "cost": {
         "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
         "lines"

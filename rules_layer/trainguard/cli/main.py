@@ -22,6 +22,7 @@ from trainguard.cli.commands.mcp import mcp
 from trainguard.cli.commands.notifications import notifications
 from trainguard.cli.commands.open import open_report
 from trainguard.cli.commands.params import params
+from trainguard.cli.commands.plan import plan
 from trainguard.cli.commands.prices import prices
 from trainguard.cli.commands.replay import replay
 from trainguard.cli.commands.report import report
@@ -88,6 +89,7 @@ app.command()(kernels)
 app.command()(hang)
 app.command()(stragglers)
 app.command()(mcp)
+app.command()(plan)
 app.command()(cost)
 app.add_typer(prices)
 complete(app)

@@ -25,8 +25,8 @@ BELOW = {
     "main": {"commands", "options", "command", "version", "conversion"},
 }
 
-# Of `status` the rows of each node, of `cost` how many nodes there are: both are public.
-TWO_MEANINGS = {"--nodes"}
+# Of `status` the rows of each node, of `cost` how many nodes there are; of `plan` what the job is to be.
+TWO_MEANINGS = {"--nodes", "--instance-type"}
 
 
 def modules() -> dict[str, Path]:

@@ -1,0 +1,175 @@
+"""A job's plan on the terminal, and as a document."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trainguard.cli.options import Where
+from trainguard.cli.output.progress import Progress
+from trainguard.cli.output.rendering import Block, Column, Heading, Line, Shown, table
+from trainguard.cli.output.result import CommandResult
+from trainguard.cli.services.deployment import clients_for, target_of
+from trainguard.cli.services.job_reports import Drawn, drawn_job
+from trainguard.core.records import JobStatus
+from trainguard.core.timestamps import epoch_of
+from trainguard.local.planning import cluster_of_job, declared, measured_job, points_of, trace_of
+from trainguard.local.runs import find_runs
+from trainguard.local.settings import given_settings, prices_from
+from trainguard.planning.cluster import Cluster, cluster_of
+from trainguard.planning.document import (
+    Assumed,
+    Assumption,
+    FinishForecast,
+    Lack,
+    Lacking,
+    PlanDocument,
+    PlannedRow,
+)
+from trainguard.planning.finish import forecast_finish
+from trainguard.planning.plan import Planner, Wanted, wanted
+from trainguard.planning.text import (
+    assumed,
+    lacking,
+    said_finish,
+    said_row,
+    shown_costs,
+    shown_factor,
+    shown_times,
+    title_of,
+)
+from trainguard.pricing.table import PriceTable, packaged_prices
+from trainguard.report.document import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person asks for; empty and None stand for the job's own."""
+
+    nodes: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
+    batch: tuple[int | None, int] | None = None
+    keeps_global_batch: bool = False
+    ran_on: str | None = None
+    ran_nodes: int | None = None
+    trace: str | None = None
+    total_steps: int | None = None
+    limit_s: float | None = None
+
+
+def planned(source: str, asked: Asked, where: Where, prices: Path | None, progress: Progress) -> CommandResult:
+    """Plan a job; raises as `drawn_job` does, KernelTraceError and PriceTableError."""
+    target = target_of(source)
+    table_of = prices_from(prices) or packaged_prices()
+    found = None if target.is_job else find_runs(target.text, clients_for(target, where))
+    settings = given_settings(None, prices, asked.ran_on)
+    drawn = drawn_job(target, found, where, settings, progress)
+    document = plan_of(drawn, asked, table_of)
+    return CommandResult(
+        document=document,
+        blocks=list(_blocks(document)),
+        notes=list(drawn.notes),
+        evaluated=bool(document.rows) or document.finish is not None,
+    )
+
+
+def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
+    report = drawn.built.report
+    own = declared(None if drawn.profile is None else drawn.profile.training)
+    total = asked.total_steps or own.total_steps
+    cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
+    job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
+    missing += _of_price(cluster)
+    rows: list[PlannedRow] = []
+    assumptions: list[Assumption] = []
+    if job is not None:
+        planner = Planner(job)
+        changes, lacks = _changes(asked, cluster, own.batch_per_gpu, prices)
+        missing += [*lacks, *(lack for each in changes for lack in planner.lacks(each))]
+        missing += [lack for each in changes for lack in _of_price(each.cluster)]
+        possible = [each for each in changes if not planner.lacks(each)]
+        rows = [replace(row, words=said_row(row)) for row in planner.rows(possible)]
+        assumptions = list(planner.assumptions(possible))
+        if cluster.hourly is not None and cluster.instance_type is not None:
+            assumptions.append(Assumption(kind=Assumed.PRICES, name=prices.origin_of(cluster.instance_type)))
+    finish, lacks = _finish(report, total, asked.limit_s)
+    missing += lacks
+    return PlanDocument(
+        job=drawn.job,
+        source=drawn.source,
+        currency=prices.currency,
+        rows=rows,
+        assumptions=assumptions,
+        missing=list(dict.fromkeys(missing)),
+        finish=finish,
+        sentences=[*([] if finish is None else [said_finish(finish)]), *map(assumed, assumptions)],
+    )
+
+
+def _of_price(cluster: Cluster) -> list[Lack]:
+    if cluster.instance_type is None:
+        return [Lack(kind=Lacking.INSTANCE_TYPE)]
+    return [Lack(kind=Lacking.PRICE, name=cluster.instance_type)] if cluster.hourly is None else []
+
+
+def _changes(
+    asked: Asked, cluster: Cluster, batch_now: int | None, prices: PriceTable
+) -> tuple[list[Wanted], list[Lack]]:
+    """Return each wanted size on each wanted type; without a wish, the job's size halved and doubled."""
+    factor, lacks = 1.0, list[Lack]()
+    if asked.batch is not None:
+        before = asked.batch[0] or batch_now
+        factor = asked.batch[1] / before if before else 1.0
+        lacks = [] if before else [Lack(kind=Lacking.BATCH)]
+    sizes = asked.nodes or (cluster.nodes,)
+    if not (asked.nodes or asked.types or asked.batch):
+        sizes = tuple(each for each in (cluster.nodes // 2, 2 * cluster.nodes) if each)
+    clusters = [
+        dataclasses.replace(cluster, nodes=size) if each is None else cluster_of(each, size, prices)
+        for each in (asked.types or (None,))
+        for size in sizes
+    ]
+    changes = [wanted(cluster, each, batch=factor, keeps_global_batch=asked.keeps_global_batch) for each in clusters]
+    return [each for each in changes if each.cluster != cluster or each.batch != 1.0], lacks
+
+
+def _finish(report: Report, total: int | None, limit_s: float | None) -> tuple[FinishForecast | None, list[Lack]]:
+    """Forecast the end of a job that has steps left; of an ended one without known length there is none to forecast."""
+    if report.job.status == JobStatus.COMPLETED:
+        return None, []
+    if total is None:
+        return None, [] if report.final and limit_s is None else [Lack(kind=Lacking.TOTAL_STEPS)]
+    points = points_of(report)
+    if not points:
+        return None, [Lack(kind=Lacking.TIMED_STEPS)]
+    begin = points[0][0] if report.job.started_at is None else epoch_of(report.job.started_at)
+    found = forecast_finish(points, total, None if limit_s is None else begin + limit_s)
+    if isinstance(found, Lacking):
+        return None, [Lack(kind=found)]
+    return (None, []) if found.done >= total else (found, [])
+
+
+def _blocks(document: PlanDocument) -> Iterator[Block]:
+    yield Heading(document.job)
+    for row in document.rows[1:]:
+        yield Line(row.words, style="bold")
+    if document.rows:
+        yield table(document.rows, _cells(document.currency))
+    if document.finish is not None:
+        yield Line(said_finish(document.finish), style="bold red" if document.finish.misses_limit else "bold")
+    for each in document.assumptions:
+        yield Line(f"Assumed: {assumed(each)}")
+    for lack in document.missing:
+        yield Line(f"Missing: {lacking(lack)}")
+
+
+def _cells(currency: str) -> Mapping[Column, Callable[[PlannedRow], Shown]]:
+    return {
+        Column("machines", folds=True): title_of,
+        Column("time (80 %)", right=True): lambda row: shown_times(row.seconds),
+        Column("cost (80 %)", right=True): lambda row: shown_costs(row.cost, currency),
+        Column("faster", right=True, drops=1): lambda row: shown_factor(row.faster),
+        Column("dearer", right=True, drops=2): lambda row: "-" if row.dearer is None else shown_factor(row.dearer),
+    }

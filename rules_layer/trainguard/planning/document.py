@@ -1,0 +1,148 @@
+"""The document of ``trainguard plan``: typed facts; `trainguard.planning.text` makes words of them."""
+
+from enum import StrEnum
+
+import msgspec
+
+SCHEMA_VERSION = "1"
+
+
+class Assumed(StrEnum):
+    """What a forecast takes for granted."""
+
+    # Batch by GPU stays: with more GPUs a step has more samples, and there are fewer steps.
+    SAME_SAMPLES = "same_samples"
+    # The samples of all steps together stay, as the loss would need them.
+    CONVERGES_ALIKE = "converges_alike"
+    SCALING = "scaling"
+    NO_TRACE = "no_trace"
+    COLLECTIVES = "collectives"
+    LINKS_UNKNOWN = "links_unknown"
+    OTHER_GPU = "other_gpu"
+    FITS_MEMORY = "fits_memory"
+    LOADERS_PER_NODE = "loaders_per_node"
+    NOT_REPEATED = "not_repeated"
+    UNSAMPLED = "unsampled"
+    WHOLE_JOB = "whole_job"
+    PRICES = "prices"
+
+
+class Lacking(StrEnum):
+    """What the job does not say, and what is unknown without it."""
+
+    GPU_TIME = "gpu_time"
+    TIME = "time"
+    INSTANCE_TYPE = "instance_type"
+    PRICE = "price"
+    GPUS_OF_TYPE = "gpus_of_type"
+    PEAKS = "peaks"
+    BATCH = "batch"
+    TRACE = "trace"
+    TOTAL_STEPS = "total_steps"
+    TIMED_STEPS = "timed_steps"
+    TOO_FEW_STEPS = "too_few_steps"
+
+
+class Assumption(msgspec.Struct, frozen=True, kw_only=True):
+    """``value`` is a number that belongs to the kind, ``name`` what it is of."""
+
+    kind: Assumed
+    value: float | None = None
+    name: str = ""
+
+
+class Lack(msgspec.Struct, frozen=True, kw_only=True):
+    """``name`` is the instance type that it is of, or empty."""
+
+    kind: Lacking
+    name: str = ""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A forecast with its interval of 80 %; of what was measured, all three are equal."""
+
+    value: float
+    low: float
+    high: float
+
+
+class PlannedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The job on some machines.
+
+    Attributes
+    ----------
+    measured : bool
+        Whether the job ran so; times then are its own.
+    gpus : int
+        Of a node.
+    batch_factor : float
+        On the samples of a GPU in a step.
+    steps_factor : float
+        On the number of steps.
+    seconds : Range
+        From the job's start to its end.
+    cost : Range or None
+        None where no price is known.
+    faster : Range
+        How many times faster than the job as it ran.
+    dearer : Range or None
+        Its cost by that of the job as it ran.
+    parts : dict of str to float
+        Seconds by bucket of the ledger.
+    words : str
+        The row in a sentence.
+    """
+
+    measured: bool
+    nodes: int
+    instance_type: str | None
+    gpus: int
+    batch_factor: float
+    steps_factor: float
+    seconds: Range
+    cost: Range | None
+    faster: Range
+    dearer: Range | None
+    parts: dict[str, float]
+    words: str = ""
+
+
+class FinishForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job reaches its last step; times are epoch seconds.
+
+    Attributes
+    ----------
+    done, total : int
+        Steps.
+    at : float
+        When ``done`` was reached.
+    end : Range
+        Of 80 %.
+    limit_at : float or None
+        When the job's time limit ends it.
+    """
+
+    done: int
+    total: int
+    at: float
+    end: Range
+    limit_at: float | None = None
+
+    @property
+    def misses_limit(self) -> bool:
+        """Whether even the early bound is behind the limit."""
+        return self.limit_at is not None and self.end.low > self.limit_at
+
+
+class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``trainguard plan --json`` prints."""
+
+    schema_version: str = SCHEMA_VERSION
+    job: str
+    source: str
+    currency: str
+    rows: list[PlannedRow]
+    assumptions: list[Assumption]
+    missing: list[Lack]
+    finish: FinishForecast | None = None
+    sentences: list[str] = []
