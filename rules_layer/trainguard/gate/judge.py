@@ -12,7 +12,7 @@ from trainguard.gate import text
 from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, WarningKind, Why
 from trainguard.gate.levels import Levels, levels_of
 from trainguard.gate.metrics import KINDS, SPEEDS, Metric
-from trainguard.gate.noise import MATERIAL, Answer, Judgement, judged
+from trainguard.gate.noise import MATERIAL, Answer, Further, further_runs, judged
 from trainguard.gate.runs import GateRun, Points
 
 # With less than this part of the records and of the last step of the shortest baseline, a run was cut short.
@@ -207,6 +207,8 @@ class _Sides:
         sign = -1.0 if kind.more_is_better else 1.0
         limit = tolerance if kind.is_share else math.log1p(tolerance)
         result = judged(found, kind.prior, limit, sign=sign)
+        decided = result.answer is not Answer.INCONCLUSIVE
+        more = Further(0, 0) if decided else further_runs(found, kind.prior, limit, sign=sign)
         values = [float(np.median(each.values[np.isfinite(each.values)])) for each in points]
         split = len(self._candidates)
         ends = sorted(_shown(sign * each, is_share=kind.is_share) for each in (result.low, result.high))
@@ -225,8 +227,8 @@ class _Sides:
             noise_between=result.between,
             noise_seen=result.seen,
             noise_within=result.within,
-            runs_needed=_of_further(result, total=True),
-            candidate_runs_needed=_of_further(result, total=False),
+            runs_needed=None if more is None else more.runs,
+            candidate_runs_needed=None if more is None else more.candidate,
             steps=found.columns,
             warm_up_steps=found.cut,
             windows=found.windows,
@@ -238,14 +240,6 @@ _WHY: Mapping[Answer, Why] = {
     Answer.PASSED: "no_change",
     Answer.INCONCLUSIVE: "noise",
 }
-
-
-def _of_further(result: Judgement, *, total: bool) -> int | None:
-    if result.answer is not Answer.INCONCLUSIVE:
-        return 0
-    if result.further is None:
-        return None
-    return result.further.runs if total else result.further.candidate
 
 
 def _shown(change: float, *, is_share: bool) -> float:

@@ -47,8 +47,7 @@ class Further:
 class Judgement:
     """``change`` and its bounds ``low`` and ``high``; ``between`` and ``within`` are standard deviations of a level.
 
-    ``between`` is estimated with the prior, ``seen`` from the runs alone, None of one a side. ``further`` is None where
-    it is decided, or where more runs do not decide it.
+    ``between`` is estimated with the prior, ``seen`` from the runs alone, None of one a side.
     """
 
     answer: Answer
@@ -58,7 +57,6 @@ class Judgement:
     between: float
     seen: float | None
     within: float
-    further: Further | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,8 @@ def judged(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Jud
     error = noise.error(len(candidate), len(baseline))
     low = change - t_quantile(1.0 - FALSE_ALARM, noise.freedom) * error
     high = change + t_quantile(1.0 - MISSED, noise.freedom) * error
-    answer = _answer(change, low, high, tolerance)
-    further = None
-    if answer is Answer.INCONCLUSIVE:
-        further = _further(noise, change, tolerance, len(candidate), len(baseline))
     within = float(np.sqrt(np.mean(found.within**2)))
-    return Judgement(answer, change, low, high, noise.spread, seen, within, further)
+    return Judgement(_answer(change, low, high, tolerance), change, low, high, noise.spread, seen, within)
 
 
 def _answer(change: float, low: float, high: float, tolerance: float) -> Answer:
@@ -107,14 +101,19 @@ def _noise(found: Levels, candidate: Floats, baseline: Floats, prior: Prior) -> 
     return _Noise(spread, freedom, max(float(own.mean()) - usual, 0.0)), seen
 
 
-def _further(noise: _Noise, change: float, tolerance: float, candidates: int, baselines: int) -> Further | None:
-    """Return the fewest further runs that decide, if they are as far apart and as noisy as these."""
+def further_runs(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Further | None:
+    """Return the fewest further runs that decide, if they are as far apart and as noisy as these; None of too many."""
+    candidate, baseline = found.levels[: found.candidates] * sign, found.levels[found.candidates :] * sign
+    change = float(candidate.mean() - baseline.mean())
+    noise, _ = _noise(found, candidate, baseline, prior)
     for more in range(1, MOST_FURTHER + 1):
         freedom = noise.freedom + more
-        least = min(_splits(more), key=lambda each: noise.error(candidates + each.candidate, baselines + each.baseline))
-        error = noise.error(candidates + least.candidate, baselines + least.baseline)
-        low = change - t_quantile(1.0 - FALSE_ALARM, freedom) * error
-        high = change + t_quantile(1.0 - MISSED, freedom) * error
+        errors = {
+            each: noise.error(len(candidate) + each.candidate, len(baseline) + each.baseline) for each in _splits(more)
+        }
+        least = min(errors, key=lambda each: errors[each])
+        low = change - t_quantile(1.0 - FALSE_ALARM, freedom) * errors[least]
+        high = change + t_quantile(1.0 - MISSED, freedom) * errors[least]
         if _answer(change, low, high, tolerance) is not Answer.INCONCLUSIVE:
             return least
     return None

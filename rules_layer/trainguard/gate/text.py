@@ -116,7 +116,7 @@ def warning_broken(place: str) -> str:
 
 def warning_assumed(metrics: Sequence[Metric]) -> str:
     names = listed([NAMES[each] for each in metrics])
-    return f"How much {names} vary between repeats is assumed, not measured, where few runs show it."
+    return f"Where few runs show it, the noise of {names} between repeats is assumed, not measured."
 
 
 def warning_node(node: str, part: float) -> str:

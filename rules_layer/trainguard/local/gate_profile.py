@@ -25,7 +25,8 @@ from trainguard.report.timeline.series import StepTimeline, Timelines
 _MOST_FILES = 256
 
 # Names of what no scalar says by itself.
-BETWEEN_RECORDS, OF_PROFILE, MEMORY_USED = "time between records", "mean of a bucket", "GPU memory used, percent"
+BETWEEN_RECORDS, OF_PROFILE = "time between records", "mean step of a bucket"
+STEPS_A_SECOND, MEMORY_USED = "steps a second of the training loop", "GPU memory used, percent"
 
 
 def profile_run(place: str, profile: Profile) -> GateRun:
@@ -97,13 +98,16 @@ def _with_report(run: GateRun, report: Report, series: dict[Metric, dict[str, Po
         run = replace(run, nodes=nodes)
     if report.goodput is not None:
         series[Metric.GOODPUT]["goodput"] = _points({0: report.goodput})
-    steps = report.job.steps
-    processes = len(report.timelines.steps) if report.timelines is not None else 0
+    processes = len({(each.node, each.process) for each in report.timelines.steps}) if report.timelines else 0
+    steps = report.job.steps // processes if report.job.steps and processes else None
+    loop = report.job.training_loop
+    if steps and loop is not None and loop.duration_s > 0.0 and not series.get(Metric.THROUGHPUT):
+        series[Metric.THROUGHPUT][STEPS_A_SECOND] = _points({0: steps / loop.duration_s})
     about = {"GPUs": str(report.job.gpus), **run.about}
     return replace(
         run,
         ledger={entry.bucket: entry.gpu_seconds for entry in report.ledger} or None,
-        steps=steps // processes if steps and processes else None,
+        steps=steps,
         about=about,
     )
 

@@ -11,7 +11,7 @@ from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, 
 from trainguard.cli.output.result import FIRED, NO_VERDICT, RAN, CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.gate.cause import ledger_cause
-from trainguard.gate.document import ChangedOperator, GateVerdict, MetricVerdict
+from trainguard.gate.document import Cause, ChangedOperator, GateVerdict, MetricVerdict
 from trainguard.gate.judge import verdict_of
 from trainguard.gate.noise import Answer
 from trainguard.gate.outputs import junit as junit_report
@@ -54,7 +54,8 @@ def gated(
 
 def _explained(verdict: GateVerdict, own: Sequence[GateRun], others: Sequence[GateRun]) -> GateVerdict:
     """Return the verdict with the cause: that of kernel traces says more of a step than the ledger."""
-    cause, operators = None, []
+    cause: Cause | None = None
+    operators: list[ChangedOperator] = []
     places = (own[0].place, others[-1].place)
     if all(Path(each).is_dir() for each in places):
         from trainguard.local.gate_traces import cause_by_traces
