@@ -27,7 +27,7 @@ LAYER_PACKAGES = (
 )
 
 # No function imports the command line and the kit for tests: their changes deploy nothing.
-NOT_DEPLOYED = ("cli", "config", "local", "managed", "stragglers", "testing", "__main__.py")
+NOT_DEPLOYED = ("cli", "config", "gate", "local", "managed", "stragglers", "testing", "__main__.py")
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from trainguard.gate.document import GateVerdict
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
@@ -49,6 +50,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "kernels": " ".join(KernelProfiles.__struct_fields__),
         "kernels --list": " ".join(KernelList.__struct_fields__),
     },
+    "gate": {"gate": " ".join(GateVerdict.__struct_fields__)},
     "hang": {"hang": " ".join(HangVerdict.__struct_fields__)},
     "stragglers": {"stragglers": " ".join(StragglerVerdict.__struct_fields__)},
     "plan": {"plan": " ".join(PlanDocument.__struct_fields__)},

@@ -15,6 +15,7 @@ from trainguard.cli.commands.brake import brake
 from trainguard.cli.commands.cost import cost
 from trainguard.cli.commands.doctor import doctor
 from trainguard.cli.commands.explain import explain
+from trainguard.cli.commands.gate import gate
 from trainguard.cli.commands.hang import hang
 from trainguard.cli.commands.jobs import jobs
 from trainguard.cli.commands.kernels import kernels
@@ -86,6 +87,7 @@ app.command()(report)
 app.command()(replay)
 app.command()(notifications)
 app.command()(kernels)
+app.command()(gate)
 app.command()(hang)
 app.command()(stragglers)
 app.command()(mcp)

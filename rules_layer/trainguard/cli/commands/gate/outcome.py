@@ -1,0 +1,133 @@
+"""From runs to a verdict, on the terminal and in files."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import typer
+from msgspec.structs import replace
+
+from trainguard.cli.output.files import write_files
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, table
+from trainguard.cli.output.result import FIRED, NO_VERDICT, RAN, CommandResult
+from trainguard.core.errors import RequestError
+from trainguard.gate.cause import ledger_cause
+from trainguard.gate.document import Cause, ChangedOperator, GateVerdict, MetricVerdict
+from trainguard.gate.judge import verdict_of
+from trainguard.gate.noise import Answer
+from trainguard.gate.outputs import junit as junit_report
+from trainguard.gate.outputs import markdown as markdown_summary
+from trainguard.gate.runs import GateRun
+from trainguard.gate.text import NAMES, change_of
+from trainguard.local.gate import gate_run
+from trainguard.local.gate_settings import GateSettings, expanded, metrics_of, tolerances_of
+from trainguard.render.names import shown_name
+
+_STYLES = {Answer.PASSED: "green", Answer.REGRESSION: "bold red", Answer.INCONCLUSIVE: "yellow"}
+_EXIT_CODES = {Answer.PASSED: RAN, Answer.REGRESSION: FIRED, Answer.INCONCLUSIVE: NO_VERDICT}
+_LONGEST_NAME = 60
+
+
+def gated(
+    candidates: Sequence[str],
+    settings: GateSettings,
+    *,
+    baselines: Sequence[str],
+    tolerances: Sequence[str],
+    metrics: Sequence[str],
+    loss_step: int | None,
+) -> GateVerdict:
+    """Read the runs and judge the candidate; options go before settings of the file."""
+    against = expanded(baselines or settings.baselines)
+    if not against:
+        raise RequestError("No baseline is given", "Name its runs by --baseline, or as baselines in a file (--config).")
+    own = [gate_run(place) for place in expanded(candidates)]
+    others = [gate_run(place) for place in against]
+    verdict = verdict_of(
+        own,
+        others,
+        tolerances={**settings.tolerances, **tolerances_of(tolerances)},
+        only=metrics_of(metrics) or settings.metrics,
+        loss_step=settings.loss_step if loss_step is None else loss_step,
+    )
+    return verdict if verdict.verdict is Answer.PASSED else _explained(verdict, own, others)
+
+
+def _explained(verdict: GateVerdict, own: Sequence[GateRun], others: Sequence[GateRun]) -> GateVerdict:
+    """Return the verdict with the cause: that of kernel traces says more of a step than the ledger."""
+    cause: Cause | None = None
+    operators: list[ChangedOperator] = []
+    places = (own[0].place, others[-1].place)
+    if all(Path(each).is_dir() for each in places):
+        from trainguard.local.gate_traces import cause_by_traces
+
+        cause, operators = cause_by_traces(*places)
+    return replace(verdict, cause=cause or ledger_cause(own, others), operators=operators)
+
+
+def written(verdict: GateVerdict, *, junit: Path | None, markdown: Path | None, alone: bool) -> CommandResult | int:
+    """Write the files that are asked for; ``alone`` prints the Markdown instead of a table. Raises OutputError."""
+    if junit is not None:
+        write_files(junit.parent, {junit.name: junit_report(verdict).encode()})
+    if alone:
+        typer.echo(markdown_summary(verdict), nl=False)
+        return _EXIT_CODES[verdict.verdict]
+    if markdown is not None:
+        write_files(markdown.parent, {markdown.name: markdown_summary(verdict).encode()})
+    return CommandResult(
+        document=verdict,
+        blocks=list(_blocks(verdict)),
+        notes=[each.text for each in verdict.warnings],
+        fired=verdict.verdict is Answer.REGRESSION,
+        evaluated=verdict.verdict is not Answer.INCONCLUSIVE,
+        failed=verdict.verdict is Answer.REGRESSION,
+    )
+
+
+def _blocks(verdict: GateVerdict) -> Iterator[Block]:
+    yield Heading(", ".join(verdict.candidates))
+    yield Line(verdict.reason, style=_STYLES[verdict.verdict])
+    yield from (Line(each.text) for each in verdict.faults)
+    if verdict.metrics:
+        yield table(
+            verdict.metrics,
+            {
+                Column("verdict"): lambda each: Cell(each.verdict.value, _STYLES[each.verdict]),
+                Column("metric"): lambda each: NAMES[each.metric],
+                Column("change", right=True): lambda each: _change(each, each.change),
+                Column("interval", right=True): _interval,
+                Column("noise", right=True, drops=1): _noise,
+                Column("runs needed", right=True): _needed,
+                Column("scalar", drops=2): lambda each: shown_name(each.name, _LONGEST_NAME),
+            },
+        )
+    if verdict.cause is not None:
+        yield Line(verdict.cause.text)
+    if verdict.operators:
+        yield _operators(verdict.operators)
+
+
+def _change(metric: MetricVerdict, part: float | None) -> str:
+    return "" if part is None else change_of(metric, part)
+
+
+def _interval(metric: MetricVerdict) -> str:
+    return "" if metric.interval is None else " to ".join(_change(metric, each) for each in metric.interval)
+
+
+def _noise(metric: MetricVerdict) -> str:
+    return "" if metric.noise_between is None else f"{100.0 * metric.noise_between:.2f} %"
+
+
+def _needed(metric: MetricVerdict) -> str:
+    return "-" if metric.runs_needed is None else f"{metric.runs_needed:,}"
+
+
+def _operators(operators: Sequence[ChangedOperator]) -> Grid:
+    return table(
+        operators,
+        {
+            Column("operator or kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
+            Column("change"): lambda each: each.change.replace("_", " "),
+            Column("of a step", right=True): lambda each: f"{each.delta_ms:+.3f} ms",
+        },
+    )

@@ -1,0 +1,123 @@
+"""Tells a change of a level from the noise of repeats, by a moderated t (Smyth 2004, doi 10.2202/1544-6115.1027).
+
+The variance between repeats has a prior; so a few baselines do not make it zero by chance. All numbers are in the
+direction of worse: more is worse.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from trainguard.gate.levels import Floats, Levels
+from trainguard.gate.metrics import Prior
+from trainguard.gate.student import t_quantile
+
+# Chances to call an unchanged run a regression, and to pass one that is worse by the tolerance.
+FALSE_ALARM, MISSED = 0.01, 0.02
+
+# A change below this part of the tolerance is none that is told, however sure it is.
+MATERIAL = 0.6
+
+# Further runs beyond are no help.
+MOST_FURTHER = 100
+
+
+class Answer(StrEnum):
+    PASSED = "pass"
+    REGRESSION = "regression"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """Runs to add, of candidate and of baseline."""
+
+    candidate: int
+    baseline: int
+
+    @property
+    def runs(self) -> int:
+        return self.candidate + self.baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """``change`` and its bounds ``low`` and ``high``; ``between`` and ``within`` are standard deviations of a level.
+
+    ``between`` is estimated with the prior, ``seen`` from the runs alone, None of one a side.
+    """
+
+    answer: Answer
+    change: float
+    low: float
+    high: float
+    between: float
+    seen: float | None
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """Of a run's level: ``spread`` with ``freedom``; ``excess`` is further variance by the candidate's own scatter."""
+
+    spread: float
+    freedom: float
+    excess: float
+
+    def error(self, candidates: int, baselines: int) -> float:
+        return math.sqrt(self.spread**2 * (1.0 / candidates + 1.0 / baselines) + self.excess / candidates)
+
+
+def judged(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Judgement:
+    """Judge levels: ``sign`` is -1 where more is better; ``tolerance`` > 0 is in the unit of levels."""
+    candidate, baseline = found.levels[: found.candidates] * sign, found.levels[found.candidates :] * sign
+    change = float(candidate.mean() - baseline.mean())
+    noise, seen = _noise(found, candidate, baseline, prior)
+    error = noise.error(len(candidate), len(baseline))
+    low = change - t_quantile(1.0 - FALSE_ALARM, noise.freedom) * error
+    high = change + t_quantile(1.0 - MISSED, noise.freedom) * error
+    within = float(np.sqrt(np.mean(found.within**2)))
+    return Judgement(_answer(change, low, high, tolerance), change, low, high, noise.spread, seen, within)
+
+
+def _answer(change: float, low: float, high: float, tolerance: float) -> Answer:
+    if change >= MATERIAL * tolerance and low > 0.0:
+        return Answer.REGRESSION
+    return Answer.PASSED if high < tolerance else Answer.INCONCLUSIVE
+
+
+def _noise(found: Levels, candidate: Floats, baseline: Floats, prior: Prior) -> tuple[_Noise, float | None]:
+    squares = sum(float(np.sum((each - each.mean()) ** 2)) for each in (candidate, baseline))
+    repeats = len(candidate) + len(baseline) - 2
+    freedom = prior.weight + repeats
+    variance = (prior.weight * prior.spread**2 + squares) / freedom
+    own = found.within[: found.candidates] ** 2
+    usual = float(np.mean(found.within[found.candidates :] ** 2))
+    spread = math.sqrt(max(variance, usual))
+    seen = math.sqrt(squares / repeats) if repeats else None
+    return _Noise(spread, freedom, max(float(own.mean()) - usual, 0.0)), seen
+
+
+def further_runs(found: Levels, prior: Prior, tolerance: float, *, sign: float) -> Further | None:
+    """Return the fewest further runs that decide, if they are as far apart and as noisy as these; None of too many."""
+    candidate, baseline = found.levels[: found.candidates] * sign, found.levels[found.candidates :] * sign
+    change = float(candidate.mean() - baseline.mean())
+    noise, _ = _noise(found, candidate, baseline, prior)
+    for more in range(1, MOST_FURTHER + 1):
+        freedom = noise.freedom + more
+        errors = {
+            each: noise.error(len(candidate) + each.candidate, len(baseline) + each.baseline) for each in _splits(more)
+        }
+        least = min(errors, key=lambda each: errors[each])
+        low = change - t_quantile(1.0 - FALSE_ALARM, freedom) * errors[least]
+        high = change + t_quantile(1.0 - MISSED, freedom) * errors[least]
+        if _answer(change, low, high, tolerance) is not Answer.INCONCLUSIVE:
+            return least
+    return None
+
+
+def _splits(more: int) -> Iterator[Further]:
+    return (Further(candidate, more - candidate) for candidate in range(more + 1))

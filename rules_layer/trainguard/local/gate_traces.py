@@ -1,0 +1,74 @@
+"""Kernel traces of two runs of a gate beside each other."""
+
+from pathlib import Path
+
+import numpy as np
+
+from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.gate.cause import changed_operators, kernel_cause
+from trainguard.gate.document import Cause, ChangedOperator
+from trainguard.gate.metrics import Metric
+from trainguard.gate.runs import GateRun, Points
+from trainguard.kernels.comparison.compare import compared
+from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.memory.snapshot import Snapshot
+from trainguard.kernels.profile import rank_profile
+from trainguard.local.traces import open_traces
+
+# Ranks behind them are left out: a cause shows in few.
+_MOST_TRACES = 8
+_NS = 1e9
+OF_TRACES = "steps of kernel traces"
+
+
+def cause_by_traces(candidate: str, baseline: str) -> tuple[Cause | None, list[ChangedOperator]]:
+    """Return what kernel traces at both places say; nothing where a place has none that can be read."""
+    after, before = _profiles(candidate), _profiles(baseline)
+    if after is None or before is None:
+        return None, []
+    found = compared(before, after)
+    ranks = {each.after_trace for each in found.ranks}, {each.before_trace for each in found.ranks}
+    parts = [_parts(side, names) for side, names in zip((after, before), ranks, strict=True)]
+    return kernel_cause(found, parts[1], parts[0]), changed_operators(found)
+
+
+def traces_run(place: str) -> GateRun | None:
+    """Return the steps of the kernel traces at a place, of each the slowest rank; None where there are none."""
+    profiles = _profiles(place)
+    longest: dict[int, int] = {}
+    for rank in profiles.ranks if profiles is not None else ():
+        for step in rank.steps:
+            longest[step.number] = max(step.gpu_duration_ns, longest.get(step.number, 0))
+    if not longest:
+        return None
+    steps = np.array(sorted(longest), np.int64)
+    points = Points(steps, np.array([longest[step] for step in steps.tolist()], np.float64) / _NS)
+    gpus = sorted({gpu for rank in (profiles.ranks if profiles is not None else ()) for gpu in rank.gpus})
+    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: points}}, about={"GPU": ", ".join(gpus)} if gpus else {})
+
+
+def _profiles(place: str) -> KernelProfiles | None:
+    if not Path(place).is_dir():
+        return None
+    try:
+        files = open_traces(place)
+    except (KernelTraceError, PortUnavailableError):
+        return None
+    ranks = []
+    for name in files.names[:_MOST_TRACES]:
+        try:
+            trace = files.read(name)
+        except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError):
+            continue
+        if not isinstance(trace, Snapshot):
+            ranks.append(rank_profile(trace))
+    return KernelProfiles(source=place, ranks=ranks, unread={}) if ranks else None
+
+
+def _parts(profiles: KernelProfiles, traces: set[str]) -> dict[str, int]:
+    parts: dict[str, int] = {}
+    for rank in profiles.ranks:
+        if rank.trace in traces and rank.typical_step is not None:
+            for part, ns in rank.typical_step.mean_parts.items():
+                parts[part] = parts.get(part, 0) + ns
+    return parts
