@@ -87,6 +87,8 @@ class DeploymentConfig:
         Training jobs stopped within an hour; 0 stops none.
     stop_budget_table : str or None
         ARN of another stack's RuleState table, to share that limit.
+    stop_ceiling_function : str or None
+        ARN of the central account's function that admits stops; without its answer nothing is stopped.
     stop_batch_jobs, stop_instances : bool
         Whether fires may stop AWS Batch jobs and EC2 instances, where their tags allow it.
     evaluate : str or None
@@ -119,7 +121,9 @@ class DeploymentConfig:
     subnet_ids, security_group_ids, route_table_ids : tuple of str
         No subnet means outside any VPC; no security group makes one; no route table means no gateway endpoint.
     central_bus_arn : str or None
-        Event bus, of another account maybe, that gets all findings.
+        Event bus, of another account maybe, that gets all findings, and statements of jobs.
+    organization_id : str or None
+        Organisation whose accounts may send to the central stack, and write profiles as ``writer_accounts`` do.
     architecture : {"arm64", "x86_64"}
         Of the functions.
     emulator : bool
@@ -168,6 +172,13 @@ class DeploymentConfig:
         matching(
             rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
             "the ARN of another stack's RuleState table",
+        ),
+    )
+    stop_ceiling_function: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:function:[\w-]{{1,64}}",
+            "the ARN of the central stack's StopCeilingFunction",
         ),
     )
     stop_batch_jobs: bool = _set(False, BOOLEAN)
@@ -219,6 +230,7 @@ class DeploymentConfig:
             "the ARN of an EventBridge event bus",
         ),
     )
+    organization_id: str | None = _set(None, matching(r"o-[a-z0-9]{10,32}", "the id of an organisation"))
     architecture: Literal["arm64", "x86_64"] = _set("arm64", one_of("arm64", "x86_64"))
     emulator: bool = _set(False, BOOLEAN)
 
@@ -291,6 +303,9 @@ def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]
         ),
         "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours": (
             {"writer_accounts", "profile_bucket"} <= given
+        ),
+        "organization_id needs a bucket of the stack's own: the policy of profile_bucket is yours": (
+            {"organization_id", "profile_bucket"} <= given
         ),
         "subnet_ids needs security_group_ids, or vpc_id to make a security group in": (
             "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}

@@ -169,7 +169,7 @@ def fleet_job(facts: JobFacts) -> FleetJob:
     has_report = any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not job.active)
     links = None
     if job.bucket and has_report:
-        links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
+        links = report_links(job=_name_in_account(job), arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     why = "No row of it is there: none was written yet, or they have expired."
     return FleetJob(
         job=job.job,
@@ -192,6 +192,11 @@ def fleet_job(facts: JobFacts) -> FleetJob:
     )
 
 
+def _name_in_account(job: JobRecord) -> str:
+    """Return the name that a job has where its report lies: account and Region stand before it in central tables."""
+    return job.job.split("/", 2)[-1] if ACCOUNT in job.owners else job.job
+
+
 def shortened(text: str) -> str:
     return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
@@ -204,13 +209,16 @@ def monday_of(epoch_s: float) -> datetime:
 
 OWNERS_SHOWN = 30
 
+# An owner of jobs in the tables of a central account alone.
+ACCOUNT = "account"
+
 WEEKS_SHOWN = 8
 
 
 def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetGroup]]:
     """Return the owners by kind, those that lost most first; an entry without a name, the last, has the other jobs."""
     found = {}
-    for kind in OWNER_KINDS:
+    for kind in (*OWNER_KINDS, ACCOUNT):
         groups: defaultdict[str | None, list[JobFacts]] = defaultdict(list)
         for each in facts:
             groups[each.job.owners.get(kind)].append(each)
@@ -289,7 +297,7 @@ def _of_job(facts: JobFacts) -> FleetKernels:
         framework=framework if isinstance(framework, str) else None,
         traces=traces if isinstance(traces, int) else None,
         gain_share=max(gains, default=None),
-        page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
+        page=kernel_page_link(job=_name_in_account(job), arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
 
 
