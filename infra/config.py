@@ -116,6 +116,10 @@ class DeploymentConfig:
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
         ARN or name of the policy that bounds every role; what it lacks fails at run time.
+    role_path : str or None
+        Path of every role, such as ``/trainguard/``, for policies of an organisation.
+    code_signing_config_arn : str or None
+        Code signing configuration of every function; the assets are signed before they are uploaded.
     vpc_id : str or None
         Network in which the stack makes the functions' security group and gateway endpoints.
     subnet_ids, security_group_ids, route_table_ids : tuple of str
@@ -214,6 +218,14 @@ class DeploymentConfig:
     kms_key_arn: str | None = _set(None, _KEY)
     permissions_boundary: str | None = _set(
         None, matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy")
+    )
+    role_path: str | None = _set(None, matching(r"/([\w+=,.@-]{1,64}/){1,7}", "a path such as /trainguard/"))
+    code_signing_config_arn: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:code-signing-config:csc-[a-z0-9]{{17}}",
+            "the ARN of a code signing configuration",
+        ),
     )
     vpc_id: str | None = _set(None, matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"))
     subnet_ids: tuple[str, ...] = _set((), listed(r"subnet-[0-9a-f]{8,17}", "ids of subnets separated by commas"))

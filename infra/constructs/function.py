@@ -167,8 +167,11 @@ class TrainGuardFunction(Construct):
             },
         )
         self.arn = self.function.function_arn
+        resource = cast("lambda_.CfnFunction", self.function.node.default_child)
+        # The L2 construct would make a policy of references that a parameter of the template cannot be.
+        resource.code_signing_config_arn = platform.config.code_signing_config_arn
         if platform.placement:
-            cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = platform.placement
+            resource.vpc_config = platform.placement
 
     def call_by_rule(  # noqa: PLR0913 - properties, by name
         self,

@@ -57,9 +57,9 @@ def test_statements_find_rows_by_key_and_no_bookkeeping(moto_world: MotoUnderTes
     marks = DynamoSentAlerts(client=moto_world.dynamodb, table=RULE_STATE)
     marks.claim("f1", Channel.MAIL, now=SINCE)
     DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE).take("f1", "llm", now=SINCE, limit=5)
-    job = JobRecord("llm", "arn", "bucket", "", active=True, polled_fast=True)
-    moto_world.jobs.register(job)
-    moto_world.jobs.register(replace(job, job="slow", polled_fast=False))
+    fast = JobRecord("llm", "arn", "bucket", "", active=True, polled_fast=True)
+    moto_world.jobs.register(fast)
+    moto_world.jobs.register(replace(fast, job="slow", polled_fast=False))
     moto_world.jobs.meet(SINCE, 5)
 
     said = [each.groupdict() for each in STATEMENT.finditer(DOCUMENT.read_text(encoding="utf-8"))]

@@ -67,7 +67,8 @@ def test_schedule_states_what_goes_on_and_a_finding_its_job(deployment: Deployme
         deployment.world.jobs.register(each)
     deployment.world.rows.publish([report_row(STARVED, lost=60.0), found(STARVED)])
     function = deployment.function("send_statements")
-    bus = function.module.bus = Bus()
+    bus = Bus()
+    vars(function.module)["bus"] = bus
     assert function({"time": "2026-11-23T11:00:00Z"}).value == {"jobs": 2}
     details = {json.loads(each["Detail"])["job"]: json.loads(each["Detail"]) for each in bus.entries}
     assert set(details) == {"starved", "running"}
@@ -84,7 +85,8 @@ def test_schedule_states_what_goes_on_and_a_finding_its_job(deployment: Deployme
 
     assert function({"time": "2026-11-23T11:00:00Z", "job": "over"}).value == {"jobs": 1}
     assert function({"time": "2026-11-23T11:00:00Z", "job": "unknown"}).value == {"jobs": 0}
-    function.module.bus = bus = Bus("starved")
+    bus = Bus("starved")
+    vars(function.module)["bus"] = bus
     with pytest.raises(PortUnavailableError, match=r"1 of 2 jobs: .*slow down"):
         function({"time": "2026-11-23T11:00:00Z"})
     assert len(bus.entries) == 1, "one that is refused holds up no other"

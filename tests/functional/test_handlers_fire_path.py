@@ -174,7 +174,8 @@ def test_organisations_ceiling_has_the_last_word_and_none_is_no(deployment: Depl
     deployment.create_training_job()
     decide = deployment.function("decide_stop")
     faults = Faults()
-    decide.module.ceiling = ceiling = MemoryStopCeiling(faults=faults, limit=1)
+    ceiling = MemoryStopCeiling(faults=faults, limit=1)
+    vars(decide.module)["ceiling"] = ceiling
     fire = recent_fire(deployment)
     assert decide(fire).value["stop"] is True
     assert decide(fire).value["stop"] is True, "a repetition is the same stop"

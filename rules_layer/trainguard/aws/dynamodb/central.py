@@ -6,7 +6,7 @@ A job's name there is ``<account>/<region>/<job>``. Its account is one of its ow
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from trainguard.stack.organisation.statement import (
     MOST_BYTES,
     JobStatement,
     StatedEvent,
+    StatedItem,
     fitting,
 )
 
@@ -39,8 +40,8 @@ _IS_LATER = "attribute_not_exists(#StatedAt) OR #StatedAt < :at"
 def statement_of(job: JobRecord, rows: Sequence[RuleRow], *, stack: str, region: str, now: float) -> JobStatement:
     """Return what is known of a job at ``now``, epoch seconds, from before its rows were read."""
     whole = [row for row in rows if row.node is None]
-    items = {row.target: row_item(row) for row in whole}
-    verdict, item = msgspec.to_builtins(verdict_of(job, rows, now=now)), job_item(job)
+    items = {row.target: _plain(row_item(row)) for row in whole}
+    verdict, item = msgspec.to_builtins(verdict_of(job, rows, now=now)), _plain(job_item(job))
     room = MOST_BYTES - len(json.dumps([verdict, item]))
     taken = fitting(whole, {target: len(json.dumps(each)) for target, each in items.items()}, room)
     return JobStatement(
@@ -81,9 +82,13 @@ class DynamoCentralTables:
         return table.put(item, _IS_LATER, {":at": moment(at)})
 
 
+def _plain(item: "Item") -> StatedItem:
+    return cast("StatedItem", item)
+
+
 def records_of(event: StatedEvent) -> tuple[JobRecord, list[RuleRow]]:
     """Read a statement's job and rows, under the job's name in the central tables; raises StateCodecError."""
     with decoding(event.name):
-        job = job_of_item({**event.detail.item, "TrainingJobName": text(event.name)})
-        rows = [row_of_item(event.name, row) for row in event.detail.rows]
+        job = job_of_item(cast("Item", event.detail.item) | {"TrainingJobName": text(event.name)})
+        rows = [row_of_item(event.name, cast("Item", row)) for row in event.detail.rows]
     return replace(job, owners={**job.owners, ACCOUNT: event.account}), rows

@@ -35,6 +35,7 @@ _SENDERS = 10
 
 Account = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{12}$")]
 Region = Annotated[str, msgspec.Meta(pattern=r"^[a-z]{2,}(-[a-z]+)+-[0-9]$")]
+StatedItem = dict[str, dict[str, Any]]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
 
 
@@ -62,8 +63,8 @@ class JobStatement(msgspec.Struct, frozen=True, kw_only=True):
     region: Region
     job: Name
     verdict: dict[str, Any]
-    item: dict[str, dict[str, Any]]
-    rows: list[dict[str, dict[str, Any]]]
+    item: StatedItem
+    rows: list[StatedItem]
     rows_left_out: int = 0
 
 
