@@ -87,6 +87,8 @@ class DeploymentConfig:
         Training jobs stopped within an hour; 0 stops none.
     stop_budget_table : str or None
         ARN of another stack's RuleState table, to share that limit.
+    stop_ceiling_function : str or None
+        ARN of the central account's function that admits stops; without its answer nothing is stopped.
     stop_batch_jobs, stop_instances : bool
         Whether fires may stop AWS Batch jobs and EC2 instances, where their tags allow it.
     evaluate : str or None
@@ -114,12 +116,18 @@ class DeploymentConfig:
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
         ARN or name of the policy that bounds every role; what it lacks fails at run time.
+    role_path : str or None
+        Path of every role, such as ``/trainguard/``, for policies of an organisation.
+    code_signing_config_arn : str or None
+        Code signing configuration of every function; the assets are signed before they are uploaded.
     vpc_id : str or None
         Network in which the stack makes the functions' security group and gateway endpoints.
     subnet_ids, security_group_ids, route_table_ids : tuple of str
         No subnet means outside any VPC; no security group makes one; no route table means no gateway endpoint.
     central_bus_arn : str or None
-        Event bus, of another account maybe, that gets all findings.
+        Event bus, of another account maybe, that gets all findings, and statements of jobs.
+    organization_id : str or None
+        Organisation whose accounts may send to the central stack, and write profiles as ``writer_accounts`` do.
     architecture : {"arm64", "x86_64"}
         Of the functions.
     emulator : bool
@@ -170,6 +178,13 @@ class DeploymentConfig:
             "the ARN of another stack's RuleState table",
         ),
     )
+    stop_ceiling_function: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:function:[\w-]{{1,64}}",
+            "the ARN of the central stack's StopCeilingFunction",
+        ),
+    )
     stop_batch_jobs: bool = _set(False, BOOLEAN)
     stop_instances: bool = _set(False, BOOLEAN)
     evaluate: str | None = _set(
@@ -204,6 +219,14 @@ class DeploymentConfig:
     permissions_boundary: str | None = _set(
         None, matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy")
     )
+    role_path: str | None = _set(None, matching(r"/([\w+=,.@-]{1,64}/){1,7}", "a path such as /trainguard/"))
+    code_signing_config_arn: str | None = _set(
+        None,
+        matching(
+            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:code-signing-config:csc-[a-z0-9]{{17}}",
+            "the ARN of a code signing configuration",
+        ),
+    )
     vpc_id: str | None = _set(None, matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"))
     subnet_ids: tuple[str, ...] = _set((), listed(r"subnet-[0-9a-f]{8,17}", "ids of subnets separated by commas"))
     security_group_ids: tuple[str, ...] = _set(
@@ -219,6 +242,7 @@ class DeploymentConfig:
             "the ARN of an EventBridge event bus",
         ),
     )
+    organization_id: str | None = _set(None, matching(r"o-[a-z0-9]{10,32}", "the id of an organisation"))
     architecture: Literal["arm64", "x86_64"] = _set("arm64", one_of("arm64", "x86_64"))
     emulator: bool = _set(False, BOOLEAN)
 
@@ -291,6 +315,9 @@ def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]
         ),
         "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours": (
             {"writer_accounts", "profile_bucket"} <= given
+        ),
+        "organization_id needs a bucket of the stack's own: the policy of profile_bucket is yours": (
+            {"organization_id", "profile_bucket"} <= given
         ),
         "subnet_ids needs security_group_ids, or vpc_id to make a security group in": (
             "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}

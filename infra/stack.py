@@ -52,14 +52,16 @@ class TrainGuardStack(Stack):
         network, storage = Network(self, config), Storage(self, config)
         if storage.bucket:
             let_accounts_write(storage.bucket, config)
+        ingest = Ingest(self, config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S)
         platform = Platform(
             config=config,
             overlay=overlay,
             layer=layer,
             placement=network.placement,
             storage=storage,
+            undelivered=ingest.event_dead_letters,
             settings=Settings(self, config),
-            ingest=Ingest(self, config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S),
+            ingest=ingest,
         )
         reports = Reports(self, platform)
         actions = Actions(self, platform, reports.build_report)
@@ -75,17 +77,18 @@ class TrainGuardStack(Stack):
         canary = build_canary(self, platform) if config.canary else None
         verdict = build_verdict(self, platform) if config.verdict_endpoint else None
         digest = build_weekly_digest(self, platform, actions.topics) if config.weekly_digest else None
+        stated = Forwarding(self, platform, config.central_bus_arn).function if config.central_bus_arn else None
         others = (verdict, digest, live)
         watched = WatchedParts(platform, evaluation, lifecycle, actions, reports, captures, canary, others)
         monitoring = Monitoring(self, watched)
         if config.dashboard:
             Dashboard(self, watched, monitoring.alarms)
         Queries(self, watched)
-        if config.central_bus_arn:
-            Forwarding(self, platform, config.central_bus_arn)
         self._tell(watched, monitoring)
         bound_roles(self, config)
-        acknowledge(self, findings_that_stand(storage, config, watched.functions))
+        # The dashboard of a release has one choice alone: it does not show this function.
+        functions = (*watched.functions, *((stated,) if stated else ()))
+        acknowledge(self, findings_that_stand(storage, config, functions))
 
     def _tell(self, parts: WatchedParts, monitoring: Monitoring) -> None:
         storage, settings, ingest = parts.platform.storage, parts.platform.settings, parts.platform.ingest

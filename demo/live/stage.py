@@ -109,7 +109,9 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, on_phase: 
             yield Deployment(emulator=emulator, outputs=outputs, alert_queue=queue)
 
 
-def synthesise(assembly: Path, *, context: Mapping[str, object] | None = None, root: Path = _ROOT) -> None:
+def synthesise(
+    assembly: Path, *, context: Mapping[str, object] | None = None, root: Path = _ROOT, app: str = "infra.app"
+) -> None:
     """Write the template that goes to AWS, with the overlay for an emulator, in a process of its own.
 
     Importing CDK takes a second, in which the emulator can start. Raises StageError.
@@ -118,9 +120,9 @@ def synthesise(assembly: Path, *, context: Mapping[str, object] | None = None, r
         "CDK_OUTDIR": str(assembly.resolve()),
         "CDK_CONTEXT_JSON": json.dumps({"emulator": "true", **(context or {})}),
     }
-    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **on_phase}, folder=root)
+    done = commands.run([sys.executable, "-m", app], environment={**os.environ, **on_phase}, folder=root)
     if done.returncode != 0:
-        raise StageError(f"python -m infra.app ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
+        raise StageError(f"python -m {app} ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
     _drop_stale_assets(assembly)
 
 

@@ -1,19 +1,22 @@
-"""Findings for a central account: events of the fire path on this account's bus go on to another one."""
+"""What a central account gets: findings of this account's bus go on to its bus, and statements of jobs go there."""
 
-from aws_cdk import Aws
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.constructs.function import Platform, role_with
+from infra.constructs.function import Platform, TrainGuardFunction, role_with
 from infra.constructs.policy import allow
-from trainguard.aws.alert_channels import EVENT_SOURCE
+from trainguard.aws.alert_channels import EVENT_SOURCE, EVENT_TYPE
 from trainguard.core.canary_name import CANARY_PREFIX
+
+_NO_CANARY = {"job": [{"anything-but": {"prefix": CANARY_PREFIX}}]}
+_MOST_AGE = Duration.hours(1)
 
 
 class Forwarding(Construct):
-    """The rule that sends findings of this account on to the bus ``central_bus_arn``."""
+    """The rule that sends findings on to the bus ``central_bus_arn``, and the function that states jobs there."""
 
     def __init__(self, scope: Construct, platform: Platform, central_bus_arn: str) -> None:
         super().__init__(scope, "Forwarding")
@@ -34,7 +37,47 @@ class Forwarding(Construct):
             event_pattern=events.EventPattern(
                 source=[EVENT_SOURCE],
                 account=[Aws.ACCOUNT_ID],
-                detail={"job": [{"anything-but": {"prefix": CANARY_PREFIX}}]},
+                detail=_NO_CANARY,
             ),
             targets=[targets.EventBus(bus, role=role.without_policy_updates(), dead_letter_queue=platform.undelivered)],
         )
+        self.function = self._build_statements(platform, central_bus_arn)
+
+    def _build_statements(self, platform: Platform, central_bus_arn: str) -> TrainGuardFunction:
+        storage = platform.storage
+        from_here = {"StringEquals": {"events:source": EVENT_SOURCE}}
+        function = TrainGuardFunction(
+            self,
+            "send_statements",
+            platform=platform,
+            statements=[
+                allow("ReadJobs", ["dynamodb:GetItem", "dynamodb:Scan"], [storage.jobs.table_arn]),
+                allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
+                allow("StateJobs", ["events:PutEvents"], [central_bus_arn], from_here),
+            ],
+            environment={
+                **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
+                "CENTRAL_BUS_ARN": central_bus_arn,
+                "STACK_NAME": platform.config.stack_name,
+            },
+            timeout_s=300,
+            dead_letters=platform.undelivered,
+        )
+        function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+        function.call_by_rule(
+            "EachHour",
+            "Asks TrainGuard each hour to state its jobs to the central account",
+            schedule=events.Schedule.rate(Duration.hours(1)),
+            event={"time": events.EventField.time},
+            most_age=_MOST_AGE,
+        )
+        function.call_by_rule(
+            "EachFinding",
+            "Asks TrainGuard to state a job with a new finding to the central account",
+            pattern=events.EventPattern(
+                source=[EVENT_SOURCE], detail_type=[EVENT_TYPE], account=[Aws.ACCOUNT_ID], detail=_NO_CANARY
+            ),
+            event={"time": events.EventField.time, "job": events.EventField.from_path("$.detail.job")},
+            most_age=_MOST_AGE,
+        )
+        return function

@@ -25,27 +25,34 @@ from infra.overlay import Overlay
 if TYPE_CHECKING:
     from infra.constructs.ingest import Ingest
     from infra.constructs.settings import Settings
-    from infra.constructs.storage import Storage
+    from infra.constructs.storage import JobStorage, Storage
 
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
-    """What all parts of the stack are made with."""
+class Ground:
+    """What every function is made with, here and in the central account.
+
+    ``undelivered`` is the queue of events and notices that did not reach their target, and of events whose function
+    failed.
+    """
 
     config: DeploymentConfig
     overlay: Overlay
     layer: lambda_.ILayerVersion
     placement: lambda_.CfnFunction.VpcConfigProperty | None
+    undelivered: sqs.IQueue
+    storage: "JobStorage"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform(Ground):
+    """What all parts of the stack are made with."""
+
     storage: "Storage"
     settings: "Settings"
     ingest: "Ingest"
-
-    @property
-    def undelivered(self) -> sqs.IQueue:
-        """The queue of events and notices that did not reach their target, and of events whose function failed."""
-        return self.ingest.event_dead_letters
 
 
 def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
@@ -103,7 +110,7 @@ class TrainGuardFunction(Construct):
         scope: Construct,
         folder: str,
         *,
-        platform: Platform,
+        platform: Ground,
         statements: Sequence[iam.PolicyStatement],
         timeout_s: int,
         memory_mib: int = 512,
@@ -160,10 +167,13 @@ class TrainGuardFunction(Construct):
             },
         )
         self.arn = self.function.function_arn
+        resource = cast("lambda_.CfnFunction", self.function.node.default_child)
+        # The L2 construct would make a policy of references that a parameter of the template cannot be.
+        resource.code_signing_config_arn = platform.config.code_signing_config_arn
         if platform.placement:
-            cast("lambda_.CfnFunction", self.function.node.default_child).vpc_config = platform.placement
+            resource.vpc_config = platform.placement
 
-    def call_by_rule(
+    def call_by_rule(  # noqa: PLR0913 - properties, by name
         self,
         construct_id: str,
         description: str,
@@ -173,8 +183,12 @@ class TrainGuardFunction(Construct):
         schedule: events.Schedule | None = None,
         pattern: events.EventPattern | None = None,
         event: Mapping[str, str] | None = None,
+        bus: events.IEventBus | None = None,
     ) -> None:
-        """Have a rule beside the function call it; its dead letters keep what could not be delivered."""
+        """Have a rule beside the function call it; its dead letters keep what could not be delivered.
+
+        ``bus`` is the account's default bus unless given.
+        """
         target = targets.LambdaFunction(
             self.function,
             event=None if event is None else events.RuleTargetInput.from_object(event),
@@ -188,5 +202,6 @@ class TrainGuardFunction(Construct):
             description=description,
             schedule=schedule,
             event_pattern=pattern,
+            event_bus=bus,
             targets=[target],
         )

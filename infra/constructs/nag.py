@@ -31,8 +31,8 @@ def _wildcard(resource: str) -> str:
 
 
 _ALL = _wildcard("*")
-_NO_DLQ = "Serverless::Serverless-LambdaDLQ"
-_NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
+NO_DLQ = "Serverless::Serverless-LambdaDLQ"
+NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
 
 _NO_RESOURCES = (
     "Only X-Ray's PutTraceSegments and PutTelemetryRecords where traces are sent, and in a VPC what connects a "
@@ -101,7 +101,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     ("Actions/StopJob/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
     *(
-        (f"{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE)
+        (f"{function}/Function/Resource", NO_DLQ, _CALLED_BY_MACHINE)
         for function in (
             "Actions/DecideStop",
             "Actions/RecordFire",
@@ -118,7 +118,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     *((f"{role}/Resource", _ALL, _LOG_DELIVERY) for role in _MACHINE_ROLES),
     (
         "Evaluation/EvaluateObjects/Function/Resource",
-        _NO_DLQ,
+        NO_DLQ,
         "Only its queue invokes it: a message that fails five times goes to the queue's own dead letters.",
     ),
     (
@@ -128,12 +128,12 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     (
         "Evaluation/ReconcileJob/Function/Resource",
-        _NO_DLQ,
+        NO_DLQ,
         "Its failure destination keeps an event that failed, with the reason; a dead-letter queue would keep it twice.",
     ),
     (
         "Evaluation/Scheduler/Function/EventInvokeConfig/Resource",
-        _NO_ASYNC_DESTINATION,
+        NO_ASYNC_DESTINATION,
         "The function's dead-letter queue keeps a failed scheduler run; a destination beside it would keep it twice.",
     ),
     *(
@@ -146,7 +146,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     (
         "Lifecycle/JobLifecycle/Function/EventInvokeConfig/Resource",
-        _NO_ASYNC_DESTINATION,
+        NO_ASYNC_DESTINATION,
         "The function's dead-letter queue keeps a failed event as it came, ready to be sent again.",
     ),
 )
@@ -167,10 +167,10 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> Iterator
     if "logs" in services:
         yield role, _wildcard(_TRAINING_JOBS), _ANY_JOB_READ
     reason = "The function's dead-letter queue keeps a failed event; the next scheduler run asks for what it left."
-    yield "LiveSources/PollSource/Function/EventInvokeConfig/Resource", _NO_ASYNC_DESTINATION, reason
+    yield "LiveSources/PollSource/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
 
 
-def _findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
+def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
     for part in functions:
         _, _, path = str(part.node.path).partition("/")
         looks = part.service_name in _LOOK_AT_RESOURCES
@@ -179,6 +179,9 @@ def _findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGu
                 yield f"{path}/Role/Resource", rule, _NO_RESOURCES + (_AND_LOOKS if looks else "")
         if not config.traced:
             yield f"{path}/Function/Resource", "Serverless::Serverless-LambdaTracing", _UNTRACED
+
+
+def _findings_of_machines(config: DeploymentConfig) -> Iterator[Accepted]:
     for machine in () if config.traced else ("Actions/Fire", "Captures/Kernels", "Reports/Report"):
         yield machine, "AwsSolutions::AwsSolutions-SF2", _UNTRACED
         yield machine, "Serverless::Serverless-StepFunctionStateMachineXray", _UNTRACED
@@ -190,7 +193,7 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
         yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
         yield (
             "Canary/Canary/Function/EventInvokeConfig/Resource",
-            _NO_ASYNC_DESTINATION,
+            NO_ASYNC_DESTINATION,
             (
                 "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not "
                 "looked at."
@@ -198,10 +201,13 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
         )
     if config.verdict_endpoint:
         reason = "Only its URL invokes it, synchronously: the caller gets the failure."
-        yield "Verdict/Verdict/Function/Resource", _NO_DLQ, reason
+        yield "Verdict/Verdict/Function/Resource", NO_DLQ, reason
     if config.weekly_digest:
         reason = "The function's dead-letter queue keeps a failed digest, ready to be sent again."
-        yield "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource", _NO_ASYNC_DESTINATION, reason
+        yield "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
+    if config.central_bus_arn:
+        reason = "The function's dead-letter queue keeps a failed event; the next hour states the same jobs."
+        yield "Forwarding/SendStatements/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
     if config.live_sources:
         yield from _findings_of_live_sources(config, bucket)
     stopped = {
@@ -239,7 +245,8 @@ def findings_that_stand(
     return (
         *ACCEPTED,
         deliveries,
-        *_findings_of_functions(config, functions),
+        *findings_of_functions(config, functions),
+        *_findings_of_machines(config),
         *(
             (f"{role}/Resource", _wildcard(f"{bucket}/{keys}"), reason)
             for reason, held in ((_WRITTEN, _WRITES), (_READ, _READS))

@@ -11,6 +11,7 @@ from infra.bundling import PROJECT_ROOT
 from infra.constructs.measures import of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
+from trainguard.aws.dynamodb.rule_states import BY_STATUS_INDEX
 
 UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
 
@@ -50,8 +51,8 @@ def _used(parts: WatchedParts) -> Iterator[tuple[cloudwatch.IMetric, str]]:
     for table in parts.table_names.values():
         yield of_table("ConsumedWriteCapacityUnits", table, period=_HOUR), write
         yield of_table("ConsumedReadCapacityUnits", table, period=_HOUR), read
-    jobs = parts.table_names["Jobs"]
-    yield of_table("ConsumedWriteCapacityUnits", jobs, period=_HOUR, index=ACTIVE_JOBS_INDEX), write
+    for table, index in (("Jobs", ACTIVE_JOBS_INDEX), ("RuleState", BY_STATUS_INDEX)):
+        yield of_table("ConsumedWriteCapacityUnits", parts.table_names[table], period=_HOUR, index=index), write
     a_millisecond = _decimal(prices["compute_gib_s"] / _MIB_MS_IN_GIB_S)
     for part in parts.functions:
         # The memory stands for itself, as a parameter may give it.

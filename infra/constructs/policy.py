@@ -1,10 +1,12 @@
 """Statements of permissions: one a purpose, each with a name that a person finds again in the console."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
-from aws_cdk import Stack, Token
+from aws_cdk import Aspects, IAspect, Stack, Token
 from aws_cdk import aws_iam as iam
-from constructs import Construct
+from constructs import Construct, IConstruct
+from jsii import implements
 
 from infra.config import DeploymentConfig
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG
@@ -19,8 +21,22 @@ def allow(
     return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
 
 
+@implements(IAspect)
+class _RolePath:
+    """Puts a path on every role."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def visit(self, node: IConstruct) -> None:
+        if isinstance(node, iam.CfnRole):
+            node.path = self._path
+
+
 def bound_roles(scope: Construct, config: DeploymentConfig) -> None:
-    """Put the boundary that ``config`` names, if any, on every role below ``scope``."""
+    """Put the path and the boundary that ``config`` names, if any, on every role below ``scope``."""
+    if config.role_path is not None:
+        Aspects.of(scope).add(cast("IAspect", _RolePath(config.role_path)))
     if config.permissions_boundary is None:
         return
     if Token.is_unresolved(config.permissions_boundary) or config.permissions_boundary.startswith("arn:"):

@@ -12,10 +12,11 @@ from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
 from infra.constructs.function import removal_policy
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
+from trainguard.aws.dynamodb.rule_states import BY_STATUS_COLUMNS, BY_STATUS_INDEX
 
 
-class Storage(Construct):
-    """Profile bucket and tables; ``bucket`` is None when the deployment uses an existing one."""
+class JobStorage(Construct):
+    """Bucket and the tables of jobs and rows; ``bucket`` is None when the deployment uses an existing one."""
 
     def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
         super().__init__(scope, "Storage")
@@ -31,12 +32,19 @@ class Storage(Construct):
             max_write_request_units=config.max_write_units,
         )
         self.rule_state = self._build_table("RuleState", "RuleTarget", config)
-        self.node_state = self._build_table("NodeState", "NodeKind", config)
+        self.rule_state.add_global_secondary_index(
+            index_name=BY_STATUS_INDEX,
+            partition_key=_text("Status"),
+            sort_key=_text("FiredAt"),
+            projection_type=dynamodb.ProjectionType.INCLUDE,
+            non_key_attributes=[*BY_STATUS_COLUMNS],
+            max_write_request_units=config.max_write_units,
+        )
+        self._tables = {"JOBS_TABLE": self.jobs, "RULE_STATE_TABLE": self.rule_state}
 
     def variables(self, *names: str) -> dict[str, str]:
         """Return variables of a function: ``JOBS_TABLE``, ``NODE_STATE_TABLE``, ``RULE_STATE_TABLE``, the bucket's."""
-        tables = {"JOBS_TABLE": self.jobs, "NODE_STATE_TABLE": self.node_state, "RULE_STATE_TABLE": self.rule_state}
-        values = {name: table.table_name for name, table in tables.items()} | {"PROFILE_BUCKET": self.bucket_name}
+        values = {name: table.table_name for name, table in self._tables.items()} | {"PROFILE_BUCKET": self.bucket_name}
         return {name: values[name] for name in names}
 
     def send_new_objects(self, queue: sqs.IQueue, *, once: IDependable | None) -> None:
@@ -99,6 +107,15 @@ class Storage(Construct):
             encryption_key=key,
             removal_policy=removal_policy(config),
         )
+
+
+class Storage(JobStorage):
+    """What an account's stack keeps: also the state of nodes."""
+
+    def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
+        super().__init__(scope, config)
+        self.node_state = self._build_table("NodeState", "NodeKind", config)
+        self._tables["NODE_STATE_TABLE"] = self.node_state
 
 
 def _text(name: str) -> dynamodb.Attribute:

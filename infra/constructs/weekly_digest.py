@@ -6,14 +6,14 @@ from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from constructs import Construct
 
-from infra.constructs.function import Platform, TrainGuardFunction
+from infra.constructs.function import Ground, TrainGuardFunction
 from infra.constructs.policy import allow
 
 DAY, HOUR_UTC = "MON", 8
 _MOST_AGE = Duration.hours(6)
 
 
-def build_weekly_digest(stack: Construct, platform: Platform, topics: Mapping[str, str]) -> TrainGuardFunction:
+def build_weekly_digest(stack: Construct, platform: Ground, topics: Mapping[str, str]) -> TrainGuardFunction:
     """Build the function, which reads jobs and rows and publishes, and its schedule: Mondays, for the week before.
 
     ``topics`` are ARNs by the function's variables.

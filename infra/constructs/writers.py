@@ -24,7 +24,7 @@ _CUSTOMER_ALGORITHM = "s3:x-amz-server-side-encryption-customer-algorithm"
 
 
 def let_accounts_write(bucket: s3.Bucket, config: DeploymentConfig) -> None:
-    """Put into the bucket's policy the rights of ``config``'s accounts, and refusals for all other accounts.
+    """Put into the bucket's policy the rights of ``config``'s accounts, or organisation, and refusals for all others.
 
     An object that names a key of another account, or that S3 keeps no key for, could not be read here, and is refused.
     Other keys than the families' are refused in one statement for all accounts: a policy takes 20 KB.
@@ -38,7 +38,19 @@ def let_accounts_write(bucket: s3.Bucket, config: DeploymentConfig) -> None:
                 resources=[bucket.arn_for_objects(f"{account}/*")],
             )
         )
-    for refusal in _refusals(bucket, config.kms_key_arn) if config.writer_accounts else ():
+    if config.organization_id:
+        bucket.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="WriteProfilesOfTheOrganisation",
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:PutObject"],
+                # IAM puts in the account of who writes.
+                resources=[bucket.arn_for_objects("${aws:PrincipalAccount}/*")],
+                conditions={"StringEquals": {"aws:PrincipalOrgID": config.organization_id}},
+            )
+        )
+    lets_others_in = config.writer_accounts or config.organization_id
+    for refusal in _refusals(bucket, config.kms_key_arn) if lets_others_in else ():
         bucket.add_to_resource_policy(refusal)
 
 

@@ -35,6 +35,10 @@ CHOICES = {
     "HasDashboard": ("dashboard",),
     "HasCentralBus": ("central_bus_arn",),
     "HasBoundary": ("permissions_boundary",),
+    "HasRolePath": ("role_path",),
+    "HasCodeSigning": ("code_signing_config_arn",),
+    "HasStopCeiling": ("stop_ceiling_function",),
+    "HasOrganization": ("organization_id",),
     "IsInVpc": ("subnet_ids", "security_group_ids"),
 }
 
@@ -53,6 +57,11 @@ def conditions() -> dict[str, Any]:
         "HasDashboard": _is("Dashboard", "true"),
         "HasCentralBus": _given("CentralBusArn"),
         "HasBoundary": _given("PermissionsBoundary"),
+        "HasRolePath": _given("RolePath"),
+        "HasCodeSigning": _given("CodeSigningConfigArn"),
+        "HasStopCeiling": _given("StopCeilingFunction"),
+        # The bucket's policy lets its accounts write, and an existing bucket's policy is its owner's.
+        "HasOrganization": {"Fn::And": [_given("OrganizationId"), _is("ProfileBucket", "")]},
         "IsInVpc": _given("SubnetIds"),
         _EVALUATES_BY_BUCKET: _is("Evaluate", BY_BUCKET),
     }

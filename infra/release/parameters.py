@@ -134,7 +134,7 @@ _GROUPED = {
         Parameter(
             "central_bus_arn",
             "Central event bus",
-            "ARN of the EventBridge bus that findings are forwarded to. Empty: none.",
+            "ARN of the EventBridge bus that findings and statements of jobs go to. Empty: none.",
         ),
     ),
     "Stops of training jobs": (
@@ -147,6 +147,11 @@ _GROUPED = {
             "max_stops_per_hour",
             "Stops an hour",
             "How many training jobs may be stopped within an hour. 0 stops none.",
+        ),
+        Parameter(
+            "stop_ceiling_function",
+            "Ceiling of the organisation",
+            "ARN of the central stack's StopCeilingFunction. Without its answer nothing is stopped. Empty: none.",
         ),
     ),
     "Parts and sizes": (
@@ -174,6 +179,36 @@ _GROUPED = {
             "Memory of reports (MiB)",
             "Memory of digest_profile and build_report, in MiB. A new account allows 3,008.",
         ),
+        Parameter(
+            "scheduler_memory_mb",
+            "Memory of scheduler (MiB)",
+            "Memory of scheduler, in MiB. A new account allows 3,008.",
+        ),
+        Parameter(
+            "reconcile_memory_mb",
+            "Memory of reconcile_job (MiB)",
+            "Memory of reconcile_job, in MiB. A new account allows 3,008.",
+        ),
+        Parameter(
+            "lifecycle_memory_mb",
+            "Memory of job_lifecycle (MiB)",
+            "Memory of job_lifecycle, in MiB. A new account allows 3,008.",
+        ),
+        Parameter(
+            "plan_report_memory_mb",
+            "Memory of plan_report (MiB)",
+            "Memory of plan_report, in MiB. A new account allows 3,008.",
+        ),
+        Parameter(
+            "kernel_digest_memory_mb",
+            "Memory of digest_trace (MiB)",
+            "Memory of digest_trace, in MiB. A new account allows 3,008.",
+        ),
+        Parameter(
+            "kernel_join_memory_mb",
+            "Memory of join_capture (MiB)",
+            "Memory of join_capture, in MiB. A new account allows 3,008.",
+        ),
     ),
     "Keys, roles and network": (
         Parameter(
@@ -186,6 +221,17 @@ _GROUPED = {
             "Permissions boundary",
             "ARN of the policy that bounds every role. Empty: none.",
             own_form=matching(settings.POLICY_ARN, "the ARN of an IAM policy"),
+        ),
+        Parameter("role_path", "Path of roles", "Path of every role, such as /trainguard/. Empty: none."),
+        Parameter(
+            "code_signing_config_arn",
+            "Code signing",
+            "ARN of the code signing configuration of every function; sign the assets before. Empty: none.",
+        ),
+        Parameter(
+            "organization_id",
+            "Organisation",
+            "Id of the organisation whose accounts may write profiles below their id. Empty: none.",
         ),
         Parameter(
             "subnet_ids",

@@ -1,5 +1,6 @@
 """Decides whether a fire may stop its training job, and takes one of the hour's stops for it."""
 
+import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -14,12 +15,14 @@ from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
+from trainguard.aws.lambda_invocations import LambdaStopCeiling
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.aws.stoppable import batch_jobs, instances
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
+from trainguard.stack.organisation.ceiling import StopRequest, under_ceiling
 
 logger = Logger()
 environment = load_environment(
@@ -49,6 +52,9 @@ budget_region = region_of(environment.stop_budget_table)
 budget_client = Clients(region=budget_region).dynamodb if budget_region else clients.dynamodb
 budget = DynamoStopBudget(client=budget_client, table=environment.stop_budget_table)
 limit = int(environment.max_stops_per_hour)
+ceiling = None
+if function := os.environ.get("STOP_CEILING_FUNCTION"):
+    ceiling = LambdaStopCeiling(client=Clients(region=region_of(function)).questions, function=function)
 services = StopServices(
     training_job=training_jobs.describe,
     resources={
@@ -63,10 +69,18 @@ services = StopServices(
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with stop, decision, why, stopAt and optedIn; the log keeps every decision."""
-    del context
+    asker = context.invoked_function_arn
     case = msgspec.convert(event, StopCase)
     known = StopPreconditions.read(case, jobs, rows)
-    decision = decide_within_stop_rate(case, services, budget, limit, known=known, now=time.time())
+    decision = decide_within_stop_rate(
+        case,
+        services,
+        budget,
+        limit,
+        known=known,
+        now=time.time(),
+        ceiling=lambda decision, job: under_ceiling(decision, StopRequest(asker, case.fire_id, job), ceiling),
+    )
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

@@ -31,7 +31,22 @@ def create_tables(client: "DynamoDBClient") -> None:
     ]
     client.create_table(**jobs)
     client.create_table(**_table(NODE_STATE, "TrainingJobName", "NodeKind"))
-    client.create_table(**_table(RULE_STATE, "TrainingJobName", "RuleTarget"))
+    rows = _table(RULE_STATE, "TrainingJobName", "RuleTarget")
+    rows["AttributeDefinitions"] = [
+        *rows["AttributeDefinitions"],
+        *({"AttributeName": column, "AttributeType": "S"} for column in ("Status", "FiredAt")),
+    ]
+    rows["GlobalSecondaryIndexes"] = [
+        {
+            "IndexName": "ByStatus",
+            "KeySchema": [
+                {"AttributeName": "Status", "KeyType": "HASH"},
+                {"AttributeName": "FiredAt", "KeyType": "RANGE"},
+            ],
+            "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["Severity", "Kind", "Action"]},
+        }
+    ]
+    client.create_table(**rows)
 
 
 def _table(name: str, partition_key: str, sort_key: str | None = None) -> "CreateTableInputTypeDef":

@@ -14,6 +14,13 @@ BUS = "arn:aws:events:eu-west-1:444455556666:event-bus/findings"
 BOUNDARY = "arn:aws:iam::111122223333:policy/platform/Boundary"
 VPC = {"subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "security_group_ids": "sg-0123456789abcdef0"}
 
+ORGANISATION = {
+    "organization_id": "o-a1b2c3d4e5",
+    "stop_ceiling_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-Ceiling",
+    "role_path": "/trainguard/",
+    "code_signing_config_arn": "arn:aws:lambda:eu-west-1:111122223333:code-signing-config:csc-0123456789abcdef0",
+}
+
 # Settings that the release was not made of, alone and together.
 CHOSEN: Mapping[str, Mapping[str, str]] = {
     "default": {},
@@ -24,6 +31,8 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "central_bus_arn": BUS,
         "kms_key_arn": KEY,
         "permissions_boundary": BOUNDARY,
+        **ORGANISATION,
+        "kernel_join_memory_mb": "4096",
         "profile_retention_days": "7",
         "log_retention_days": "90",
         "evaluator_concurrency": "5",

@@ -33,6 +33,13 @@ def test_jobs_table_has_a_sparse_index_of_active_jobs(template: Template) -> Non
     assert index["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
 
 
+def test_rows_have_an_index_of_what_fires_by_status_and_time(template: Template) -> None:
+    (index,) = template.one("AWS::DynamoDB::Table", "StorageRuleState")["GlobalSecondaryIndexes"]
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["Status", "FiredAt"]
+    assert "Reason" not in index["Projection"]["NonKeyAttributes"], "it changes with each evaluation"
+    assert index["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
+
+
 def test_bucket_is_private_encrypted_and_expires(template: Template) -> None:
     bucket = template.one("AWS::S3::Bucket", "StorageProfiles")
     assert bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"] == [

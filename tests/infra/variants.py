@@ -8,7 +8,7 @@ that of each variant in ``FOLDER/<name>``, what stopped it, if anything did, in 
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +16,7 @@ from unittest import mock
 from aws_cdk import Annotations
 
 from infra import app, stack
+from infra.central import __main__ as central
 from infra.config import DeploymentConfig
 from infra.constructs import layer
 from infra.constructs.nag import Accepted, findings_that_stand
@@ -65,6 +66,11 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
     "their-bucket": {"profile_bucket": "our-profiles", "profile_key_arn": THEIR_KEY},
     "writers": {"writer_accounts": ",".join(WRITERS)},
+    "organisation": {
+        "organization_id": "o-a1b2c3d4e5",
+        "central_bus_arn": "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral",
+        "stop_ceiling_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-Ceiling",
+    },
     "writers-and-key": {"writer_accounts": list(WRITERS), "kms_key_arn": CHINA_KEY},
     "govcloud": {
         "central_bus_arn": GOVCLOUD_BUS,
@@ -92,6 +98,21 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     },
 }
 
+# Context of each variant of the central stack.
+ORGANIZATION = "o-a1b2c3d4e5"
+CENTRAL: Mapping[str, Mapping[str, object]] = {
+    "central": {"organization_id": ORGANIZATION},
+    "central-with-all": {
+        "organization_id": ORGANIZATION,
+        "tracing": "active",
+        "kms_key_arn": CHINA_KEY.replace("aws-cn", "aws").replace("cn-north-1", "eu-west-1"),
+        "permissions_boundary": "PlatformBoundary",
+        "alert_emails": "ml@example.com",
+        "operations_emails": "platform@example.com",
+        "retain_data": "false",
+    },
+}
+
 # The finding that one variant leaves open; a pack calls it a warning.
 WARNING = ("Evaluation/Scheduler/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
 
@@ -112,6 +133,8 @@ def main(folder: Path) -> None:
     with mock.patch.object(layer, "layer_folder", return_value=empty):
         for name, context in CONTEXTS.items():
             _synthesise(folder / name, context)
+        for name, context in CENTRAL.items():
+            _synthesise(folder / name, context, central.synthesise)
         with mock.patch.object(stack, "findings_that_stand", _without_one):
             _synthesise(folder / "one-warning-open", TRACED)
         with mock.patch.object(stack, "bound_roles", _warn):
@@ -133,9 +156,11 @@ def _warn(scope: TrainGuardStack, config: DeploymentConfig) -> None:
     Annotations.of(scope).add_warning_v2("Cdk:Warns", "look at this")
 
 
-def _synthesise(outdir: Path, context: Mapping[str, object]) -> None:
+def _synthesise(
+    outdir: Path, context: Mapping[str, object], synthesise: Callable[..., object] = app.synthesise
+) -> None:
     try:
-        app.synthesise(str(outdir), context)
+        synthesise(str(outdir), context)
     except Exception as error:
         outdir.with_name(f"{outdir.name}.error").write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
 

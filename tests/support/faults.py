@@ -20,6 +20,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
+from trainguard.stack.organisation.ceiling import StopCeiling
 
 # For example ``NodeStates.save``.
 OPERATIONS = frozenset(
@@ -38,6 +39,7 @@ OPERATIONS = frozenset(
         ReconcileRequests,
         SettingDocuments,
         StopBudget,
+        StopCeiling,
     )
     for name, member in vars(port).items()
     if not name.startswith("_") and callable(member)

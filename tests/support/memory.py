@@ -20,6 +20,7 @@ from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, Recon
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
+from trainguard.stack.organisation.ceiling import Admission, StopRequest, admission
 from trainguard.testing import memory
 
 DELETE_BATCH_SIZE = 1_000
@@ -320,6 +321,19 @@ class MemoryStopBudget(Faulty):
             if granted is not None:
                 self._stops = granted
             return granted is not None
+
+
+class MemoryStopCeiling(Faulty):
+    """Twin of LambdaStopCeiling, and of the central function behind it."""
+
+    def __init__(self, *, faults: Faults, limit: int, now: float = 0.0) -> None:
+        super().__init__(faults=faults)
+        self.limit, self.now = limit, now
+        self._budget = MemoryStopBudget(faults=Faults())
+
+    def ask(self, request: StopRequest) -> Admission:
+        with self._call("StopCeiling.ask"):
+            return admission(request, self._budget, limit=self.limit, now=self.now)
 
 
 class MemoryJournal(memory.MemoryJournal):

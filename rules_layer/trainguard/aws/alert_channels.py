@@ -33,23 +33,26 @@ class AlertChannels:
 
     def send(self, channel: Channel, alert: Alert) -> None:
         if channel is Channel.BUS:
-            self._put(alert)
+            put_event(self.events, EVENT_TYPE, msgspec.json.encode(alert.document))
         elif channel is Channel.MAIL:
             publish(self.sns, self.alerts, alert.document, alert.attributes, mail=(alert.subject, alert.text))
         else:
             publish(self.sns, self.chat, alert.chat, alert.attributes)
 
-    def _put(self, alert: Alert) -> None:
-        entry: PutEventsRequestEntryTypeDef = {
-            "Source": EVENT_SOURCE,
-            "DetailType": EVENT_TYPE,
-            "Detail": _json(alert.document),
-        }
-        with translated("EventBridge", "PutEvents"):
-            answer = self.events.put_events(Entries=[entry])
-        if answer["FailedEntryCount"]:
-            (refused,) = answer["Entries"]
-            raise PortUnavailableError("EventBridge", "PutEvents", f"{refused['ErrorCode']}: {refused['ErrorMessage']}")
+
+def put_event(events: "EventBridgeClient", detail_type: str, detail: bytes, bus: str = "default") -> None:
+    """Put an event of TrainGuard on a bus, by name or ARN; raises PortUnavailableError where it is refused."""
+    entry: PutEventsRequestEntryTypeDef = {
+        "Source": EVENT_SOURCE,
+        "DetailType": detail_type,
+        "Detail": detail.decode(),
+        "EventBusName": bus,
+    }
+    with translated("EventBridge", "PutEvents"):
+        answer = events.put_events(Entries=[entry])
+    if answer["FailedEntryCount"]:
+        (refused,) = answer["Entries"]
+        raise PortUnavailableError("EventBridge", "PutEvents", f"{refused['ErrorCode']}: {refused['ErrorMessage']}")
 
 
 def publish(

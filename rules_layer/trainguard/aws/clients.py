@@ -33,6 +33,8 @@ _FUNCTIONS = Config(
     max_pool_connections=MOST_INVOKED_AT_ONCE,
     retries={"mode": "standard", "total_max_attempts": _INVOKE_ATTEMPTS},
 )
+# A cold start of the other function takes seconds; two attempts end before the asking function's time does.
+_QUESTIONS = Config(retries={"mode": "standard", "total_max_attempts": 2})
 # With the Region in their host and signature, which every bucket accepts.
 _LINKS = Config(signature_version="s3v4", s3={"us_east_1_regional_endpoint": "regional"})
 
@@ -49,6 +51,7 @@ class Clients:
     s3_links: "cached_property[S3Client]" = client_of("s3", _LINKS)
     cloudformation: "cached_property[CloudFormationClient]" = client_of("cloudformation")
     functions: "cached_property[LambdaClient]" = client_of("lambda", _FUNCTIONS)
+    questions: "cached_property[LambdaClient]" = client_of("lambda", _QUESTIONS)
     sagemaker: "cached_property[SageMakerClient]" = client_of("sagemaker")
     sqs: "cached_property[SQSClient]" = client_of("sqs")
     ssm: "cached_property[SSMClient]" = client_of("ssm")

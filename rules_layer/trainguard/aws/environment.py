@@ -30,6 +30,7 @@ class Environment:
     stoppable_resources: Annotated[str, "kinds of resources that may be stopped, separated by commas, or none"]
     alert_topic_arn: Annotated[str, "the ARN of the topic of alerts"]
     chat_topic_arn: Annotated[str, "the ARN of the topic of alerts for chats"]
+    central_bus_arn: Annotated[str, "the ARN of the central account's event bus"]
     stack_name: Annotated[str, "the name of the stack"]
 
     def __init__(self, values: Mapping[str, str]) -> None:

@@ -166,10 +166,14 @@ def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: P
     record = jobs.load(job)
     if record is None:
         return _unknown(job, now, f"TrainGuard does not know the job {job}.")
+    return verdict_of(record, rows_that_matter(rows, job), now=now, prices=prices)
+
+
+def rows_that_matter(rows: RuleStates, job: str) -> Sequence[RuleRow]:
+    """Return the rows from which a verdict is made."""
     known = rows.of_whole_job(job)
-    if any(each.rule == LOW_GPU.name and each.status is Status.FIRED for each in known):
-        known = rows.of_job(job)
-    return verdict_of(record, known, now=now, prices=prices)
+    is_low = any(each.rule == LOW_GPU.name and each.status is Status.FIRED for each in known)
+    return rows.of_job(job) if is_low else known
 
 
 def verdict_of(

@@ -1,20 +1,26 @@
 """The alert says truly what was done, fits SNS's limits and carries hostile text unharmed."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.core.finding import FINDING_FIELDS, EpisodeEntry, Finding
+from trainguard.core.finding import FINDING_FIELDS, EpisodeEntry, Fact, Finding
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.engine.outbox import fire_payload
+from trainguard.report.document import encode_schema
 from trainguard.stack.actions.alert import compose_alert
+from trainguard.stack.actions.document import alert_schema
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 
+PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "alert-1.json"
 FIRE: dict[str, Any] = {
     "job": "bert",
     "job_arn": "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert",
@@ -245,3 +251,23 @@ def test_run_pages_with_plain_https_are_in_text_and_document() -> None:
     assert "\nRun in MLflow: https://mlflow.example.com/#/runs/a1\n" in composed.text
     assert "Run:" not in composed.text
     assert alert().document["run_links"] == {}
+
+
+FACT = Fact(name="mean_utilization", value=23.0, unit="%", series="GPUUtilization", node="algo-1", start=1.0, end=2.0)
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_alert_of_each_kind_matches_the_published_schema(kind: AlertKind) -> None:
+    schema = json.loads(PUBLISHED.read_bytes())
+    told = [
+        alert(kind=kind),
+        alert(kind=kind, severity="low", previous_severity="low", lasted_s=3.0, cost="USD 3", advice="Do."),
+        alert(kind=kind, measured=None, threshold=None, report_link=None, made=None, error="no", facts=(FACT,)),
+    ]
+    for each in told:
+        jsonschema.validate(json.loads(msgspec.json.encode(each.document)), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads(msgspec.json.encode(told[0].document)) | {"episode": "0"}, schema)
+    assert encode_schema(alert_schema()) == PUBLISHED.read_bytes(), (
+        "python -m trainguard.stack.actions.document > docs/schemas/alert-1.json renews it"
+    )

@@ -63,11 +63,11 @@ class DynamoJobs:
 
     def load(self, job: str) -> JobRecord | None:
         item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
-        return None if item is None else _record(item)
+        return None if item is None else job_of_item(item)
 
     def register(self, record: JobRecord) -> JobRecord:
         created = stored_job(record)
-        if self._table.put(_item(created), "attribute_not_exists(#TrainingJobName)"):
+        if self._table.put(job_item(created), "attribute_not_exists(#TrainingJobName)"):
             return created
         return self._stored(record.job)
 
@@ -181,7 +181,7 @@ class DynamoJobs:
 
     def all(self) -> Iterator[JobRecord]:
         items = self._table.items()
-        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
+        return (job_of_item(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
     def tuning_job(self, name: str) -> TuningJobRecord | None:
         item = self._table.get(_key(TUNING_JOB + name))
@@ -243,7 +243,8 @@ def _key(job: str) -> "Item":
     return {"TrainingJobName": text(job)}
 
 
-def _item(record: JobRecord) -> "Item":
+def job_item(record: JobRecord) -> "Item":
+    """Return a job as a whole item."""
     return _key(record.job) | present(_columns(record))
 
 
@@ -332,7 +333,8 @@ _POLICY: Layout = {
 }
 
 
-def _record(item: "Item") -> JobRecord:
+def job_of_item(item: "Item") -> JobRecord:
+    """Read a job; raises StateCodecError."""
     columns = Columns(item)
     job = columns.get("TrainingJobName", attributes.TEXT)
     with decoding(f"Jobs/{job}"):

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
-from trainguard.aws.dynamodb.attributes import Columns, Layout, fields_of, integer, member, moment, text, written
+from trainguard.aws.dynamodb.attributes import (
+    Columns,
+    Layout,
+    fields_of,
+    integer,
+    member,
+    moment,
+    present,
+    text,
+    written,
+)
 from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
 from trainguard.aws.dynamodb.table import Table, decoding, row_key
 from trainguard.core.finding import Finding, Progress
@@ -14,6 +24,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
+
+# Rows that have fired, by status and time: people ask it what fires now.
+BY_STATUS_INDEX = "ByStatus"
+# None of them changes with each evaluation, as a reason does: that would write the index each time.
+BY_STATUS_COLUMNS = ("Severity", "Kind", "Action")
 
 # A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules.
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
@@ -47,13 +62,13 @@ class DynamoRuleStates:
                 self._table.update(key, dict.fromkeys(gone), f"{_same_registration(row)} AND {is_still}", values)
 
     def of_job(self, job: str) -> list[RuleRow]:
-        return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
+        return [row_of_item(job, item) for item in self._table.partition("TrainingJobName", job)]
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
         rows = []
         after = _BEFORE_ALL
         while item := self._table.first_after("TrainingJobName", job, "RuleTarget", after):
-            row = _row(job, item)
+            row = row_of_item(job, item)
             if row.node is None:
                 rows.append(row)
             after = row.rule + _AFTER_NODES
@@ -61,7 +76,7 @@ class DynamoRuleStates:
 
     def load(self, job: str, target: str) -> RuleRow | None:
         item = self._table.get(row_key(job, target))
-        return None if item is None else _row(job, item)
+        return None if item is None else row_of_item(job, item)
 
 
 # The stored row is of an earlier registration, or there is none.
@@ -149,8 +164,17 @@ _STOP: Layout = {
 _OF_FIRES = ("FireEpisode", "FireJobArn", "AlertId", *(name for name, _ in (*_FIRE.values(), *_STOP.values())))
 
 
-def _row(job: str, item: "Item") -> RuleRow:
-    """Read a row; one that only the fire path has written so far lacks most columns."""
+def row_item(row: RuleRow) -> "Item":
+    """Return a row as a whole item, with the columns of the fire path."""
+    columns = _columns(stored_row(row)) | written(row, _FIRE)
+    if row.stop is not None:
+        columns |= written(row.stop, _STOP)
+    alert = {} if row.alert_id is None else {"AlertId": text(row.alert_id)}
+    return row_key(row.job, row.target) | present(columns) | alert
+
+
+def row_of_item(job: str, item: "Item") -> RuleRow:
+    """Read a row; one that only the fire path has written so far lacks most columns. Raises StateCodecError."""
     columns = Columns(item)
     target = columns.get("RuleTarget", attributes.TEXT)
     rule, separator, node = target.partition("#")

@@ -169,7 +169,7 @@ def fleet_job(facts: JobFacts) -> FleetJob:
     has_report = any(each.report_uri for each in facts.rows.values()) or (bool(facts.rows) and not job.active)
     links = None
     if job.bucket and has_report:
-        links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
+        links = report_links(job=_name_in_account(job), arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     why = "No row of it is there: none was written yet, or they have expired."
     return FleetJob(
         job=job.job,
@@ -194,6 +194,11 @@ def fleet_job(facts: JobFacts) -> FleetJob:
     )
 
 
+def _name_in_account(job: JobRecord) -> str:
+    """Return the name that a job has where its report lies: account and Region stand before it in central tables."""
+    return job.job.split("/", 2)[-1] if ACCOUNT in job.owners else job.job
+
+
 def shortened(text: str) -> str:
     return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
@@ -206,6 +211,9 @@ def monday_of(epoch_s: float) -> datetime:
 
 OWNERS_SHOWN = 30
 
+# An owner of jobs in the tables of a central account alone.
+ACCOUNT = "account"
+
 WEEKS_SHOWN = 8
 
 _PLACES = ("platform", "queue")
@@ -217,7 +225,7 @@ def owners_by_kind(facts: Sequence[JobFacts]) -> dict[str, list[FleetGroup]]:
     Platforms and queues are kinds too, where there are several.
     """
     found = {}
-    for kind in (*OWNER_KINDS, *_PLACES):
+    for kind in (*OWNER_KINDS, ACCOUNT, *_PLACES):
         groups: defaultdict[str | None, list[JobFacts]] = defaultdict(list)
         for each in facts:
             groups[getattr(each.job, kind) if kind in _PLACES else each.job.owners.get(kind)].append(each)
@@ -296,7 +304,7 @@ def _of_job(facts: JobFacts) -> FleetKernels:
         framework=framework if isinstance(framework, str) else None,
         traces=traces if isinstance(traces, int) else None,
         gain_share=max(gains, default=None),
-        page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
+        page=kernel_page_link(job=_name_in_account(job), arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from trainguard.core.brakes import Brake
 from trainguard.core.canary_name import CANARY_KIND, is_canary
 from trainguard.core.finding import flat
@@ -13,11 +15,11 @@ from trainguard.core.records import AlertKind
 from trainguard.core.text import LONGEST_SENTENCE, chat_line, mail_line, mail_place, one_line, plain_document
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions import wording
+from trainguard.stack.actions.document import AlertDocument
 from trainguard.stack.actions.request import AlertInput, AlertRequest, outcome_of_call
 from trainguard.stack.actions.routing import MUTED, STAGED, Routing, route, silenced
 from trainguard.stack.actions.wording import PARAGRAPH_LIMIT, SUBJECT_LIMIT, TITLE_LIMIT, chat_message
 
-SCHEMA_VERSION = "1"
 SENT_LATE = "alert sent late"
 UNKNOWN = "unknown"
 # Of a text in the document: a link into the console is three times as long as a key can be.
@@ -83,8 +85,7 @@ def _recorded(fire: AlertInput, routing: Routing, done: str) -> str:
 
 def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, Any]:
     fire, entry, decision = request.fire, request.fire.entry, request.decision
-    return {
-        "schema_version": SCHEMA_VERSION,
+    document = {
         "kind": entry.kind.value,
         "canary": is_canary(fire.job, fire.job_arn),
         "alert_id": fire.own_id,
@@ -111,6 +112,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         "waits_until": None if routing.wait_until is None else iso_time(routing.wait_until),
         **_report(fire),
     }
+    return msgspec.structs.asdict(AlertDocument(**document))
 
 
 def _report(fire: AlertInput) -> dict[str, Any]:

@@ -151,15 +151,25 @@ class StopServices:
 
 
 def decide_within_stop_rate(
-    case: StopCase, services: StopServices, budget: StopBudget, limit: int, *, known: StopPreconditions, now: float
+    case: StopCase,
+    services: StopServices,
+    budget: StopBudget,
+    limit: int,
+    *,
+    known: StopPreconditions,
+    now: float,
+    ceiling: Callable[[StopDecision, str], StopDecision] = lambda decision, _: decision,
 ) -> StopDecision:
-    """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then."""
+    """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then.
+
+    ``ceiling`` has the last word on a stop, by the identity that counts as one.
+    """
     if not case.warned:
         return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
     decision, identity = decide_any_stop(case, services, known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
         return over_stop_rate(limit)
-    return decision
+    return ceiling(decision, identity)
 
 
 def decide_any_stop(
