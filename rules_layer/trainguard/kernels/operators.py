@@ -17,7 +17,7 @@ from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.times.metrics import RankMetrics
-from trainguard.kernels.work import KernelLine
+from trainguard.kernels.work import KernelLine, distinct
 
 MOST_SHAPES = 2_000
 # Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type.
@@ -67,7 +67,7 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
         names, which = np.unique(trace.gpu.name[chosen[mine]], return_inverse=True)
         longest = trace.names[int(names[np.bincount(which, weights=lasted[mine]).argmax()])]
         caller = int(operator[mine[0]])
-        count = len(np.unique(operator[mine]))
+        count = distinct(operator[mine])
         entry = _entry(
             recalled,
             trace.names[int(trace.operators.name[caller])],

@@ -37,6 +37,7 @@ from trainguard.kernels.work import (
     annotations_of,
     collective_steps_of,
     collectives_of,
+    distinct,
     durations,
     exact_sum,
     memory_operations,
@@ -275,7 +276,7 @@ def _launches(metrics: RankMetrics) -> LaunchEntry:
     took = metrics.trace.launches.end[called] - metrics.trace.launches.start[called]
     return LaunchEntry(
         kernels=int(kernels.sum()),
-        calls=len(np.unique(called)),
+        calls=distinct(called),
         unlaunched=int((launch < 0).sum()),
         short_kernels=int(metrics.delays.short.sum()),
         slow_calls=int((took > SLOW_CALL_NS).sum()),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints
+from trainguard.kernels.columns import Floats, Ints
 from trainguard.kernels.entries import PerStep, TypicalStep
 from trainguard.kernels.times.gpu_times import GpuPart, mean_within
-from trainguard.kernels.times.metrics import GPU_PARTS, RankMetrics
+from trainguard.kernels.times.metrics import RankMetrics
 
 _IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": "waits_for_host"}
 # The distance of the quartiles of a normal distribution, in its standard deviations.
@@ -38,8 +38,8 @@ class StepTable:
         """Return the typical step; None without steps, or without work of a GPU."""
         if not len(self.middle) or not len(metrics.busy.start):
             return None
-        parts = _mean_parts(metrics, self.start[self.middle], self.end[self.middle])
-        mean_parts = _mean_parts(metrics, self.start, self.end)
+        every = _parts(metrics, self.start, self.end)
+        parts, mean_parts = (_means(every, self.end - self.start, places) for places in (self.middle, slice(None)))
         return TypicalStep(
             steps=len(self.middle),
             of=len(self.start),
@@ -77,13 +77,15 @@ def _until_next(start: Ints, end: Ints, number: Ints) -> tuple[Ints, Ints]:
     return (start[:-1], until[:-1]) if waits else (start, end)
 
 
-def _mean_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, int]:
-    """Return the mean parts of some stretches, which add up to their mean length."""
-    found = metrics.step_parts(start, end)
-    parts = {name: round(float(found[name].mean())) for name in GPU_PARTS}
-    for name, wait in _IDLE.items():
-        parts[name] = round(float(mean_within(metrics.gpus, wait, start, end).mean()))
-    return parts | {"idle_other": round(float((end - start).mean())) - sum(parts.values())}
+def _parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Floats | Ints]:
+    waits = {name: mean_within(metrics.gpus, wait, start, end) for name, wait in _IDLE.items()}
+    return metrics.gpu_parts(start, end) | waits
+
+
+def _means(every: Mapping[str, Floats | Ints], lasted: Ints, places: Ints | slice) -> dict[str, int]:
+    """Return the mean parts of some steps, which add up to their mean length."""
+    parts = {name: round(float(values[places].mean())) for name, values in every.items()}
+    return parts | {"idle_other": round(float(lasted[places].mean())) - sum(parts.values())}
 
 
 def middle_places(lengths: Ints) -> Ints:

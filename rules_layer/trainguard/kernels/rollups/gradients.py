@@ -56,9 +56,10 @@ class _Forward:
         sequence, start = trace.operator_sequences[rows], trace.operators.start[rows]
         self._rows = rows[np.lexsort((start, sequence))]
         self._numbers = trace.operator_sequences[self._rows]
-        pairs = np.unique(np.stack((self._numbers, trace.operators.lane[self._rows])), axis=1)
-        numbers, threads = np.unique(pairs[0], return_counts=True)
-        self._shared = numbers[threads > 1]
+        lanes = trace.operators.lane[self._rows]
+        first = np.flatnonzero(np.diff(self._numbers, prepend=-1))  # all numbers are from 0 on
+        several = np.minimum.reduceat(lanes, first) < np.maximum.reduceat(lanes, first) if len(first) else first
+        self._shared = self._numbers[first[several]]
 
     def of(self, nodes: Ints) -> Ints:
         """Return for each node the operator that made it; -1 where that is not known."""

@@ -84,14 +84,16 @@ def _flops(metrics: RankMetrics, rows: Ints, lasted: Ints, family: Ints, precisi
     order = known[np.lexsort((-lasted[known], ~matrix, operator[known]))]
     callers, first = np.unique(operator[order], return_index=True)
     lead = order[first]
-    sorts = np.stack((trace.operators.name[callers], trace.operator_inputs[callers], precision[rows[lead]]))
-    distinct, which = np.unique(sorts, axis=1, return_inverse=True)
+    texts = len(trace.names) + 1
+    names = trace.operators.name[callers].astype(np.int64) * texts + trace.operator_inputs[callers] + 1
+    sorts, which = np.unique(names * len(_PRECISIONS) + precision[rows[lead]], return_inverse=True)
     recalled = Recalled.of(trace)
     costs = [
-        _operations(recalled, trace.names[name], trace.names[inputs] if inputs >= 0 else "", _PRECISIONS[kind])
-        for name, inputs, kind in distinct.T.tolist()
+        _operations(recalled, trace.names[name], trace.names[inputs - 1] if inputs else "", _PRECISIONS[kind])
+        for both, kind in (divmod(each, len(_PRECISIONS)) for each in sorts.tolist())
+        for name, inputs in (divmod(both, texts),)
     ]
-    known_flops, bounds = np.array(costs, dtype=np.float64).reshape(-1, 2)[which.reshape(-1)].T
+    known_flops, bounds = np.array(costs, dtype=np.float64).reshape(-1, 2)[which].T
     found[lead] = known_flops
     # Rows beside the longest one of a known operator are part of it.
     costed = callers[found[lead] >= 0]

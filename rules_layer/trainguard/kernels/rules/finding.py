@@ -105,8 +105,8 @@ class Judged(RankMetrics):
     @property
     def is_amd(self) -> bool:
         """Whether the runtime is HIP, which launches more slowly than CUDA."""
-        names = self.trace.names
-        return any(names[name].startswith("hip") for name in np.unique(self.trace.launches.name).tolist())
+        calls = np.bincount(self.trace.launches.name, minlength=len(self.trace.names)).tolist()
+        return any(count and name.startswith("hip") for name, count in zip(self.trace.names, calls, strict=True))
 
     def step_at(self, time: int) -> int | None:
         steps = self.window.steps
@@ -268,7 +268,8 @@ def caller_of(trace: Trace, call: int) -> str:
 
 
 def _candidates(rows: Rows, start: int, end: int) -> Iterator[tuple[int, int]]:
-    met = np.flatnonzero((rows.start < end) & (rows.end > start) & (rows.end > rows.start))
+    met = np.flatnonzero((rows.start < end) & (rows.end > start))
+    met = met[rows.end[met] > rows.start[met]]
     began, ended = rows.start[met], rows.end[met]
     overlap = np.minimum(ended, end) - np.maximum(began, start)
     wide = np.flatnonzero(overlap >= COVERED * (end - start))

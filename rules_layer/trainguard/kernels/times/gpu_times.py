@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
+from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Numbers, Trace
 from trainguard.kernels.entries import IdleEntry
 from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, intersection, merged, union
 from trainguard.kernels.times.lost import Lost
@@ -205,7 +205,7 @@ FULL_QUEUE = 1_024
 class Stream:
     """A stream of a GPU: its number of rows in the window, and their metrics.
 
-    From each ``time`` on (int64, rising), ``length`` launches wait in its queue.
+    From each ``time`` on (int64, rising), ``length`` launches (int32) wait in its queue.
     """
 
     device: int
@@ -214,7 +214,7 @@ class Stream:
     busy: Spans
     idle: IdleEntry
     time: Ints
-    length: Ints
+    length: Numbers
 
     def full(self, window: Window) -> Spans:
         over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
@@ -282,12 +282,12 @@ def launched_at(trace: Trace, calls: Ints, waiting: Bools) -> Ints:
     return np.where(waiting[calls], trace.launches.start[calls], trace.launches.end[calls])
 
 
-def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Ints]:
+def _queue(trace: Trace, window: Window, mine: Ints) -> tuple[Ints, Numbers]:
     """Return times and lengths of a stream's queue: a call is in it from its start to that of its first row."""
     known = mine[window.launch[mine] >= 0]
     calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
     called = trace.launches.start[calls]
     times = np.concatenate((called, np.maximum(trace.gpu.start[known][first], called)))
-    change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
+    change = np.repeat(np.array((1, -1), dtype=np.int8), len(calls))
     order = np.lexsort((change, times))
-    return times[order], np.cumsum(change[order])
+    return times[order], np.cumsum(change[order], dtype=np.int32)

@@ -73,10 +73,13 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
 
 
 def union(*parts: Spans) -> Spans:
+    some = [part for part in parts if len(part.start)]
+    if len(some) == 1 and (some[0].start[1:] > some[0].end[:-1]).all():
+        return some[0]
     nothing = np.empty(0, dtype=np.int64)
     return merged(
-        np.concatenate([nothing, *(part.start for part in parts)]),
-        np.concatenate([nothing, *(part.end for part in parts)]),
+        np.concatenate([nothing, *(part.start for part in some)]),
+        np.concatenate([nothing, *(part.end for part in some)]),
     )
 
 

@@ -1,6 +1,6 @@
 """One rank's metrics: pure functions over the columns of a trace, in whole nanoseconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -107,23 +107,22 @@ class RankMetrics:
         """Return a part of the window as a share; 0 for a window of no length."""
         return part_ns / self.window.length if self.window.length else 0.0
 
-    def classes(self) -> Iterator[dict[str, Spans]]:
-        """Yield the stretches by class of each GPU that counts, with those of the host; once where no GPU counts."""
-        host = {"runtime": self._calls(), "data_loader": self.loader, "cpu_op": self._operators()}
-        counted = [gpu for gpu in self.gpus if gpu.counted]
-        for gpu in counted:
-            stretches = (gpu.compute, gpu.communication, gpu.memcpy, gpu.memset)
-            yield dict(zip(GPU_PARTS, stretches, strict=True)) | host
-        if not counted:
-            yield dict.fromkeys(GPU_PARTS, self.busy) | host
-
-    def step_parts(self, start: Ints, end: Ints) -> dict[str, Ints]:
-        """Return the time of each class in stretches, and of none: the mean over GPUs, rounded down."""
-        found = [breakdown(classes, start, end) for classes in self.classes()]
-        parts: dict[str, Ints] = {
+    def gpu_parts(self, start: Ints, end: Ints, host: Mapping[str, Spans] | None = None) -> dict[str, Ints]:
+        """Return the time of the GPU's classes in stretches, then the host's: the mean over GPUs, rounded down."""
+        counted = [(gpu.compute, gpu.communication, gpu.memcpy, gpu.memset) for gpu in self.gpus if gpu.counted]
+        found = [
+            breakdown(dict(zip(GPU_PARTS, stretches, strict=True)) | (host or {}), start, end)
+            for stretches in counted or [(self.busy,) * len(GPU_PARTS)]
+        ]
+        return {
             name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found)
             for name in found[0]
         }
+
+    def step_parts(self, start: Ints, end: Ints) -> dict[str, Ints]:
+        """Return the time of each class in stretches, of the GPU and the host, and of none."""
+        host = {"runtime": self._calls(), "data_loader": self.loader, "cpu_op": self._operators()}
+        parts = self.gpu_parts(start, end, host)
         parts["other"] = end - start - sum(parts.values())
         return parts
 
