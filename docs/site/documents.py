@@ -7,6 +7,7 @@ from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
 from trainguard.planning.document import PlanDocument
+from trainguard.report.agents.verdict import AgentVerdict
 from trainguard.report.job_verdict import JobVerdict
 from trainguard.stragglers.verdict import StragglerVerdict
 
@@ -36,7 +37,10 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "setting_faults rules_elsewhere rule_places staged muted brakes",
         "status of a tuning job": "schema_version generated_at tuning_job seen finished with_findings more jobs brakes",
     },
-    "verdict": {"verdict": " ".join(JobVerdict.__struct_fields__)},
+    "verdict": {
+        "verdict": " ".join(JobVerdict.__struct_fields__),
+        "verdict --for agent": " ".join(AgentVerdict.__struct_fields__),
+    },
     "explain": {
         "explain": "schema_version generated_at job rule node status worst data_points affected_percent "
         "wasted_percent violations times_fired evaluated_through fired_at parameters earlier_episodes "
@@ -44,6 +48,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "meaning fires_when comparison episodes_ended done evaluated evaluated_because is_staged "
         "is_muted setting_faults rules_elsewhere outlook nodes"
     },
+    "mcp": {"mcp --skill": "schema_version skill"},
     "open": {"open": "schema_version job url uri expires_at credentials_end_it"},
     "notifications": {"notifications": "schema_version stack region bucket queue changed written before after command"},
     "kernels": {

@@ -62,7 +62,7 @@ HANGS = ("killed", "lock", "slow_loader", "other_operation", "skipped", "gpu")
 # By the name of a curve.
 CURVES: Mapping[str, frozenset[str]] = {
     "nan": frozenset({"go_back", "lower_learning_rate"}),
-    "overfit": frozenset({"stop_early"}),
+    "diverged": frozenset({"go_back", "lower_learning_rate"}),
     "flat": frozenset({"check_training_loop", "change_learning_rate"}),
     "healthy": HEALTHY,
 }

@@ -69,7 +69,8 @@ def outcome(number: int) -> Outcome:
 
 def session_of(root: Path) -> Session:
     settings = given_settings(None, None, None)
-    return Session(Places(root), lambda place: read(place, Where(), settings, timelines=True))
+    patient_s = 600.0
+    return Session(Places(root), lambda place: read(place, Where(), settings, timelines=True), patience_s=patient_s)
 
 
 async def _asked(session: Session, source: str) -> tuple[str, int, int, int]:

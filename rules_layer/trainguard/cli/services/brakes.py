@@ -1,18 +1,20 @@
 """The operators' brakes for commands that show them beside something else."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
 
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment
-from trainguard.core.brakes import NO_BRAKES, Brake, BrakeList
-from trainguard.core.errors import PortUnavailableError
+from trainguard.core.brakes import LONGEST_NAME, NO_BRAKES, Brake, BrakeList
+from trainguard.core.errors import PortUnavailableError, RequestError
 
 BRAKES_OUTPUT = "BrakesParameter"
 
@@ -65,3 +67,26 @@ def with_brakes(result: CommandResult, found: BrakeList, now: float, job: str | 
         blocks=[*shown, *result.blocks],
         notes=[*result.notes, *found.faults],
     )
+
+
+def put_brake(store: SsmBrakes, make: Callable[[str], Brake], now: float) -> tuple[Brake, BrakeList]:
+    """Add the brake that is made of an identity; return it and all there are. Raises RequestError where none can be."""
+    try:
+        brake = make(f"b-{secrets.token_hex(3)}")
+        found = store.change(lambda brakes: [*brakes, brake], now=now)
+    except (ValueError, msgspec.ValidationError) as fault:
+        raise RequestError(str(fault), "`trainguard brake list` shows the brakes there are.") from fault
+    return brake, found
+
+
+def brake_store(deployment: Deployment, clients: Clients) -> SsmBrakes:
+    return SsmBrakes(client=lambda: clients.ssm, parameter=deployment.output(BRAKES_OUTPUT))
+
+
+def caller(clients: Clients) -> str:
+    """Return who asks, as AWS knows them; the parameter's history has it too."""
+    try:
+        sts = clients.create("sts", None)
+        return str(sts.get_caller_identity()["Arn"])[:LONGEST_NAME]  # type: ignore[attr-defined]
+    except (ClientError, BotoCoreError):
+        return "unknown"

@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainguard.cli.commands.kernels.judged import profiles_of
 from trainguard.cli.options import Where
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.cli.services.deployment import Target, clients_for, connect_for, job_in_stack, job_place, target_of
@@ -17,6 +16,7 @@ from trainguard.kernels.document import KernelProfiles
 from trainguard.local.analysis import digest, report_of
 from trainguard.local.fleet import evaluated
 from trainguard.local.hangs import judge_hang
+from trainguard.local.judged_traces import profiles_of
 from trainguard.local.places import open_place
 from trainguard.local.profile import read_profile
 from trainguard.local.runs import find_runs

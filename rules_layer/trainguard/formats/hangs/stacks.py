@@ -54,12 +54,17 @@ class ThreadStack:
     frames: tuple[Frame, ...]
 
 
+def _lines(text: str) -> list[str]:
+    """Divide a text at line feeds alone: a name of the job may hold other characters that end a line."""
+    return text.replace("\r\n", "\n").split("\n")
+
+
 def is_stacks(begin: bytes) -> bool:
     """Say whether a file may hold stacks, by its first bytes."""
     text = begin.decode("utf-8", "replace")
     if text.lstrip().startswith("["):
         return '"frames"' in text or '"thread_id"' in text
-    return any(_SPY_THREAD.match(line) or _FAULT_THREAD.match(line) for line in text.splitlines())
+    return any(_SPY_THREAD.match(line) or _FAULT_THREAD.match(line) for line in _lines(text))
 
 
 def main_thread(data: bytes, name: str) -> ThreadStack:
@@ -103,7 +108,7 @@ def _of_text(text: str) -> Iterator[ThreadStack]:
     name: str | None = None
     frames: list[Frame] = []
     threads = 0
-    for line in text.splitlines():
+    for line in _lines(text):
         begins = _SPY_THREAD.match(line) or _FAULT_THREAD.match(line) if len(line) < LONGEST_LINE else None
         if begins is not None:
             if name is not None:

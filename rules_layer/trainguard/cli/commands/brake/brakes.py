@@ -1,31 +1,24 @@
 """``trainguard brake``: lists, adds and releases brakes. The stack is found in whatever state it is."""
 
-import secrets
 from collections.abc import Sequence
 
-import msgspec
-from botocore.exceptions import BotoCoreError, ClientError
-
-from trainguard.aws.brakes import SsmBrakes
-from trainguard.aws.clients import Clients
 from trainguard.cli.options import Where
 from trainguard.cli.output.rendering import Block, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
-from trainguard.cli.services.brakes import BRAKES_OUTPUT, brake_entries, brake_table
+from trainguard.cli.services.brakes import BRAKES_OUTPUT, brake_entries, brake_store, brake_table, caller, put_brake
 from trainguard.cli.services.deployment import Deployment, look_up
 from trainguard.cli.services.names import rule_named
-from trainguard.core.brakes import LONGEST_NAME, Braked, BrakeList, new_brake, released
+from trainguard.core.brakes import Brake, Braked, BrakeList, new_brake, released
 from trainguard.core.errors import RequestError, UnknownNameError
 from trainguard.rules import family_rules
 
 _AT_ONCE = "It reaches running jobs within a minute."
-_UNKNOWN = "unknown"
 
 
 def listed(where: Where, *, now: float) -> CommandResult:
     deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    return _result(deployment, _store(deployment, clients).read(), now)
+    return _result(deployment, brake_store(deployment, clients).read(), now)
 
 
 def added(
@@ -34,21 +27,19 @@ def added(
     """Add a brake; raises RequestError for what no brake can be."""
     deployment, clients, _ = look_up(where.stack, where.region, where.profile)
     name = None if rule is None else _rule(rule)
-    identity = f"b-{secrets.token_hex(3)}"
-    try:
-        brake = new_brake(
-            identity, Braked(what), by=_caller(clients), why=why, now=now, job=job, rule=name, until=until
-        )
-        found = _store(deployment, clients).change(lambda brakes: [*brakes, brake], now=now)
-    except (ValueError, msgspec.ValidationError) as fault:
-        raise RequestError(str(fault), "`trainguard brake list` shows the brakes there are.") from fault
+    by = caller(clients)
+
+    def make(identity: str) -> Brake:
+        return new_brake(identity, Braked(what), by=by, why=why, now=now, job=job, rule=name, until=until)
+
+    brake, found = put_brake(brake_store(deployment, clients), make, now)
     return _result(deployment, found, now, said=f"Added {brake.id}: {brake.scope}. {_AT_ONCE}")
 
 
 def released_brakes(brake_id: str | None, where: Where, *, now: float) -> CommandResult:
     """Release a brake, or all; raises RequestError for one that is not in force."""
     deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    store, by = _store(deployment, clients), _caller(clients)
+    store, by = brake_store(deployment, clients), caller(clients)
     before = store.read()
     ids = {each.id for each in before.in_force(now) if brake_id in {None, each.id}}
     if brake_id is not None and not ids:
@@ -60,24 +51,11 @@ def released_brakes(brake_id: str | None, where: Where, *, now: float) -> Comman
     return _result(deployment, found, now, said=f"Released {', '.join(sorted(ids)) or 'none'}. {_AT_ONCE}")
 
 
-def _store(deployment: Deployment, clients: Clients) -> SsmBrakes:
-    return SsmBrakes(client=lambda: clients.ssm, parameter=deployment.output(BRAKES_OUTPUT))
-
-
 def _rule(word: str) -> str:
     try:
         return rule_named(word, family_rules.names())
     except UnknownNameError as fault:
         raise RequestError(str(fault), "Name a custom rule's package with --rules-package DIR.") from fault
-
-
-def _caller(clients: Clients) -> str:
-    """Return who asks, as AWS knows them; the parameter's history has it too."""
-    try:
-        sts = clients.create("sts", None)
-        return str(sts.get_caller_identity()["Arn"])[:LONGEST_NAME]  # type: ignore[attr-defined]
-    except (ClientError, BotoCoreError):
-        return _UNKNOWN
 
 
 def _result(deployment: Deployment, found: BrakeList, now: float, *, said: str | None = None) -> CommandResult:

@@ -1,6 +1,5 @@
 """From traces to a verdict on the terminal, and to ``kernels.json`` and ``kernels.html``."""
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,23 +10,18 @@ from trainguard.cli.commands.kernels.compared import LONGEST_NAME, comparison_bl
 from trainguard.cli.commands.kernels.memory import memory_blocks, snapshot_blocks
 from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
 from trainguard.cli.output.result import CommandResult
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.core.units import counted
-from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
-from trainguard.kernels.join import across_ranks
-from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.overview import verdict_of
-from trainguard.kernels.profile import rank_profile, snapshot_profile
-from trainguard.kernels.readers.builder import described
 from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry
 from trainguard.kernels.rollups.phases import PHASES
 from trainguard.kernels.rollups.rollup import with_model_flops
 from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
-from trainguard.local.traces import DOCUMENT, PAGE, FilesBelow, open_traces
+from trainguard.local.judged_traces import profiles_of, unwatched
+from trainguard.local.traces import DOCUMENT, PAGE, open_traces
 from trainguard.render.names import shown_name
 
 if TYPE_CHECKING:
@@ -72,7 +66,7 @@ def judged(
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
     drawn = None if out is None else _drawn(out, len(place.names))
-    document = profiles_of(place, _unwatched if drawn is None else drawn.add, gpu)
+    document = profiles_of(place, unwatched if drawn is None else drawn.add, gpu)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
     if other is not None:
@@ -136,47 +130,6 @@ def _all_ranks(document: KernelProfiles) -> Iterator[Block]:
         yield Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}.")
     if document.across is not None:
         yield from _across(document.across)
-
-
-def _unwatched(profile: RankProfile, trace: Trace) -> None:
-    """Keep nothing of a trace."""
-
-
-def profiles_of(
-    place: FilesBelow, watch: Callable[[RankProfile, Trace], None] = _unwatched, gpu: str = ""
-) -> KernelProfiles:
-    """Judge all traces of a place, one at a time, for ``watch``; raises KernelTraceError when none can be read."""
-    ranks: list[RankProfile] = []
-    snapshots = []
-    unread: dict[str, str] = {}
-    for name in place.names:
-        try:
-            trace = place.read(name)
-            if isinstance(trace, Snapshot):
-                snapshots.append(snapshot_profile(trace))
-                continue
-            ranks.append(rank_profile(trace := _on_gpu(trace, gpu)))
-            watch(ranks[-1], trace)
-        except KernelTraceError as fault:
-            unread[name] = fault.reason
-        except (ObjectMissingError, PortUnavailableError, OSError) as fault:
-            unread[name] = str(fault)
-        except Exception as fault:
-            # What nobody thought of in one file must not cost the others.
-            unread[name] = f"{type(fault).__name__}: {fault}"
-    if not ranks and not snapshots:
-        name, reason = next(iter(unread.items()))
-        raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)
-    for found in (ranks, snapshots):
-        found.sort(key=lambda each: (each.rank is None, each.rank or 0, each.trace))
-    source = place.place.encode("utf-8", "replace").decode()
-    across = across_ranks(ranks)
-    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across, snapshots=snapshots)
-
-
-def _on_gpu(trace: Trace, gpu: str) -> Trace:
-    """Return a trace with the GPU that its user names, where it names none itself."""
-    return trace if not gpu or trace.gpus else dataclasses.replace(trace, gpus=[described(gpu, 0, 0, 0, 0)])
 
 
 def _of_model(rank: RankProfile, flops: float) -> RankProfile:

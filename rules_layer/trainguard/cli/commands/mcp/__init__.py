@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.command import command
+from trainguard.cli.command import Result, command
 from trainguard.cli.options import InstanceType, Params, Prices, Where, option
 
 
@@ -39,7 +39,8 @@ def mcp(
     instance_type: InstanceType = None,
     prices: Prices = None,
     where: Where,
-) -> int:
+    as_json: bool,
+) -> "Result | int":
     """Serve verdicts, explanations and ledgers to agents by the Model Context Protocol. It only reads.
 
     Needs the extra mcp: pip install 'trainguard[mcp]'.
@@ -48,7 +49,12 @@ def mcp(
     `trainguard mcp --source s3://my-profiles/jobs --profile reader`, `trainguard mcp --skill`
     """
     if skill:
-        typer.echo((Path(__file__).parent / "SKILL.md").read_text(encoding="utf-8"), nl=False)
+        text = (Path(__file__).parent / "SKILL.md").read_text(encoding="utf-8")
+        if as_json:
+            from trainguard.cli.output.result import CommandResult
+
+            return CommandResult(document={"skill": text}, blocks=[])
+        typer.echo(text, nl=False)
         return 0
     from trainguard.core.errors import MissingLibraryError
 

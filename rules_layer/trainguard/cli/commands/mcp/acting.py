@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
-from trainguard.cli.commands.alerts.unsent import machine_of
-from trainguard.cli.commands.brake.brakes import added
+from trainguard.aws.stepfunctions import StepFunctionsExecutions
 from trainguard.cli.commands.mcp.session import Session
 from trainguard.cli.commands.mcp.tools import Tool
 from trainguard.cli.options import Where
+from trainguard.cli.services.brakes import brake_store, caller, put_brake
 from trainguard.cli.services.deployment import Connection, connect, job_in_stack
+from trainguard.core.brakes import Brake, Braked, new_brake
 from trainguard.core.errors import RequestError
 from trainguard.core.records import RuleRow, Status
 from trainguard.core.text import one_line
@@ -24,6 +25,8 @@ from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.settings.tag_names import AGENT_TAG, STOP_ALLOWED, STOP_TAG
 from trainguard.report.agents.answers import Answer
 from trainguard.report.agents.foreign import foreign, rule_code
+
+MACHINE_OUTPUT = "FireStateMachineArn"
 
 Job = Annotated[str, msgspec.Meta(min_length=1, max_length=63, description="The training job's name.")]
 Hours = Annotated[float, msgspec.Meta(gt=0, le=24, description="How long it holds.")]
@@ -38,11 +41,16 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
     ) -> Answer:
         """Hold alerts, evaluation or stops of one job back for some hours; people can release it."""
         del session
-        _allowed(connect(where), job, "brake")
-        now = time.time()
-        because = f"by an agent: {one_line(why)}"
-        added(what, where, why=because, job=job, rule=None, until=now + 3_600 * hours, now=now)
-        return {"job": foreign(job), "braked": what, "hours": hours}
+        connection, now = connect(where), time.time()
+        _allowed(connection, job, "brake")
+        because, by = f"by an agent: {one_line(why)}", caller(connection.clients)
+
+        def make(identity: str) -> Brake:
+            until = now + 3_600 * hours
+            return new_brake(identity, Braked(what), by=by, why=because, now=now, job=job, rule=None, until=until)
+
+        held, _ = put_brake(brake_store(connection.deployment, connection.clients), make, now)
+        return {"job": foreign(job), "brake": held.id, "holds_back": what, "hours": hours}
 
     def stop(session: Session, *, job: Job) -> Answer:
         """Ask the stack to decide on a stop of a job whose finding goes on; it refuses what no owner has allowed."""
@@ -52,7 +60,8 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
         if tags.get(STOP_TAG) != STOP_ALLOWED:
             raise RequestError(f"job {job!r} has no tag {STOP_TAG}={STOP_ALLOWED}", "Its owner sets it.")
         row = _open_fire(connection, job)
-        machine = machine_of(connection)
+        arn = connection.deployment.output(MACHINE_OUTPUT)
+        machine = StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=arn)
         name = name_of_execution(f"{row.rule}-{row.fire_id}-{job}")
         fire = machine.find(name)
         if fire is None:

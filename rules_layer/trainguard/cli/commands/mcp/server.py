@@ -26,10 +26,10 @@ from mcp.types import (
 )
 from mcp.types import Tool as ListedTool
 
+from trainguard import __version__
 from trainguard.cli.commands.mcp.session import Session
 from trainguard.cli.commands.mcp.tools import MOST_BYTES, Tool, fault_answer
 from trainguard.cli.services.readings import Judged, Reading
-from trainguard.cli.version import own_version
 from trainguard.core.errors import RequestError, TrainGuardError
 from trainguard.report.agents.answers import explained, ledger_of
 from trainguard.report.agents.verdict import AgentVerdict, agent_verdict_schema
@@ -65,7 +65,7 @@ def make_server(session: Session, tools: Sequence[Tool]) -> "Server[Any]":
 
     return Server(
         "trainguard",
-        version=own_version() or "",
+        version=__version__,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
