@@ -40,6 +40,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.recount_streams("job", 1, 0)
     world.jobs.set_fast_polling("job", polled_fast=False)
     world.jobs.set_braked("job", None)
+    world.jobs.set_outlook("job", "soon")
     world.jobs.active()
     world.jobs.polled_fast()
     world.jobs.polled_slowly()
@@ -80,7 +81,7 @@ def test_every_operation_passes_the_switchboard() -> None:
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 42
+    assert len(world.faults.calls) == len(OPERATIONS) == 43
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

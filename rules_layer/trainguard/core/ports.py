@@ -38,7 +38,8 @@ class TrainingJobDescription:
 
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, a tag's value, or ``DebugHookConfig.S3OutputPath``; the profile
     lies in ``<profile_uri>/<job>/profiler-output/``. ``file_fault`` is why the file of a job outside SageMaker cannot
-    be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``.
+    be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``time_limit_s``, in
+    seconds, is that of ``StoppingCondition``, ``total_steps`` what a hyperparameter says.
     """
 
     job: str
@@ -61,6 +62,8 @@ class TrainingJobDescription:
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
     metric_definitions: tuple[tuple[str, str], ...] = ()
+    time_limit_s: float | None = None
+    total_steps: int | None = None
 
     @property
     def is_outside(self) -> bool:
