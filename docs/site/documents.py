@@ -34,7 +34,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "status JOB": "schema_version generated_at job status secondary_status instance_type instance_count tuning_job "
         "platform queue owners "
         "active started_at ended_at evaluated_through verdict fired rules nodes evaluated evaluated_because braked "
-        "setting_faults rules_elsewhere rule_places staged muted brakes",
+        "outlook setting_faults rules_elsewhere rule_places staged muted brakes",
         "status of a tuning job": "schema_version generated_at tuning_job seen finished with_findings more jobs brakes",
     },
     "verdict": {

@@ -42,6 +42,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.recount_streams("job", 1, 0)
     world.jobs.set_fast_polling("job", polled_fast=False)
     world.jobs.set_braked("job", None)
+    world.jobs.set_outlook("job", "soon")
     world.jobs.active()
     world.jobs.polled_fast()
     world.jobs.polled_slowly()

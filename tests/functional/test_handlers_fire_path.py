@@ -376,7 +376,8 @@ def test_fire_is_marked_and_its_report_and_alert_recorded(deployment: Deployment
     assert [*said.values()] == ["FIRED", fire["fireId"], "sent", "a", "s3://page"]
 
 
-def test_notice_has_no_row(deployment: Deployment) -> None:
-    fire = event("send_alert")["fire"] | {"kind": "notice"}
+@pytest.mark.parametrize("kind", ["notice", "deadline"])
+def test_what_is_about_no_rule_has_no_row(deployment: Deployment, kind: str) -> None:
+    fire = event("send_alert")["fire"] | {"kind": kind}
     deployment.function("record_fire")({"fire": fire, "alert": {"action": "sent"}})
     assert deployment.world.row(JOB, fire["rule"]) == {}

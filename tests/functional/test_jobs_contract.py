@@ -21,10 +21,13 @@ NOT_FINAL = [status for status in JobStatus if not status.is_final]
 def test_brake_is_kept_in_the_item_until_it_is_taken_off(world: World) -> None:
     world.jobs.register(JobRecord("braked", "arn:braked", "profiles", ""))
     world.jobs.set_braked("unknown", "why")
+    world.jobs.set_outlook("unknown", "soon")
     assert world.jobs.load("unknown") is None
     for why in ("Not evaluated since noon.", "for another reason", None):
         world.jobs.set_braked("braked", why)
         assert world.jobs.load("braked") == JobRecord("braked", "arn:braked", "profiles", "", braked=why)
+    world.jobs.set_outlook("braked", "soon")
+    assert world.jobs.load("braked") == JobRecord("braked", "arn:braked", "profiles", "", outlook="soon")
 
 
 def test_given_no_item_when_loaded_then_there_is_none(world: World) -> None:
@@ -193,6 +196,8 @@ def test_registered_job_has_the_agreed_console_columns(
         rules_elsewhere={"Exploding": "a rule of tensors"},
         rule_places={"Exploding": "s3://mine/"},
         tuning_job="tune",
+        time_limit_s=86_400.0,
+        total_steps=20_000,
     )
     moto_world.jobs.register(full)
     assert moto_world.job("job") == {
@@ -227,6 +232,8 @@ def test_registered_job_has_the_agreed_console_columns(
         "RulesElsewhere": {"M": {"Exploding": {"S": "a rule of tensors"}}},
         "RulePlaces": {"M": {"Exploding": {"S": "s3://mine/"}}},
         "TuningJob": {"S": "tune"},
+        "TimeLimitS": {"N": "86400.0"},
+        "TotalSteps": {"N": "20000"},
     }
     moto_world.jobs.update_status(replace(full, active=False))
     assert "Active" not in moto_world.job("job")

@@ -303,6 +303,8 @@ SETTINGS_OF_EVERY_KIND = {
     "stop-grace": ("1m", "2m", "3m"),
     "stop-dry-run": ("true", "false", "true"),
     "evaluation-every-s": ("60", "120", "300"),
+    "time-limit": ("90m", "24h", "5d"),
+    "total-steps": ("100", "2000", "30000"),
     "source": ("logs", "mlflow run=0a1b", "prometheus pod=train-0"),
     "user-tags": ("made-by", "login", "none"),
     "team-tags": ("squad", "tribe", "none"),
@@ -366,6 +368,8 @@ def in_force(job: JobRecord) -> dict[str, object]:
         "stop-dry-run": policy.stops.dry_run,
         "training-rules": job.training_rules,
         "source": policy.source,
+        "time-limit": job.time_limit_s,
+        "total-steps": job.total_steps,
         "evaluation-every-s": policy.evaluation_every_s,
         **{f"{kind}-tags": job.owners.get(kind) for kind in ("user", "team", "project")},
     }

@@ -50,7 +50,8 @@ _STATUS_PLACES = {
 class AlertKind(StrEnum):
     """What an alert reports.
 
-    A rule fired, its severity rose, its cause is known, it is over; a stop is to come; settings are faulty.
+    A rule fired, its severity rose, its cause is known, it is over; a stop is to come; settings are faulty; a job will
+    miss its time limit.
     """
 
     FIRE = "fire"
@@ -59,6 +60,12 @@ class AlertKind(StrEnum):
     CLEARED = "cleared"
     WARNING = "warning"
     NOTICE = "notice"
+    DEADLINE = "deadline"
+
+    @property
+    def is_of_rule(self) -> bool:
+        """Whether it is about a rule of the job, which has a row."""
+        return self not in {AlertKind.NOTICE, AlertKind.DEADLINE}
 
 
 class JobStatus(StrEnum):

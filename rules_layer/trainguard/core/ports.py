@@ -39,7 +39,8 @@ class TrainingJobDescription:
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, a tag's value, or ``DebugHookConfig.S3OutputPath``; the profile
     lies in ``<profile_uri>/<job>/profiler-output/``. ``file_fault`` is why the file of a job outside SageMaker cannot
     be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``platform`` is what
-    runs the job: ``sagemaker``, ``slurm``, …; ``queue`` is where it waited there.
+    runs the job: ``sagemaker``, ``slurm``, …; ``queue`` is where it waited there. ``time_limit_s``, in seconds, is that
+    of ``StoppingCondition``, ``total_steps`` what a hyperparameter says.
     """
 
     job: str
@@ -64,6 +65,8 @@ class TrainingJobDescription:
     platform: str | None = None
     queue: str | None = None
     metric_definitions: tuple[tuple[str, str], ...] = ()
+    time_limit_s: float | None = None
+    total_steps: int | None = None
 
     @property
     def is_outside(self) -> bool:

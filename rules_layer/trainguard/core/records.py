@@ -225,7 +225,9 @@ class JobRecord:
     about an unknown job. ``training_rules`` are those that the owner named, also ``all``; None leaves the choice to
     parameters and defaults. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``other_streams`` counts streams
     of units that SageMaker does not name. ``braked`` says since when and why an operator's brake holds the evaluation
-    back; None where none does. ``platform`` is what runs the job, ``queue`` where it waited there.
+    back; None where none does. ``platform`` is what runs the job, ``queue`` where it waited there. ``outlook`` says when
+    the job will end, as it was forecast last: it is ended ``time_limit_s`` seconds after its start, and takes
+    ``total_steps``; None where that is unknown.
     """
 
     job: str
@@ -270,6 +272,9 @@ class JobRecord:
     streams_left_out: bool = False
     polled_fast: bool = True
     braked: str | None = None
+    outlook: str | None = None
+    time_limit_s: float | None = None
+    total_steps: int | None = None
 
     @property
     def root(self) -> ProfileRoot:

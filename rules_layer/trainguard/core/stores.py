@@ -94,6 +94,9 @@ class Jobs(Protocol):
     def set_braked(self, job: str, why: str | None) -> None:
         """Write why a brake holds a job's evaluation back; None where none does."""
 
+    def set_outlook(self, job: str, words: str) -> None:
+        """Write when a job will end, as it is forecast now."""
+
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job but tuning jobs, in no order; changes during the iteration may show or not."""
 

@@ -12,6 +12,7 @@ from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose
 from trainguard.engine.diagnosis.text import report_standing, report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.deadline import outlook
 from trainguard.engine.jobs.hang_watch import HUNG_JOB, known_hang_of
 from trainguard.engine.jobs.job_registry import left_out
 from trainguard.engine.jobs.lifecycle import given_up
@@ -21,7 +22,7 @@ from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.session import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import Fire, Verdict, shown_status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
 
@@ -77,7 +78,11 @@ class Summariser:
         tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
         tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
         report = self._report_due(job, streams) if finished else None
-        self._save(job, plan, streams, assessment)
+        found = outlook(job, streams.state.progress, streams.newest_step, case.paid_time.started_at)
+        warnings = () if found is None else found.warnings
+        self._save(job, plan, streams, assessment.fires, [*assessment.follow_ups, *warnings])
+        if found is not None:
+            self._services.jobs.set_outlook(job.job, found.words)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.stored_rules[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
@@ -110,8 +115,15 @@ class Summariser:
         """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
         return job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
 
-    def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, assessment: Assessment) -> None:
-        record = with_entries(enqueue(streams.job_item, assessment.fires, job=job, plan=plan), assessment.follow_ups)
+    def _save(
+        self,
+        job: JobRecord,
+        plan: RulePlan,
+        streams: JobStreams,
+        fires: Sequence[Fire],
+        follow_ups: Sequence[OutboxEntry],
+    ) -> None:
+        record = with_entries(enqueue(streams.job_item, fires, job=job, plan=plan), follow_ups)
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.job_item.state or record.unsent:
             record = self._services.nodes.save(record)

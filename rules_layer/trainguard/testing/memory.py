@@ -209,6 +209,11 @@ class MemoryJobs:
         if stored is not None:
             self._records[job] = frozen_record(stored, braked=why)
 
+    def set_outlook(self, job: str, words: str) -> None:
+        stored = self._records.get(job)
+        if stored is not None:
+            self._records[job] = frozen_record(stored, outlook=words)
+
     def all(self) -> Iterator[JobRecord]:
         return iter(tuple(self._records.values()))
 

@@ -204,6 +204,19 @@ def test_notice_of_faulty_settings_names_them_and_no_report() -> None:
     assert "Report:" not in told.text
 
 
+def test_limit_that_will_be_missed_is_no_rule_and_stops_nothing() -> None:
+    told = alert(
+        kind=AlertKind.DEADLINE, rule="TimeLimit", reason="The last step is forecast for noon.", severity="high"
+    )
+    assert told.subject == "TrainGuard: bert will miss its time limit"
+    assert told.text.startswith(
+        "Training job bert will not be done at its time limit.\n\nThe last step is forecast for"
+    )
+    assert (told.action, told.attributes["Kind"]) == ("The training job runs on until its limit.", "deadline")
+    assert "\nSeverity: high\n" in told.text
+    assert "\nFound at: " in told.text
+
+
 def test_staged_or_muted_rule_is_noted_in_its_row_and_not_sent() -> None:
     staged = alert(policy=JobPolicy(alerts=AlertPolicy(staged=(FIRE["rule"],))))
     muted = alert(policy=JobPolicy(alerts=AlertPolicy(muted=(FIRE["rule"],))))

@@ -6,11 +6,12 @@ from statistics import median
 
 import numpy as np
 
-from tests.verdicts.planning.finishing import forecasts, runs
+from tests.verdicts.planning.finishing import forecasts, logged, runs, warned_at
 from tests.verdicts.planning.scaling import Judged, fitted, judged, sizes, sorts
 
 NEAR = 4.6
 PARTS = (0.3, 0.5, 0.7)
+LIMITS = (0.7, 0.8, 0.9, 0.95, 1.0, 1.02, 1.05, 1.1)
 
 
 def lines() -> Iterator[str]:
@@ -33,6 +34,13 @@ def lines() -> Iterator[str]:
             f"{np.mean(errors <= 0.1):.0%}, median error {np.median(errors):.2%}, 90 % below "
             f"{np.quantile(errors, 0.9):.2%}, intervals hold {np.mean([each.held for each in known]):.0%}, "
             f"half as wide as {median([each.half or 0.0 for each in known]):.2%}"
+        )
+    for limit in LIMITS:
+        at = [warned_at(run, limit) for run in logged()]
+        early = [each for each in at if each is not None and each <= limit - 0.04]
+        yield (
+            f"A limit at {limit:.0%} of the time: {sum(each is not None for each in at)} of {len(at)} runs that log 12 "
+            f"times or more are warned of, {len(early)} at least 4 % of their time before it"
         )
 
 

@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from tests.verdicts.planning.scaling import published
+from trainguard.core.records import JobRecord
+from trainguard.engine.jobs.deadline import outlook
+from trainguard.engine.streams.job_streams import Progress
 from trainguard.planning.document import Lacking
 from trainguard.planning.finish import Point, forecast_finish
+
+# Of runs with fewer times too little can be said before their end.
+FEWEST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,10 @@ def runs() -> list[Run]:
         Run(f"{each['benchmark']} {each['system']}", [(at, step) for at, step in each["points"]])
         for each in published()["runs"]
     ]
+
+
+def logged() -> list[Run]:
+    return [run for run in runs() if len(run.points) >= FEWEST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +55,17 @@ def forecasts(found: Sequence[Run], part: float) -> Iterator[Forecast]:
             continue
         held = made.end.low <= end <= made.end.high
         yield Forecast(run, (made.end.value - end) / end, held, (made.end.high - made.end.low) / 2.0 / end)
+
+
+def warned_at(run: Run, limit: float) -> float | None:
+    """Return at which part of the run's time the stack would warn of a limit, a part of it too; None of no warning."""
+    end, total = run.points[-1]
+    job = JobRecord("j", "arn:j", "b", "", time_limit_s=limit * end, total_steps=total)
+    progress = Progress()
+    for at, step in run.points:
+        if at > limit * end:
+            break
+        found = outlook(job, progress, (at, step), 0.0)
+        if found is not None and found.warnings:
+            return at / end
+    return None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.verdicts.planning.finishing import forecasts, runs
+from tests.verdicts.planning.finishing import forecasts, logged, runs, warned_at
 from tests.verdicts.planning.scaling import fitted, judged, sizes, sorts
 from trainguard.planning.scaling import MEASURED
 
@@ -25,6 +25,17 @@ def test_ends_forecast_at_half_time_are_near_and_intervals_hold() -> None:
     assert len(found) >= 100
     assert np.mean([abs(each.error or 0.0) <= 0.1 for each in found]) >= WITHIN
     assert np.mean([each.held for each in found]) >= HELD
+
+
+@pytest.mark.verdicts
+@pytest.mark.parametrize(
+    ("limit", "least", "most"), [(0.8, 0.9, 1.0), (0.9, 0.9, 1.0), (1.05, 0.0, 0.05), (1.1, 0.0, 0.0)]
+)
+def test_warnings_come_early_and_hardly_ever_falsely(limit: float, least: float, most: float) -> None:
+    found = [warned_at(run, limit) for run in logged()]
+    early = [at for at in found if at is not None and at <= limit - 0.04]
+    assert len(early) >= least * len(found)
+    assert limit < 1.0 or sum(at is not None for at in found) <= most * len(found)
 
 
 def test_exponents_are_those_that_are_fitted_to_all_jobs() -> None:

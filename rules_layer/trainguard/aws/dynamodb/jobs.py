@@ -175,6 +175,9 @@ class DynamoJobs:
         columns = {"Braked": None if why is None else text(why)}
         self._table.update(_key(job), columns, "attribute_exists(#TrainingJobName)")
 
+    def set_outlook(self, job: str, words: str) -> None:
+        self._table.update(_key(job), {"Outlook": text(words)}, _EXISTS)
+
     def _indexed(self, value: str) -> list[str]:
         items = self._table.partition("Active", value, index=ACTIVE_JOBS_INDEX)
         return [item["TrainingJobName"]["S"] for item in items]
@@ -309,6 +312,9 @@ _JOB: Layout = {
     "tuning_job": ("TuningJob", attributes.TEXT_OR_NONE),
     "file_fault": ("JobFileFault", attributes.TEXT_OR_NONE),
     "braked": ("Braked", attributes.TEXT_OR_NONE),
+    "outlook": ("Outlook", attributes.TEXT_OR_NONE),
+    "time_limit_s": ("TimeLimitS", attributes.NUMBER_OR_NONE),
+    "total_steps": ("TotalSteps", attributes.INTEGER_OR_NONE),
     "generation": ("Generation", attributes.COUNT),
     "asked_at": ("AskedAt", attributes.TIME_OR_NONE),
     "other_streams": ("OtherStreams", attributes.COUNT),

@@ -26,7 +26,13 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
 from trainguard.engine.outbox import execution_name, fire_payload
-from trainguard.engine.settings.job_settings import NO_PLACE, SettingFault, Source, fault_sentences, resolve
+from trainguard.engine.settings.job_settings import (
+    NO_PLACE,
+    SettingFault,
+    Source,
+    fault_sentences,
+    resolve,
+)
 from trainguard.engine.settings.sources import asks, configured, read_document, settings_name, tag_source, unusable
 from trainguard.engine.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, SETTINGS_TAG, owners_of
 from trainguard.engine.streams.job_streams import JobStreams
@@ -330,6 +336,8 @@ def _with_settings(
         rule_places=rules.places,
         training_rules=resolved.training_rules,
         owners=owners_of(tags, resolved.owner_tags),
+        time_limit_s=resolved.time_limit_s or record.time_limit_s,
+        total_steps=resolved.total_steps or record.total_steps,
     )
 
 

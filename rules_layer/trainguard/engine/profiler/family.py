@@ -40,6 +40,7 @@ from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span, without
+from trainguard.planning.finish import Point
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.protocol import AnyJobRule, AnyRule, FrameworkRule, RuleParameters, SystemRule
@@ -89,6 +90,12 @@ class ProfilerStreams(FamilyStreams):
     def first_at(self) -> float | None:
         starts = (stream.state.kept.first_sample_at for stream in self.system.values())
         return min((at for at in starts if at is not None), default=None)
+
+    @property
+    def newest_step(self) -> Point | None:
+        processes = [each for stream in self.framework.values() for each in stream.state.time.processes.values()]
+        numbered = ((each.last_ms / 1_000, each.last_number) for each in processes if each.last_number >= 0)
+        return max(numbered, default=None)
 
     @cached_property
     def first_step_at(self) -> float | None:

@@ -67,6 +67,7 @@ EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hou
 TRAINING_RULES = "training-rules"
 SOURCE = "source"
 EVALUATION_EVERY = "evaluation-every-s"
+TIME_LIMIT, TOTAL_STEPS = "time-limit", "total-steps"
 STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
 OWNER_SETTINGS: Mapping[str, str] = {kind: f"{kind}-tags" for kind in OWNER_KINDS}
 
@@ -97,6 +98,8 @@ SETTING_READERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     TRAINING_RULES: (parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
     SOURCE: (lambda text: " ".join(text.split()) if named_source(text) is not None else None, SOURCE_EXPECTED),
     EVALUATION_EVERY: (parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
+    TIME_LIMIT: (parsers.read_time_limit_s, parsers.LIMIT_EXPECTED),
+    TOTAL_STEPS: (parsers.read_steps, parsers.STEPS_EXPECTED),
     STOP_RULES: (parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: (parsers.read_duration_s, parsers.DURATION_EXPECTED),
     STOP_DRY_RUN: (parsers.read_flag, parsers.FLAG_EXPECTED),
@@ -199,6 +202,8 @@ class Resolved:
     faults: tuple[SettingFault, ...] = ()
     training_rules: tuple[str, ...] | None = None
     owner_tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    time_limit_s: float | None = None
+    total_steps: int | None = None
 
 
 def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
@@ -235,6 +240,8 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
         faults=faults,
         training_rules=values.get(TRAINING_RULES),
         owner_tags={kind: values[name] for kind, name in OWNER_SETTINGS.items() if name in values},
+        time_limit_s=values.get(TIME_LIMIT),
+        total_steps=values.get(TOTAL_STEPS),
     )
 
 

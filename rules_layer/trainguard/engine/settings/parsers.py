@@ -15,11 +15,13 @@ from trainguard.rules.family_rules import TRAINING_NAMES
 from trainguard.rules.parameters import canonical_rule
 
 LONGEST_GRACE_S = 86_400.0
+LONGEST_LIMIT_S = 366 * 86_400.0
+MOST_STEP_DIGITS = 12
 
 _NONE = "none"
 _TRUE, _FALSE = frozenset({"true", "on", "yes"}), frozenset({"false", "off", "no"})
-_SECONDS: Mapping[str, float] = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0}
-_DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([smh]?)", re.ASCII)
+_SECONDS: Mapping[str, float] = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d{1,8}(?:\.\d{1,3})?) ?([smhd]?)", re.ASCII)
 _SPAN = re.compile(r"(?P<start>([01]\d|2[0-3]):[0-5]\d)-(?P<end>(([01]\d|2[0-3]):[0-5]\d)|24:00)", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
 _ENTRY = re.compile(r"\s\+\s")
@@ -28,6 +30,8 @@ RULES_EXPECTED = "names of rules parted by spaces, all, or none"
 TRAINING_RULES_EXPECTED = "names of rules of training health parted by spaces, all, or none"
 FLAG_EXPECTED = "true or false"
 DURATION_EXPECTED = f"a time from 0 to {LONGEST_GRACE_S / 3_600.0:g}h, such as 90s, 10m or 1h"
+LIMIT_EXPECTED = f"a time up to {LONGEST_LIMIT_S / 86_400.0:g}d, such as 90m, 24h or 5d"
+STEPS_EXPECTED = "a number of steps, such as 20000"
 EVALUATION_EVERY_EXPECTED = f"a time from {SHORTEST_EVALUATION_S:g} to {LONGEST_EVALUATION_S:g} seconds, such as 180"
 QUIET_EXPECTED = (
     "days, hours and a time zone, such as 'mon-fri 22:00-07:00 Europe/Berlin + sat sun 00:00-24:00', or none"
@@ -58,11 +62,23 @@ def read_flag(text: str) -> bool | None:
 
 
 def read_duration_s(text: str) -> float | None:
+    seconds = _seconds(text)
+    return seconds if seconds is not None and seconds <= LONGEST_GRACE_S else None
+
+
+def _seconds(text: str) -> float | None:
     found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        return None
-    seconds = float(found[1]) * _SECONDS[found[2]]
-    return seconds if seconds <= LONGEST_GRACE_S else None
+    return None if found is None else float(found[1]) * _SECONDS[found[2]]
+
+
+def read_time_limit_s(text: str) -> float | None:
+    seconds = _seconds(text)
+    return seconds if seconds is not None and 0.0 < seconds <= LONGEST_LIMIT_S else None
+
+
+def read_steps(text: str) -> int | None:
+    word = text.strip()
+    return int(word) or None if word.isascii() and word.isdecimal() and len(word) <= MOST_STEP_DIGITS else None
 
 
 def read_evaluation_every_s(text: str) -> float | None:

@@ -21,6 +21,7 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict, with_liveness
 from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span
+from trainguard.planning.finish import Point
 from trainguard.pricing.cost import PaidTime
 from trainguard.rules.standstill import KnownHang
 
@@ -119,6 +120,11 @@ class FamilyStreams(ABC):
     def step_shares(self) -> StepShares | None:
         return None
 
+    @property
+    def newest_step(self) -> Point | None:
+        """When the newest training step was done, epoch seconds, and its number; None without numbers."""
+        return None
+
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
         """Return the gaps of the job's data, in which a fault could hide."""
         del job
@@ -186,12 +192,32 @@ class Notified(msgspec.Struct, array_like=True):
     has_cause: bool = False
 
 
+# A point is kept for each such part of a job's steps.
+_PARTS = 100
+
+
+class Progress(msgspec.Struct, array_like=True):
+    """When further parts of a job's steps were reached, how often in a row the limit was missed, and the warning."""
+
+    points: list[Point] = msgspec.field(default_factory=list)
+    misses: int = 0
+    warned: bool = False
+
+    def add(self, point: Point, total: int) -> bool:
+        """Keep a point that is a part further than the last one; say whether it was kept."""
+        if self.points and (point[0] <= self.points[-1][0] or _PARTS * (point[1] - self.points[-1][1]) < total):
+            return False
+        self.points.append(point)
+        return True
+
+
 class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
     ``published`` maps a rule to its row and the time of its last write, ``watermark_s`` to the event time up to which
     that row was evaluated. ``reported`` names what was applied at the last full report of the job's end. ``hang`` is
     what the dumps of the newest standstill say, ``hang_asked`` are the sets of dumps that were asked to be read.
+    ``progress`` is kept of a job of known length.
     """
 
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
@@ -202,6 +228,7 @@ class JobState(msgspec.Struct):
     reported: list[str] = msgspec.field(default_factory=list)
     hang: KnownHang | None = None
     hang_asked: list[str] = msgspec.field(default_factory=list)
+    progress: Progress = msgspec.field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
@@ -221,6 +248,11 @@ class JobStreams:
     def watermark_s(self) -> float | None:
         marks = (family.watermark_s for family in self.families.values())
         return max((mark for mark in marks if mark is not None), default=None)
+
+    @property
+    def newest_step(self) -> Point | None:
+        """That of the first family that has any: families may count otherwise."""
+        return next((step for family in self.families.values() if (step := family.newest_step) is not None), None)
 
     @cached_property
     def nodes(self) -> frozenset[str]:

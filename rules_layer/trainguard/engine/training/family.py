@@ -24,6 +24,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
 from trainguard.formats.tensors.debug.json_files import MAX_INDEX_BYTES
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
+from trainguard.planning.finish import Point
 from trainguard.rules.family_rules import TRAINING_TITLE, bare
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
@@ -43,6 +44,11 @@ class TrainingStreams(FamilyStreams):
     def stale(self, now: float) -> frozenset[StreamKey]:
         """Return the streams that were silent for as long as StalledTrainingRule allows: S3 is to be asked."""
         return frozenset(key for key, stream in self.of_steps.items() if stream.is_overdue(now))
+
+    @property
+    def newest_step(self) -> Point | None:
+        marks = ((stream.state.watermark_s, stream.state.step) for stream in self.of_steps.values())
+        return max(((at, step) for at, step in marks if at is not None and step is not None), default=None)
 
     def heard_at(self, key: StreamKey) -> float | None:
         """Return when S3 got a stream's newest object, epoch seconds: a file may grow by what holds no step."""

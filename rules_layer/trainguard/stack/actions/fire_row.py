@@ -60,8 +60,8 @@ class FireRecord(msgspec.Struct, rename="camel", frozen=True):
 
 
 def record(call: FireRecord, rows: FireRows, *, now: float) -> None:
-    """Write it; a notice about settings has no row. ``now`` in epoch seconds."""
-    if call.fire.kind is AlertKind.NOTICE:
+    """Write it; what is about no rule has no row. ``now`` in epoch seconds."""
+    if not call.fire.kind.is_of_rule:
         return
     if call.report_uri is not None:
         rows.record_report(call.fire, call.report_uri)

@@ -135,7 +135,7 @@ def _unsent(
 
 def _row(fire: AlertInput, rows: RuleStates) -> RuleRow | None:
     """Return the row of the fire's job and rule; None where it cannot be read."""
-    if fire.entry.kind is AlertKind.NOTICE:
+    if not fire.entry.kind.is_of_rule:
         return None
     try:
         return rows.load(fire.job, fire.entry.finding.rule)

@@ -30,6 +30,7 @@ def headline(request: AlertRequest) -> str:
         AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
         AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",
+        AlertKind.DEADLINE: f"{job[0].upper()}{job[1:]} will not be done at its time limit.",
     }[entry.kind]
 
 
@@ -43,22 +44,28 @@ def subject(fire: AlertInput) -> str:
         AlertKind.CLEARED: f"{finding.rule} is over on {fire.job}",
         AlertKind.WARNING: f"{finding.rule} will stop {fire.job}",
         AlertKind.NOTICE: f"faulty settings of {fire.job}",
+        AlertKind.DEADLINE: f"{fire.job} will miss its time limit",
     }[entry.kind]
     printable = (character if " " <= character <= "~" else "?" for character in f"TrainGuard: {values}")
     return "".join(printable)[:SUBJECT_LIMIT]
 
 
+_ACTIONS = {
+    AlertKind.CAUSE: "The cause is known; what was done when the rule fired stands.",
+    AlertKind.NOTICE: "What is faulty is not in force; everything else is.",
+    AlertKind.DEADLINE: "The training job runs on until its limit.",
+}
+
+
 def action(request: AlertRequest) -> str:
     """Return what was done, for the alert and for the rule's row."""
     entry, decision = request.fire.entry, request.decision
+    if entry.kind in _ACTIONS:
+        return _ACTIONS[entry.kind]
     if entry.kind is AlertKind.ESCALATION:
         return f"Severity grew from {_previous(entry)} to {entry.finding.severity}."
-    if entry.kind is AlertKind.CAUSE:
-        return "The cause is known; what was done when the rule fired stands."
     if entry.kind is AlertKind.CLEARED:
         return f"The finding is over{_lasted(entry)}."
-    if entry.kind is AlertKind.NOTICE:
-        return "What is faulty is not in force; everything else is."
     if entry.kind is AlertKind.WARNING:
         return f"Training job will be stopped at {decision.stop_at}: {decision.why}."
     return _of_stop(request)
@@ -99,7 +106,7 @@ def reasons(entry: OutboxEntry) -> list[str]:
 
 def _when(entry: OutboxEntry) -> str:
     at = iso_time(entry.enqueued_at)
-    if entry.kind is AlertKind.NOTICE:
+    if not entry.kind.is_of_rule:
         return f"Found at: {at}"
     values = {AlertKind.ESCALATION: "Since", AlertKind.CAUSE: "Known at", AlertKind.CLEARED: "Over at"}.get(
         entry.kind, "Fired at"
@@ -168,6 +175,7 @@ _SIGNS = {
     AlertKind.CLEARED: ":white_check_mark:",
     AlertKind.WARNING: ":octagonal_sign:",
     AlertKind.NOTICE: ":wrench:",
+    AlertKind.DEADLINE: ":hourglass:",
 }
 
 

@@ -69,6 +69,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         "evaluated": None if policy is None else policy.evaluated,
         "evaluated_because": None if policy is None else policy.why,
         "braked": known.braked,
+        "outlook": known.outlook,
         "setting_faults": known.faults,
         "rules_elsewhere": known.rules_elsewhere,
         "rule_places": known.rule_places,
@@ -123,6 +124,7 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
             ("started", time_text(record.started_at, now)),
         ]
         facts.append(("ended", time_text(record.ended_at, now)))
+        facts.append(("outlook", record.outlook or "" if record.active else ""))
     if report is not None:
         facts += [("evaluated through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
     return [(name, value) for name, value in facts if value]
