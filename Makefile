@@ -27,6 +27,7 @@ VENV := .venv/bin
 TORCH := build/torch
 # W&B and MLflow, which make inputs of tests: an environment of their own.
 TOOLS := build/tools
+IMAGE := deploy/image
 # Helm, schemas of Kubernetes and linters: an environment of their own.
 CLUSTERS := build/clusters
 AUDIT := build/audit
@@ -40,7 +41,7 @@ STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
   collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
 
-.PHONY: help install lint types structure format unit test tests test-tools test-torch test-clusters verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint types structure format unit test tests test-tools test-torch test-clusters verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator image synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -170,6 +171,12 @@ demo-collect: install  ## Watch a training of this machine under the collector, 
 
 emulator: install  ## Run the emulator in the foreground and say how to reach it
 	$(VENV)/python -m emulator.run
+
+image: install  ## Build the collector's image with docker, for this machine's processor
+	rm -rf $(IMAGE)/dist
+	"$(UV)" build --quiet --no-create-gitignore --wheel --out-dir $(IMAGE)/dist collector
+	docker build --tag trainguard-collector:dev $(IMAGE)
+	docker run --rm --entrypoint /opt/trainguard/bin/python trainguard-collector:dev -I -c 'import grpc, trainguard_collector'
 
 synth: install  ## Write the CloudFormation template to cdk.out
 	$(CDK) synth --quiet $(CDK_ARGS)

@@ -1,5 +1,5 @@
 # Deploys a release of TrainGuard: its template is the one that `make release` makes, so nothing here can differ from it.
-# This folder lies in a release, beside the template and the assets.
+# In a release this folder lies below the template and the assets.
 
 terraform {
   required_version = ">= 1.3"
@@ -24,7 +24,7 @@ variable "tags" {
 }
 
 locals {
-  release  = "${path.module}/.."
+  release  = "${path.module}/../.."
   template = "${local.release}/trainguard.template.json"
   parameters = {
     AssetBucket          = var.asset_bucket
