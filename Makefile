@@ -27,6 +27,9 @@ VENV := .venv/bin
 TORCH := build/torch
 # W&B and MLflow, which make inputs of tests: an environment of their own.
 TOOLS := build/tools
+IMAGE := deploy/image
+# Helm, schemas of Kubernetes and linters: an environment of their own.
+CLUSTERS := build/clusters
 AUDIT := build/audit
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
@@ -38,7 +41,7 @@ STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
   collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
 
-.PHONY: help install lint types structure format unit test tests test-tools test-torch verdicts goals scoreboard bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint types structure format unit test tests test-tools test-torch test-clusters verdicts goals scoreboard bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator image synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +101,14 @@ $(TOOLS)/.installed: tests/tools/requirements.lock
 
 test-tools: install $(TOOLS)/.installed  ## Make inputs of tests with W&B and MLflow themselves, and read them
 	$(PYTEST) tests/tools -n 0 -m tools
+
+$(CLUSTERS)/.installed: tests/clusters/requirements.lock
+	"$(UV)" venv --quiet --clear --python $(VENV)/python $(CLUSTERS)
+	"$(UV)" pip install --quiet --require-hashes --python $(CLUSTERS)/bin/python -r $<
+	@touch $@
+
+test-clusters: install $(CLUSTERS)/.installed  ## Render, check and parse what `deploy` holds, and run Slurm where it is installed
+	$(PYTEST) tests/clusters -n 0 -m tools
 
 thorough: install  ## Run 1,000 examples of each property, TRIALS=20000 of faults, each fuzz target, all deployed journeys
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m hypothesis --hypothesis-profile long
@@ -164,6 +175,12 @@ demo-collect: install  ## Watch a training of this machine under the collector, 
 
 emulator: install  ## Run the emulator in the foreground and say how to reach it
 	$(VENV)/python -m emulator.run
+
+image: install  ## Build the collector's image with docker, for this machine's processor
+	rm -rf $(IMAGE)/dist
+	"$(UV)" build --quiet --no-create-gitignore --wheel --out-dir $(IMAGE)/dist collector
+	docker build --tag trainguard-collector:dev $(IMAGE)
+	docker run --rm --entrypoint /opt/trainguard/bin/python trainguard-collector:dev -I -c 'import grpc, trainguard_collector'
 
 synth: install  ## Write the CloudFormation template to cdk.out
 	$(CDK) synth --quiet $(CDK_ARGS)

@@ -16,6 +16,8 @@ from infra.sbom import SBOM_FILE
 TEMPLATE = "trainguard.template.json"
 ASSETS = "assets"
 SUMS = "SHA256SUMS"
+# What brings the collector to clusters, and the module of Terraform.
+DEPLOY = "deploy"
 
 _STEPS = Path(__file__).with_name("steps.md")
 _KEPT = "The bucket, the tables and the logs stay, with their data; delete them by hand if you do not want them."
@@ -45,6 +47,8 @@ def write_release(out: Path, context: Mapping[str, object]) -> Path:
         shutil.copyfile(assets[LAYER][1] / SBOM_FILE, target / SBOM_FILE)
     _build(target, PROJECT_ROOT)
     _build(target, PROJECT_ROOT / "collector", "--wheel")
+    shutil.copytree(PROJECT_ROOT / DEPLOY, target / DEPLOY, ignore=shutil.ignore_patterns("dist", "__pycache__"))
+    (target / DEPLOY / "hosts" / "VERSION").write_text(f"{project_version()}\n", encoding="utf-8")
     (target / "README.md").write_text(_steps(target, config, context), encoding="utf-8")
     (target / SUMS).write_text(sums(target), encoding="utf-8")
     write_archive(out / f"{target.name}.zip", target, below=f"{target.name}/")

@@ -37,7 +37,7 @@ def test_workflow_code_has_no_write_access_and_a_timeout(
     assert set(workflow["permissions"].items()) <= allowed
     assert all(job["timeout-minutes"] <= 90 for job in workflow["jobs"].values())
     writing = {job for job, body in workflow["jobs"].items() if "permissions" in body}
-    assert writing == ({"publish", "pypi"} if name == "release" else set())
+    assert writing == ({"publish", "image", "chart", "pypi"} if name == "release" else set())
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -76,8 +76,24 @@ def test_a_tag_publishes_both_wheels_without_a_token() -> None:
     assert "with" not in publish
 
 
-def test_the_versions_of_both_packages_agree() -> None:
+def test_image_is_built_for_both_processors_before_it_has_credentials() -> None:
+    jobs = read("release")["jobs"]
+    image, chart = jobs["image"], jobs["chart"]
+    assert {each["processor"] for each in image["strategy"]["matrix"]["include"]} == {"amd64", "arm64"}
+    assert [image["permissions"], chart["permissions"]] == [{"packages": "write"}] * 2
+    commands = [step.get("run", "") for step in image["steps"]]
+    (built,) = (number for number, command in enumerate(commands) if "docker build" in command)
+    (logged_in,) = (number for number, command in enumerate(commands) if "docker login" in command)
+    assert built < logged_in
+    assert (image["needs"], chart["needs"]) == ("build", "image")
+
+
+def test_the_versions_of_packages_chart_and_image_agree() -> None:
     version = project_version()
+    deploy = PROJECT_ROOT / "deploy"
+    chart = yaml.safe_load((deploy / "helm/trainguard-collector/Chart.yaml").read_text("utf-8"))
+    assert {chart["version"], chart["appVersion"]} == {version}
+    assert f"trainguard-collector:{version}\n" in (deploy / "kubernetes/job-with-collector.yaml").read_text("utf-8")
     declared = [tomllib.loads((PROJECT_ROOT / file).read_text("utf-8"))["project"]["version"] for file in PROJECTS]
     cited = yaml.safe_load((PROJECT_ROOT / "CITATION.cff").read_text("utf-8"))["version"]
     assert {*declared, cited, trainguard.__version__, trainguard_collector.__version__} == {version}
