@@ -6,9 +6,9 @@ from typing import Any
 
 from infra import config as settings
 from infra.config import DeploymentConfig, DeploymentConfigError
-from infra.context import Form, matching, one_of
+from infra.context import BOOLEAN, Form, matching, one_of
 
-ASSET_BUCKET, ASSET_PREFIX = "AssetBucket", "AssetPrefix"
+ASSET_BUCKET, ASSET_PREFIX, BY_REGION = "AssetBucket", "AssetPrefix", "AssetBucketByRegion"
 # Value of ``Evaluate`` in place of None, which no parameter has.
 BY_BUCKET = "by-bucket"
 
@@ -78,6 +78,14 @@ _GROUPED = {
             "Bucket, in the stack's Region, that holds the release's assets.",
             name=ASSET_BUCKET,
             own_form=matching(settings.BUCKET_NAME, "the name of an S3 bucket"),
+        ),
+        Parameter(
+            None,
+            "A bucket a Region",
+            "Whether the stack's Region is added to the bucket's name, as in our-assets-eu-west-1, for stack sets.",
+            name=BY_REGION,
+            own_form=BOOLEAN,
+            default="false",
         ),
         Parameter(
             None,
