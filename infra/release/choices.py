@@ -38,7 +38,7 @@ CHOICES = {
     "HasBoundary": ("permissions_boundary",),
     "HasRolePath": ("role_path",),
     "HasCodeSigning": ("code_signing_config_arn",),
-    "HasStopCeiling": ("stop_ceiling_function",),
+    "HasStopLimit": ("stop_limit_function",),
     "HasOrganization": ("organization_id",),
     "IsInVpc": ("subnet_ids", "security_group_ids"),
 }
@@ -61,7 +61,7 @@ def conditions() -> dict[str, Any]:
         "HasBoundary": _given("PermissionsBoundary"),
         "HasRolePath": _given("RolePath"),
         "HasCodeSigning": _given("CodeSigningConfigArn"),
-        "HasStopCeiling": _given("StopCeilingFunction"),
+        "HasStopLimit": _given("StopLimitFunction"),
         # The bucket's policy lets its accounts write, and an existing bucket's policy is its owner's.
         "HasOrganization": {"Fn::And": [_given("OrganizationId"), _is("ProfileBucket", "")]},
         "IsInVpc": _given("SubnetIds"),

@@ -157,9 +157,9 @@ _GROUPED = {
             "How many training jobs may be stopped within an hour. 0 stops none.",
         ),
         Parameter(
-            "stop_ceiling_function",
-            "Ceiling of the organisation",
-            "ARN of the central stack's StopCeilingFunction. Without its answer nothing is stopped. Empty: none.",
+            "stop_limit_function",
+            "Stop rate limit of all",
+            "ARN of the central stack's StopLimitFunction. Without its answer nothing is stopped. Empty: none.",
         ),
     ),
     "Parts and sizes": (

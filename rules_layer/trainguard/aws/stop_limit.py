@@ -6,7 +6,7 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
-from trainguard.stack.organisation.ceiling import Admission, StopRequest
+from trainguard.stack.organisation.stop_limit import Admission, StopRequest
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 300
 
 
-class LambdaStopCeiling:
+class LambdaStopLimit:
     """Asks the central account's function, by ARN, whether the organisation admits one more stop."""
 
     def __init__(self, *, client: "LambdaClient", function: str) -> None:
