@@ -87,7 +87,7 @@ class DeploymentConfig:
         Training jobs stopped within an hour; 0 stops none.
     stop_budget_table : str or None
         ARN of another stack's RuleState table, to share that limit.
-    stop_ceiling_function : str or None
+    stop_limit_function : str or None
         ARN of the central account's function that admits stops; without its answer nothing is stopped.
     stop_batch_jobs, stop_instances : bool
         Whether fires may stop AWS Batch jobs and EC2 instances, where their tags allow it.
@@ -178,11 +178,11 @@ class DeploymentConfig:
             "the ARN of another stack's RuleState table",
         ),
     )
-    stop_ceiling_function: str | None = _set(
+    stop_limit_function: str | None = _set(
         None,
         matching(
             rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:function:[\w-]{{1,64}}",
-            "the ARN of the central stack's StopCeilingFunction",
+            "the ARN of the central stack's StopLimitFunction",
         ),
     )
     stop_batch_jobs: bool = _set(False, BOOLEAN)

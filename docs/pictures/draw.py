@@ -264,6 +264,32 @@ def ownership() -> Canvas:
     return canvas
 
 
+def organisation() -> Canvas:
+    """Return what crosses accounts."""
+    canvas = Canvas(
+        "An organisation",
+        "send_statements of an account puts each job as a whole on the central bus; keep_statement keeps the newest in"
+        " the central tables, which draw_fleet makes a page of. decide_stop asks admit_stop before a stop.",
+        900,
+        230,
+    )
+    canvas.room(16, 20, 390, 196, "each account and Region")
+    canvas.room(430, 20, 454, 196, "the central account")
+    tables = canvas.box(30, 60, 150, 52, "Jobs, RuleState\nof the account", "store")
+    send = canvas.box(220, 60, 170, 52, "send_statements\neach hour and finding", "function")
+    keep = canvas.box(450, 60, 150, 52, "keep_statement\nunless a later is there", "function")
+    kept = canvas.box(630, 60, 124, 52, "Jobs, RuleState\nof all", "store")
+    draw = canvas.box(780, 60, 96, 52, "draw_fleet\nthe page", "function")
+    decide = canvas.box(220, 146, 170, 52, "decide_stop\nno answer: no stop", "function")
+    admit = canvas.box(450, 146, 150, 52, "admit_stop\ncounts all stops", "function")
+    canvas.arrow(tables.at("right"), send.at("left"))
+    canvas.arrow(send.at("right"), keep.at("left"), text="bus", at=(405, 78))
+    canvas.arrow(keep.at("right"), kept.at("left"))
+    canvas.arrow(kept.at("right"), draw.at("left"))
+    canvas.arrow(decide.at("right"), admit.at("left"), text="asks", at=(402, 164))
+    return canvas
+
+
 PICTURES: Mapping[str, Callable[[], Canvas]] = {
     "data-flow": data_flow,
     "ordering": ordering,
@@ -271,6 +297,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = {
     "report-machine": report_machine,
     "kernels-machine": kernels_machine,
     "ownership": ownership,
+    "organisation": organisation,
 }
 
 

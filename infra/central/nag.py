@@ -18,7 +18,7 @@ def findings_that_stand(config: DeploymentConfig, functions: Sequence[TrainGuard
             "It is a dead-letter queue: what it holds waits for a person, for whom an alarm fires.",
         ),
         (
-            "Ceiling/AdmitStop/Function/Resource",
+            "StopLimit/AdmitStop/Function/Resource",
             NO_DLQ,
             "Accounts ask it synchronously: without an answer they stop nothing.",
         ),

@@ -1,4 +1,4 @@
-"""The central stack: a bus for all accounts, tables of their jobs, one page, one digest, one ceiling of stops."""
+"""The central stack: a bus for all accounts, tables of their jobs, one page, one digest, one stop rate limit."""
 
 from typing import cast
 
@@ -61,7 +61,7 @@ class CentralStack(Stack):
         operations = self._build_topic("Operations", config.operations_emails)
         alerts, chat = self._build_topic("Alerts", config.alert_emails), self._build_topic("Chat")
         bus = self._build_bus()
-        admit = self._build_ceiling()
+        admit = self._build_stop_limit()
         keep, draw = self._build_keeper(bus), self._build_page()
         topics = {"ALERT_TOPIC_ARN": alerts.topic_arn, "CHAT_TOPIC_ARN": chat.topic_arn}
         digest = build_weekly_digest(self, self._ground, topics)
@@ -69,7 +69,7 @@ class CentralStack(Stack):
         let_people_read(self, storage)
         outputs = {
             "CentralBusArn": bus.event_bus_arn,
-            "StopCeilingFunction": admit.arn,
+            "StopLimitFunction": admit.arn,
             "FleetPage": f"s3://{storage.bucket_name}/fleet.html",
             "JobsTable": storage.jobs.table_name,
             "RuleStateTable": storage.rule_state.table_name,
@@ -166,12 +166,12 @@ class CentralStack(Stack):
         )
         return page
 
-    def _build_ceiling(self) -> TrainGuardFunction:
+    def _build_stop_limit(self) -> TrainGuardFunction:
         """Build the function that accounts ask before a stop: it counts in one item, and the limit is its own."""
         storage, limit = self._ground.storage, self._config.max_stops_per_hour
         stops = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALL_JOBS}}
-        ceiling = TrainGuardFunction(
-            Construct(self, "Ceiling"),
+        stop_limit = TrainGuardFunction(
+            Construct(self, "StopLimit"),
             "admit_stop",
             platform=self._ground,
             statements=[
@@ -184,10 +184,10 @@ class CentralStack(Stack):
             timeout_s=15,
             audited=True,
         )
-        ceiling.function.add_permission(
+        stop_limit.function.add_permission(
             "AccountsOfTheOrganisation", principal=iam.OrganizationPrincipal(self._organization)
         )
-        return ceiling
+        return stop_limit
 
     def _build_alarms(self, operations: sns.Topic, admit: TrainGuardFunction) -> None:
         action = cloudwatch_actions.SnsAction(cast("sns.ITopic", operations))
@@ -195,7 +195,7 @@ class CentralStack(Stack):
             "CentralDeadLettersPresent": self._undelivered.metric_approximate_number_of_messages_visible(
                 period=_PERIOD
             ),
-            "StopCeilingFails": admit.function.metric_errors(period=_PERIOD),
+            "StopLimitFails": admit.function.metric_errors(period=_PERIOD),
         }
         for name, metric in alarms.items():
             alarm = cloudwatch.Alarm(

@@ -121,7 +121,7 @@ class Actions(Construct):
     def _build_decide_stop(self, platform: Platform) -> TrainGuardFunction:
         storage = platform.storage
         config, shared = platform.config, platform.config.stop_budget_table
-        ceiling = config.stop_ceiling_function
+        stop_limit = config.stop_limit_function
         override = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")
         )
@@ -144,7 +144,7 @@ class Actions(Construct):
                 count_stops,
                 platform.settings.read_brakes(),
                 *look_at_resources(config.stoppable),
-                *([allow("AskCeiling", ["lambda:InvokeFunction"], [ceiling])] if ceiling else []),
+                *([allow("AskStopLimit", ["lambda:InvokeFunction"], [stop_limit])] if stop_limit else []),
             ],
             environment={
                 "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
@@ -154,7 +154,7 @@ class Actions(Construct):
                 "STOP_BUDGET_TABLE": shared or storage.rule_state.table_name,
                 "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(config.max_stops_per_hour),
                 "STOPPABLE_RESOURCES": ",".join(config.stoppable) or "none",
-                **({"STOP_CEILING_FUNCTION": ceiling} if ceiling else {}),
+                **({"STOP_LIMIT_FUNCTION": stop_limit} if stop_limit else {}),
             },
             timeout_s=30,
             audited=True,

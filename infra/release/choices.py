@@ -8,7 +8,7 @@ from aws_cdk import Aws, Fn, Token
 
 from infra.config import BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
-from infra.release.parameters import BY_BUCKET, references
+from infra.release.parameters import BY_BUCKET, BY_REGION, references
 
 # Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does.
 Make: TypeAlias = Callable[[DeploymentConfig], Template]
@@ -24,6 +24,7 @@ def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
     return replace(config, **none)
 
 
+HAS_BUCKET_BY_REGION = "HasBucketByRegion"
 OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
 TAKES_EVENTS = "TakesEvents"
 
@@ -37,7 +38,7 @@ CHOICES = {
     "HasBoundary": ("permissions_boundary",),
     "HasRolePath": ("role_path",),
     "HasCodeSigning": ("code_signing_config_arn",),
-    "HasStopCeiling": ("stop_ceiling_function",),
+    "HasStopLimit": ("stop_limit_function",),
     "HasOrganization": ("organization_id",),
     "IsInVpc": ("subnet_ids", "security_group_ids"),
 }
@@ -47,6 +48,7 @@ _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
 
 def conditions() -> dict[str, Any]:
     return {
+        HAS_BUCKET_BY_REGION: _is(BY_REGION, "true"),
         OWN_BUCKET: _is("ProfileBucket", ""),
         OWN_KEY: _given("KmsKeyArn"),
         PROFILE_KEY: _given("ProfileKeyArn"),
@@ -59,7 +61,7 @@ def conditions() -> dict[str, Any]:
         "HasBoundary": _given("PermissionsBoundary"),
         "HasRolePath": _given("RolePath"),
         "HasCodeSigning": _given("CodeSigningConfigArn"),
-        "HasStopCeiling": _given("StopCeilingFunction"),
+        "HasStopLimit": _given("StopLimitFunction"),
         # The bucket's policy lets its accounts write, and an existing bucket's policy is its owner's.
         "HasOrganization": {"Fn::And": [_given("OrganizationId"), _is("ProfileBucket", "")]},
         "IsInVpc": _given("SubnetIds"),

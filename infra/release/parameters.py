@@ -6,9 +6,9 @@ from typing import Any
 
 from infra import config as settings
 from infra.config import DeploymentConfig, DeploymentConfigError
-from infra.context import Form, matching, one_of
+from infra.context import BOOLEAN, Form, matching, one_of
 
-ASSET_BUCKET, ASSET_PREFIX = "AssetBucket", "AssetPrefix"
+ASSET_BUCKET, ASSET_PREFIX, BY_REGION = "AssetBucket", "AssetPrefix", "AssetBucketByRegion"
 # Value of ``Evaluate`` in place of None, which no parameter has.
 BY_BUCKET = "by-bucket"
 
@@ -81,6 +81,14 @@ _GROUPED = {
         ),
         Parameter(
             None,
+            "A bucket a Region",
+            "Whether the stack's Region is added to the bucket's name, as in our-assets-eu-west-1, for stack sets.",
+            name=BY_REGION,
+            own_form=BOOLEAN,
+            default="false",
+        ),
+        Parameter(
+            None,
             "Prefix",
             "Prefix of the assets in that bucket. It ends with a slash, or is empty.",
             name=ASSET_PREFIX,
@@ -149,9 +157,9 @@ _GROUPED = {
             "How many training jobs may be stopped within an hour. 0 stops none.",
         ),
         Parameter(
-            "stop_ceiling_function",
-            "Ceiling of the organisation",
-            "ARN of the central stack's StopCeilingFunction. Without its answer nothing is stopped. Empty: none.",
+            "stop_limit_function",
+            "Stop rate limit of all",
+            "ARN of the central stack's StopLimitFunction. Without its answer nothing is stopped. Empty: none.",
         ),
     ),
     "Parts and sizes": (

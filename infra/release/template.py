@@ -11,7 +11,7 @@ from constructs import Construct
 
 from infra import app, overlay
 from infra.config import DeploymentConfig
-from infra.release.choices import conditions, rules, template_with_choices
+from infra.release.choices import HAS_BUCKET_BY_REGION, conditions, rules, template_with_choices
 from infra.release.merging import Template, listed, named
 from infra.release.parameters import ASSET_BUCKET, ASSET_PREFIX, declarations, form
 from infra.stack import TrainGuardStack
@@ -25,6 +25,12 @@ MOST_BYTES = 1_000_000
 _SHOWN_OF_HASH = 16
 # Findings about parameters and conditions to which nothing refers.
 _UNUSED_HERE = ("CloudFormation-Validate::W2001", "CloudFormation-Validate::W8001")
+
+# CDK's reference to the bucket of assets, and what stands in its place.
+_BUCKET = {"Fn::Sub": f"${{{ASSET_BUCKET}}}"}
+_BUCKET_OF_REGION = {
+    "Fn::If": [HAS_BUCKET_BY_REGION, {"Fn::Sub": f"${{{ASSET_BUCKET}}}-${{AWS::Region}}"}, {"Ref": ASSET_BUCKET}]
+}
 
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -58,6 +64,8 @@ def release_template(config: DeploymentConfig, staging: Path) -> tuple[str, Asse
     sections = {**merged, "Metadata": form(), "Parameters": declared, "Rules": rules()}
     # Without white space, of which an indented one would have a third.
     text = json.dumps({"AWSTemplateFormatVersion": "2010-09-09", **sections}, separators=(",", ":")) + "\n"
+    cdks, ours = (json.dumps(each, separators=(",", ":")) for each in (_BUCKET, _BUCKET_OF_REGION))
+    text = text.replace(cdks, ours)
     for digest, described in files.items():
         if described["source"]["packaging"] == "zip":
             name = _name(described["displayName"])

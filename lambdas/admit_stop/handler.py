@@ -1,4 +1,4 @@
-"""Admits stops of all accounts under the organisation's ceiling; the limit is the central stack's alone."""
+"""Admits stops of all accounts within the stop rate limit of the organisation, which the central stack alone holds."""
 
 import time
 from typing import Any
@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.aws.environment import load_environment
-from trainguard.stack.organisation.ceiling import StopRequest, admission
+from trainguard.stack.organisation.stop_limit import StopRequest, admission
 
 logger = Logger()
 environment = load_environment(("stop_budget_table", "max_stops_per_hour"), function="admit_stop")

@@ -15,14 +15,14 @@ from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
-from trainguard.aws.lambda_invocations import LambdaStopCeiling
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmStopSwitch
+from trainguard.aws.stop_limit import LambdaStopLimit
 from trainguard.aws.stoppable import batch_jobs, instances
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
-from trainguard.stack.organisation.ceiling import StopRequest, under_ceiling
+from trainguard.stack.organisation.stop_limit import StopRequest, within_organisation
 
 logger = Logger()
 environment = load_environment(
@@ -52,9 +52,9 @@ budget_region = region_of(environment.stop_budget_table)
 budget_client = Clients(region=budget_region).dynamodb if budget_region else clients.dynamodb
 budget = DynamoStopBudget(client=budget_client, table=environment.stop_budget_table)
 limit = int(environment.max_stops_per_hour)
-ceiling = None
-if function := os.environ.get("STOP_CEILING_FUNCTION"):
-    ceiling = LambdaStopCeiling(client=Clients(region=region_of(function)).questions, function=function)
+stop_limit = None
+if function := os.environ.get("STOP_LIMIT_FUNCTION"):
+    stop_limit = LambdaStopLimit(client=Clients(region=region_of(function)).questions, function=function)
 services = StopServices(
     training_job=training_jobs.describe,
     resources={
@@ -79,7 +79,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         limit,
         known=known,
         now=time.time(),
-        ceiling=lambda decision, job: under_ceiling(decision, StopRequest(asker, case.fire_id, job), ceiling),
+        last_word=lambda decision, job: within_organisation(
+            decision, StopRequest(asker, case.fire_id, job), stop_limit
+        ),
     )
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})

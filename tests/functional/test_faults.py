@@ -6,12 +6,12 @@ import pytest
 
 from tests.functional.worlds import BUCKET
 from tests.support.faults import OPERATIONS, Crash, Fault, Faults
-from tests.support.memory import MemoryProfileObjects, MemoryStopBudget, MemoryStopCeiling, MemoryWorld
+from tests.support.memory import MemoryProfileObjects, MemoryStopBudget, MemoryStopLimit, MemoryWorld
 from trainguard.core.errors import PortUnavailableError, StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
-from trainguard.stack.organisation.ceiling import StopRequest
+from trainguard.stack.organisation.stop_limit import StopRequest
 
 KEY = StreamKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
@@ -29,7 +29,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.rows.of_whole_job("job")
     world.rows.load("job", "Rule")
     MemoryStopBudget(faults=world.faults).take("fire", "job", now=0.0, limit=1)
-    MemoryStopCeiling(faults=world.faults, limit=1).ask(StopRequest("arn", "fire", "job"))
+    MemoryStopLimit(faults=world.faults, limit=1).ask(StopRequest("arn", "fire", "job"))
     world.jobs.register(JobRecord("job", "unknown:job", BUCKET, ""))
     world.jobs.recognise(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")

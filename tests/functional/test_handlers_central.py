@@ -1,4 +1,4 @@
-"""The organisation's functions on moto: statements of two accounts in the central tables, one page, one ceiling."""
+"""The functions of an organisation on moto: two accounts in the central tables, one page, one stop rate limit."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from referencing import Registry, Resource
 from tests.functional.deployment import BUCKET, Deployment
 from tests.support.fleets import MONDAY, found, job, report_row
 from trainguard.aws.dynamodb.central import records_of, statement_of
-from trainguard.aws.lambda_invocations import LambdaStopCeiling
+from trainguard.aws.stop_limit import LambdaStopLimit
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord, RuleRow, StopRecord
 from trainguard.report.document import encode_schema
-from trainguard.stack.organisation import ceiling
+from trainguard.stack.organisation import stop_limit
 from trainguard.stack.organisation.statement import MOST_BYTES, JobStatement, StatedEvent, statement_schema
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -160,7 +160,7 @@ def test_statement_that_is_none_is_counted_and_dropped(deployment: Deployment, c
     assert list(deployment.world.jobs.all()) == []
 
 
-def test_rows_beyond_an_events_size_are_left_out_quiet_ones_first() -> None:
+def test_rows_beyond_an_events_size_are_left_out() -> None:
     long = "x" * 1_000
     rows = [replace(FIRED, finding=replace(FIRED.finding, rule="training/Loud"))]
     rows += [
@@ -200,7 +200,7 @@ def request(fire: str, asker: str = HERE, of: str = "job") -> dict[str, str]:
     return {"asker": f"arn:aws:lambda:eu-west-1:{asker}:function:decide", "fire_id": fire, "job": of}
 
 
-def test_ceiling_counts_the_stops_of_all_accounts(deployment: Deployment) -> None:
+def test_limit_counts_the_stops_of_all_accounts(deployment: Deployment) -> None:
     admit = deployment.function("admit_stop")
     asked = [request("f1"), request("f1"), request("f1", THERE), request("f2", of="other")]
     assert [admit(each).value for each in asked] == [
@@ -233,8 +233,8 @@ class Answers:
     ],
 )
 def test_question_without_an_admission_is_unanswered(answer: Any, fault: str) -> None:
-    asked = ceiling.StopRequest("arn", "f1", "job")
+    asked = stop_limit.StopRequest("arn", "f1", "job")
     with pytest.raises(PortUnavailableError, match=fault):
-        LambdaStopCeiling(client=answer, function="arn").ask(asked)
+        LambdaStopLimit(client=answer, function="arn").ask(asked)
     good: Any = Answers(b'{"admitted": true, "limit": 3}')
-    assert LambdaStopCeiling(client=good, function="arn").ask(asked) == ceiling.Admission(True, 3)
+    assert LambdaStopLimit(client=good, function="arn").ask(asked) == stop_limit.Admission(True, 3)

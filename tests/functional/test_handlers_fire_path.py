@@ -22,7 +22,7 @@ from tests.functional.deployment import (
 from tests.functional.offline import offline_session
 from tests.functional.tables import RULE_STATE
 from tests.support.faults import Fault, Faults
-from tests.support.memory import MemoryStopCeiling
+from tests.support.memory import MemoryStopLimit
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.brakes import Braked, new_brake, written_brakes
@@ -170,20 +170,20 @@ def test_grace_time_begins_without_taking_a_stop_of_the_hour(
     assert deployment.world.row("*", "stops") == {}
 
 
-def test_organisations_ceiling_has_the_last_word_and_none_is_no(deployment: Deployment) -> None:
+def test_organisations_limit_has_the_last_word_and_none_is_no(deployment: Deployment) -> None:
     deployment.create_training_job()
     decide = deployment.function("decide_stop")
     faults = Faults()
-    ceiling = MemoryStopCeiling(faults=faults, limit=1)
-    vars(decide.module)["ceiling"] = ceiling
+    stop_limit = MemoryStopLimit(faults=faults, limit=1)
+    vars(decide.module)["stop_limit"] = stop_limit
     fire = recent_fire(deployment)
     assert decide(fire).value["stop"] is True
     assert decide(fire).value["stop"] is True, "a repetition is the same stop"
-    ceiling.limit = 0
+    stop_limit.limit = 0
     answer = decide(fire).value
     assert (answer["stop"], answer["decision"], answer["optedIn"]) == (False, "refused", True)
     assert answer["why"] == "the organisation makes at most 0 stops an hour, and the last hour has had them"
-    faults.schedule("StopCeiling.ask", Fault.FAIL_BEFORE)
+    faults.schedule("StopLimit.ask", Fault.FAIL_BEFORE)
     with pytest.raises(PortUnavailableError):
         decide(fire)
 

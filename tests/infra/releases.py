@@ -16,7 +16,7 @@ VPC = {"subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "secur
 
 ORGANISATION = {
     "organization_id": "o-a1b2c3d4e5",
-    "stop_ceiling_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-Ceiling",
+    "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit",
     "role_path": "/trainguard/",
     "code_signing_config_arn": "arn:aws:lambda:eu-west-1:111122223333:code-signing-config:csc-0123456789abcdef0",
 }

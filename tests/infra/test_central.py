@@ -14,7 +14,7 @@ from tests.infra.variants import CENTRAL, ORGANIZATION
 JOBS, ROWS = "{StorageJobs.Arn}", "{StorageRuleState.Arn}"
 UNDELIVERED = "{Undelivered.Arn}"
 BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
-CEILING = "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-Ceiling"
+STOP_LIMIT = "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit"
 BUS = "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral"
 
 
@@ -46,7 +46,7 @@ def test_central_stack_has_no_finding_and_fits_inline(variants: Path, name: str)
     assert len(json.dumps(json.loads(template.read_text(encoding="utf-8")), separators=(",", ":"))) < 51_200
 
 
-def test_only_the_organisations_accounts_send_and_only_our_events(central: Template) -> None:
+def test_only_the_organisations_accounts_send_our_events(central: Template) -> None:
     (policy,) = (each.properties for each in central.of_type("AWS::Events::EventBusPolicy").values())
     statement = policy["Statement"]
     assert statement["Action"] == "events:PutEvents"
@@ -58,7 +58,7 @@ def test_only_the_organisations_accounts_send_and_only_our_events(central: Templ
     assert rule.properties["EventBusName"] == "{Bus}"
 
 
-def test_only_the_organisations_accounts_ask_the_ceiling(central: Template) -> None:
+def test_only_the_organisations_accounts_ask_for_a_stop(central: Template) -> None:
     asked = [
         each.properties
         for each in central.of_type("AWS::Lambda::Permission").values()
@@ -67,12 +67,14 @@ def test_only_the_organisations_accounts_ask_the_ceiling(central: Template) -> N
     (permission,) = asked
     assert permission["PrincipalOrgID"] == ORGANIZATION
     assert permission["Action"] == "lambda:InvokeFunction"
-    assert permission["FunctionName"] == "{CeilingAdmitStopFunction.Arn}"
+    assert permission["FunctionName"] == "{StopLimitAdmitStopFunction.Arn}"
 
 
 def test_each_central_role_does_one_thing(central: Template) -> None:
     assert held(central, "KeeperKeepStatementRole") == {"KeepStatements": (("dynamodb:PutItem",), (JOBS, ROWS))}
-    assert held(central, "CeilingAdmitStopRole") == {"CountStops": (("dynamodb:GetItem", "dynamodb:PutItem"), (ROWS,))}
+    assert held(central, "StopLimitAdmitStopRole") == {
+        "CountStops": (("dynamodb:GetItem", "dynamodb:PutItem"), (ROWS,))
+    }
     (count,) = (each for role, each in central.role_statements() if each.sid == "CountStops")
     assert count.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
     assert held(central, "PageDrawFleetRole") == {
@@ -119,10 +121,10 @@ def test_accounts_stack_states_its_jobs_and_asks_before_a_stop(member: Template,
         "StateJobs": (("events:PutEvents",), (BUS,)),
     }
     decide = member.one("AWS::Lambda::Function", "ActionsDecideStopFunction")
-    assert decide["Environment"]["Variables"]["STOP_CEILING_FUNCTION"] == CEILING
-    assert held(member, "ActionsDecideStopRole")["AskCeiling"] == (("lambda:InvokeFunction",), (CEILING,))
+    assert decide["Environment"]["Variables"]["STOP_LIMIT_FUNCTION"] == STOP_LIMIT
+    assert held(member, "ActionsDecideStopRole")["AskStopLimit"] == (("lambda:InvokeFunction",), (STOP_LIMIT,))
     assert not any("Forwarding" in each.name for each in template.resources)
-    assert "AskCeiling" not in held(template, "ActionsDecideStopRole")
+    assert "AskStopLimit" not in held(template, "ActionsDecideStopRole")
 
 
 def test_organisations_accounts_write_below_their_own_id_alone(member: Template) -> None:

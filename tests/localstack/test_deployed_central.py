@@ -69,8 +69,8 @@ def test_stated_finding_is_asked_for_drawn_and_counted(emulator: Emulator, outpu
     assert name in page
 
     asked = {"asker": "arn", "fire_id": "f1", "job": "starved"}
-    ceiling = outputs["StopCeilingFunction"]
+    stop_limit = outputs["StopLimitFunction"]
     admitted = [
-        invoke(emulator, ceiling, each)[0]["admitted"] for each in (asked, asked | {"fire_id": "f2", "job": "b"})
+        invoke(emulator, stop_limit, each)[0]["admitted"] for each in (asked, asked | {"fire_id": "f2", "job": "b"})
     ]
     assert admitted == [True, False]

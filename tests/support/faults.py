@@ -20,7 +20,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
-from trainguard.stack.organisation.ceiling import StopCeiling
+from trainguard.stack.organisation.stop_limit import StopLimit
 
 # For example ``NodeStates.save``.
 OPERATIONS = frozenset(
@@ -39,7 +39,7 @@ OPERATIONS = frozenset(
         ReconcileRequests,
         SettingDocuments,
         StopBudget,
-        StopCeiling,
+        StopLimit,
     )
     for name, member in vars(port).items()
     if not name.startswith("_") and callable(member)

@@ -20,7 +20,7 @@ from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, Recon
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
-from trainguard.stack.organisation.ceiling import Admission, StopRequest, admission
+from trainguard.stack.organisation.stop_limit import Admission, StopRequest, admission
 from trainguard.testing import memory
 
 DELETE_BATCH_SIZE = 1_000
@@ -323,8 +323,8 @@ class MemoryStopBudget(Faulty):
             return granted is not None
 
 
-class MemoryStopCeiling(Faulty):
-    """Twin of LambdaStopCeiling, and of the central function behind it."""
+class MemoryStopLimit(Faulty):
+    """Twin of LambdaStopLimit, and of the central function behind it."""
 
     def __init__(self, *, faults: Faults, limit: int, now: float = 0.0) -> None:
         super().__init__(faults=faults)
@@ -332,7 +332,7 @@ class MemoryStopCeiling(Faulty):
         self._budget = MemoryStopBudget(faults=Faults())
 
     def ask(self, request: StopRequest) -> Admission:
-        with self._call("StopCeiling.ask"):
+        with self._call("StopLimit.ask"):
             return admission(request, self._budget, limit=self.limit, now=self.now)
 
 

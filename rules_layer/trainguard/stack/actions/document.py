@@ -10,7 +10,6 @@ import msgspec
 
 from trainguard.core.finding import EpisodeEntry, Fact, Severity
 from trainguard.core.records import AlertKind
-from trainguard.report.document import encode_schema, report_schema
 
 SCHEMA_VERSION: Literal["1"] = "1"
 IDENTITY = f"urn:trainguard:alert:{SCHEMA_VERSION}"
@@ -90,8 +89,11 @@ class AlertDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alert_schema() -> dict[str, Any]:
+    # The function that sends alerts does without.
+    from trainguard.report.document import report_schema  # noqa: PLC0415
+
     return {**report_schema(AlertDocument, identity=IDENTITY), "title": "Alert about a training job"}
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(encode_schema(alert_schema()))
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(alert_schema()), indent=2).decode() + "\n")

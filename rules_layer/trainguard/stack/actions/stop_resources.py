@@ -158,18 +158,18 @@ def decide_within_stop_rate(
     *,
     known: StopPreconditions,
     now: float,
-    ceiling: Callable[[StopDecision, str], StopDecision] = lambda decision, _: decision,
+    last_word: Callable[[StopDecision, str], StopDecision] = lambda decision, _: decision,
 ) -> StopDecision:
     """Decide within ``limit`` stops an hour; raises PortUnavailableError, StateConflictError, undecided then.
 
-    ``ceiling`` has the last word on a stop, by the identity that counts as one.
+    ``last_word`` confirms or refuses a stop, by the identity that counts as one.
     """
     if not case.warned:
         return StopDecision(False, "refused", "the warning of the stop could not be sent", opted_in=True)
     decision, identity = decide_any_stop(case, services, known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
         return over_stop_rate(limit)
-    return ceiling(decision, identity)
+    return last_word(decision, identity)
 
 
 def decide_any_stop(

@@ -1,4 +1,4 @@
-"""The organisation's ceiling of stops: a rule that errs must not stop what trains in all accounts.
+"""The organisation's stop rate limit: a rule that errs must not stop what trains in all accounts.
 
 The central account counts, and holds the limit: no account can raise it. An account whose question gets no answer stops
 nothing.
@@ -29,7 +29,7 @@ class Admission(msgspec.Struct, frozen=True):
     limit: int
 
 
-class StopCeiling(Protocol):
+class StopLimit(Protocol):
     """The central account's answer."""
 
     def ask(self, request: StopRequest) -> Admission:
@@ -42,11 +42,11 @@ def admission(request: StopRequest, budget: StopBudget, *, limit: int, now: floa
     return Admission(budget.take(fire_id, job, now=now, limit=limit), limit)
 
 
-def under_ceiling(decision: StopDecision, request: StopRequest, ceiling: StopCeiling | None) -> StopDecision:
-    """Return the decision, or a refusal where a stop finds no room under the ceiling; raises PortUnavailableError."""
-    if ceiling is None or not decision.stop:
+def within_organisation(decision: StopDecision, request: StopRequest, stop_limit: StopLimit | None) -> StopDecision:
+    """Return the decision, or a refusal where a stop finds no room within the limit; raises PortUnavailableError."""
+    if stop_limit is None or not decision.stop:
         return decision
-    answer = ceiling.ask(request)
+    answer = stop_limit.ask(request)
     if answer.admitted:
         return decision
     why = f"the organisation makes at most {answer.limit} stops an hour, and the last hour has had them"
