@@ -48,7 +48,7 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
         "meaning fires_when comparison episodes_ended done evaluated evaluated_because is_staged "
         "is_muted setting_faults rules_elsewhere outlook nodes"
     },
-    "mcp": {"mcp --skill": "schema_version skill"},
+    "mcp": {"mcp": "schema_version skill"},
     "open": {"open": "schema_version job url uri expires_at credentials_end_it"},
     "notifications": {"notifications": "schema_version stack region bucket queue changed written before after command"},
     "kernels": {

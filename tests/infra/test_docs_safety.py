@@ -13,6 +13,7 @@ from trainguard.core.layout import RUN_URL_TAG
 from trainguard.core.records import AlertKind, RuleRow, Status
 from trainguard.engine.settings.job_settings import SETTING_READERS
 from trainguard.engine.settings.tag_names import (
+    AGENT_TAG,
     FRAMEWORK_TAG,
     NAMESPACE,
     OWNER_TAGS,
@@ -57,6 +58,7 @@ def test_page_has_every_field_and_attribute_of_an_alert() -> None:
 def test_page_tags_are_those_that_are_read() -> None:
     listed = {name for name in named("configuration.md", "tag") if "<" not in name}
     assert listed == {
+        AGENT_TAG,
         STOP_TAG,
         FRAMEWORK_TAG,
         SETTINGS_TAG,

@@ -8,6 +8,7 @@ mail                  `mail_line` and `mail_place` (`actions.wording`)
 chat                  `chat_line` (`actions.chat`)
 event bus and queues  `plain_document` (`actions.alert`)
 terminal              `one_line` (`cli.output`); in JSON, JSON's own escapes
+agents                `foreign` (`report.agents.foreign`): in a field of its own
 page                  the templates escape markup, `report.html.names` replaces what is not seen
 ===================== ================================================================================
 """

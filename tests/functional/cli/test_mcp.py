@@ -10,10 +10,12 @@ from typing import Any
 
 import anyio
 import httpx2
+import msgspec
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.verdicts.agents.injected import MARKS, TEXTS, injected, outside
 from tests.verdicts.agents.jobs import losses
 from tests.verdicts.agents.trial import session_of
 from trainguard.cli.commands.mcp.acting import acting_tools
@@ -79,6 +81,17 @@ def test_tools_answer_with_codes_and_mark_what_is_foreign(session: Session) -> N
             assert set(json.loads(text)) == {"verdict", "explained", "ledger"}
 
     anyio.run(ask)
+
+
+@pytest.mark.parametrize("place", ["run name", "scalar name", "stack lines"])
+def test_an_injected_instruction_stays_in_its_field(place: str, tmp_path: Path) -> None:
+    root, source = injected(tmp_path / "job", place, TEXTS[0])
+    of_job = session_of(root.resolve())
+    found = [json.loads(msgspec.json.encode(each.call(of_job, {"source": source}))) for each in READING[:2]]
+    of_job.close()
+    assert found[0]["change"] == ("find_hang" if place == "stack lines" else "go_back")
+    assert MARKS[0] in json.dumps(found)
+    assert not any(MARKS[0] in said for each in found for said in outside(each))
 
 
 def test_a_reading_that_takes_long_is_asked_for_again(session: Session) -> None:
