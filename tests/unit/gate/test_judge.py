@@ -126,7 +126,7 @@ def test_tolerances_and_metrics_are_those_that_are_asked_for() -> None:
     assert judge(candidate, only=[Metric.MEMORY], tolerances={Metric.MEMORY: 0.02}).verdict is Answer.REGRESSION
 
 
-def test_runs_on_another_machine_or_of_another_length_are_warned_of() -> None:
+def test_runs_of_another_machine_or_length_have_warnings() -> None:
     baselines = [run(number, about={"GPU": "H100", "batch": "256"}) for number in (1, 2)]
     candidate = run(9, steps=60, about={"GPU": "A100", "batch": "256"})
     warned = {each.kind: each.text for each in verdict_of([candidate], baselines).warnings}
