@@ -142,9 +142,9 @@ def ledger(job: KnownJob, shares: StepShares | None = None, **record: Any) -> Le
     with tempfile.TemporaryDirectory(prefix="ledger-") as place:
         folder = ProfileFolder(Path(place))
         for node in range(1, job.nodes + 1):
-            _write_system(job, node, folder)
+            write_system(job, node, folder)
             if job.framework:
-                _write_steps(job, node, folder)
+                write_steps(job, node, folder)
         folder.end()
         profile = open_job(str(folder.path.parent))
         known = {"started_at": float(START), "instance_count": job.nodes + job.silent_nodes, **record}
@@ -198,7 +198,7 @@ def sampling_error(job: KnownJob) -> float:
     return abs(seen - there)
 
 
-def _write_system(job: KnownJob, node: int, folder: ProfileFolder) -> None:
+def write_system(job: KnownJob, node: int, folder: ProfileFolder) -> None:
     times, percents = _sample_times(job), _percents(job)
     numbers = np.clip(np.searchsorted(job.begins, times, side="right") - 1, 0, len(job.phases) - 1)
     sampled = np.array([phase.sampled for phase in job.phases])[numbers]
@@ -225,7 +225,7 @@ def _utilization(job: KnownJob) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return np.array(edges), np.array(busy)
 
 
-def _write_steps(job: KnownJob, node: int, folder: ProfileFolder) -> None:
+def write_steps(job: KnownJob, node: int, folder: ProfileFolder) -> None:
     for attempt in range(max(phase.attempt for phase in job.phases) + 1):
         for process in range(job.gpus):
             lead = node == 1 and process == 0

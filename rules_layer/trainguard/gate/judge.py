@@ -1,4 +1,4 @@
-"""The verdict on a candidate: each metric that its runs and the baselines share, and what makes it doubtful."""
+"""The verdict on a candidate: each metric that its runs and the baselines share, and what makes it uncertain."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

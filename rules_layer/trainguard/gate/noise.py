@@ -18,7 +18,7 @@ from trainguard.gate.student import t_quantile
 # Chances to call an unchanged run a regression, and to pass one that is worse by the tolerance.
 FALSE_ALARM, MISSED = 0.01, 0.02
 
-# A change below this part of the tolerance is none that is told, however sure it is.
+# A change below this part of the tolerance is no regression, however sure it is.
 MATERIAL = 0.6
 
 # Further runs beyond are no help.

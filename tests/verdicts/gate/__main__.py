@@ -4,11 +4,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tests.verdicts.gate.trial import ALLOWS, BASELINES, answers, chosen, groups, priors_without, spreads, trials
+from tests.verdicts.gate.trial import (
+    ALLOWS,
+    BASELINES,
+    answers,
+    chosen,
+    counts_by_prior,
+    groups,
+    priors_without,
+    spreads,
+    trials,
+)
 from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
 
-_DRAWS = 2
+_DRAWS = 1
 
 
 def _line(title: str, counted: Mapping[float, Counter[Answer]]) -> str:
@@ -29,7 +39,8 @@ def _lines() -> Iterator[str]:
             if count == BASELINES[-1]:
                 quiet = [each for each in found if known[each.group][0] <= ALLOWS]
                 yield _line(f"  groups with {ALLOWS:.1%} noise or less", answers(metric, quiet))
-                yield f"  chosen on all groups: {chosen(metric, found)}"
+                best = chosen(counts_by_prior(metric, found), {each.group for each in found})
+                yield f"  chosen on all groups: {best}"
                 for part, name in ((0, "submitter"), (-1, "training")):
                     priors = priors_without(metric, found, part)
                     yield _line(f"  prior without the {name}", answers(metric, found, priors))

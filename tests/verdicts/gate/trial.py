@@ -5,7 +5,7 @@ import lzma
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -95,21 +95,41 @@ _TRIED = [Prior(spread, weight) for weight in (1.0, 2.0, 3.0, 4.0) for spread in
 _FALSE = 0.005
 
 
-def chosen(metric: Metric, found: Sequence[Trial]) -> Prior:
+# Of a group and how much slower the candidate is: how often it is called a regression, of how many trials.
+Counts = dict[tuple[str, float], tuple[int, int]]
+
+
+def counts_by_prior(metric: Metric, found: Sequence[Trial]) -> dict[Prior, Counts]:
+    """Count regressions by prior that is tried, each group apart."""
+    by_group: dict[str, list[Trial]] = defaultdict(list)
+    for each in found:
+        by_group[each.group].append(each)
+    counted: dict[Prior, Counts] = {}
+    for prior in _TRIED:
+        counted[prior] = {}
+        for group, own in by_group.items():
+            for slower, given in answers(metric, own, {group: prior}).items():
+                counted[prior][group, slower] = (given[Answer.REGRESSION], given.total())
+    return counted
+
+
+def chosen(counted: Mapping[Prior, Counts], groups: Collection[str]) -> Prior:
     """Return the prior that finds most slowdowns of 2 % of those with few false alarms, on some groups' trials."""
     scores = []
-    for prior in _TRIED:
-        counted = answers(metric, found, {each.group: prior for each in found})
-        false, right = (counted[slower][Answer.REGRESSION] / counted[slower].total() for slower in (0.0, 0.02))
+    for prior, counts in counted.items():
+        false, right = (
+            sum(counts[group, slower][0] for group in groups) / sum(counts[group, slower][1] for group in groups)
+            for slower in (0.0, 0.02)
+        )
         scores.append((false <= _FALSE, right if false <= _FALSE else -false, prior))
     return max(scores, key=lambda each: each[:2])[2]
 
 
 def priors_without(metric: Metric, found: Sequence[Trial], part: int) -> dict[str, Prior]:
     """Return for each group the prior that is chosen on those of another ``part``: 0 the submitter, -1 the training."""
+    counted = counts_by_prior(metric, found)
     kinds = {each.group: each.group.split("/")[part] for each in found}
     by_kind = {
-        kind: chosen(metric, [each for each in found if kinds[each.group] != kind])
-        for kind in sorted({*kinds.values()})
+        kind: chosen(counted, [group for group in kinds if kinds[group] != kind]) for kind in sorted({*kinds.values()})
     }
     return {group: by_kind[kind] for group, kind in kinds.items()}
