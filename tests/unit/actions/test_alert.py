@@ -245,3 +245,22 @@ def test_run_pages_with_plain_https_are_in_text_and_document() -> None:
     assert "\nRun in MLflow: https://mlflow.example.com/#/runs/a1\n" in composed.text
     assert "Run:" not in composed.text
     assert alert().document["run_links"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "done"),
+    [
+        ("workload", "suspend", "Workload of the training job suspended: allowed."),
+        ("workload", "requeue", "Workload of the training job requeued: allowed."),
+        ("node", "replace", "Node of the training job marked for replacement: allowed."),
+        ("node", "an unknown one", "Node of the training job stopped: allowed."),
+    ],
+)
+def test_action_on_a_cluster_is_named_for_what_it_is(kind: str, allowed: str, done: str) -> None:
+    decision = StopDecision(True, "stop", "allowed", kind=kind, action=allowed)
+    made = compose_alert(AlertRequest(alert_input(**FIRE), decision, StopResult(made=True)), now=0.0)
+    assert made.action == done
+    failed = AlertRequest(alert_input(**FIRE), decision, StopResult(made=False, error="it is exempt"))
+    assert compose_alert(failed, now=0.0).action.endswith(": it is exempt.")
+    warned = AlertRequest(alert_input(**FIRE | {"kind": AlertKind.WARNING}), decision)
+    assert "take back its owner's opt-in" in compose_alert(warned, now=0.0).text
