@@ -91,6 +91,9 @@ class DeploymentConfig:
         ARN of the central account's function that admits stops; without its answer nothing is stopped.
     stop_batch_jobs, stop_instances : bool
         Whether fires may stop AWS Batch jobs and EC2 instances, where their tags allow it.
+    stop_workloads, act_on_nodes : bool
+        Whether fires may ask agents of clusters to stop workloads, and broken GPUs to act on nodes, where annotations
+        allow it.
     evaluate : str or None
         Jobs to evaluate, in the first default settings: ``all``, ``tagged``, ``off``, or patterns of names. None is
         ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
@@ -187,6 +190,8 @@ class DeploymentConfig:
     )
     stop_batch_jobs: bool = _set(False, BOOLEAN)
     stop_instances: bool = _set(False, BOOLEAN)
+    stop_workloads: bool = _set(False, BOOLEAN)
+    act_on_nodes: bool = _set(False, BOOLEAN)
     evaluate: str | None = _set(
         None,
         matching(
@@ -262,8 +267,18 @@ class DeploymentConfig:
     @property
     def stoppable(self) -> tuple[str, ...]:
         """The kinds of resources beside training jobs that fires may stop."""
-        chosen = {"batch-job": self.stop_batch_jobs, "instance": self.stop_instances}
+        chosen = {
+            "batch-job": self.stop_batch_jobs,
+            "instance": self.stop_instances,
+            "workload": self.stop_workloads,
+            "node": self.act_on_nodes,
+        }
         return tuple(kind for kind, may in chosen.items() if may)
+
+    @property
+    def stoppable_by_aws(self) -> tuple[str, ...]:
+        """Those that functions describe and stop themselves; the others are an agent's."""
+        return tuple(kind for kind in self.stoppable if kind in {"batch-job", "instance"})
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

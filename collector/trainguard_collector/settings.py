@@ -20,6 +20,8 @@ MOST_INSTANCES = 64
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _TYPE = re.compile(r"[a-z0-9-]{2,20}\.[a-z0-9-]{2,20}")
 _BATCH_JOB = re.compile(r"[A-Za-z0-9-]{1,64}(:[0-9]{1,5})?")
+_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_WORKLOAD = re.compile(r"(job|kueue)/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}|slurm/[0-9]{1,10}")
 # Under these, instances belong to a cluster and not to a job.
 _SHARED = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
 
@@ -76,6 +78,9 @@ def _given(text: str) -> "Optional[dict[str, Any]]":
     if set(found) == {"batch_job"}:
         job = found["batch_job"]
         return found if isinstance(job, str) and _BATCH_JOB.fullmatch(job) else None
+    if set(found) == {"cluster", "workload"}:
+        parts = ((found["cluster"], _CLUSTER), (found["workload"], _WORKLOAD))
+        return found if all(isinstance(each, str) and form.fullmatch(each) for each, form in parts) else None
     instances = found.get("instances")
     if set(found) != {"instances"} or not isinstance(instances, list) or not 0 < len(instances) <= MOST_INSTANCES:
         return None

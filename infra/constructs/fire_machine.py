@@ -18,6 +18,9 @@ REPORT_TIMEOUT_S = 610
 # Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task.
 EXECUTION_TIMEOUT_S = 9 * 86_400
 
+# Between two questions whether a cluster's agent has answered.
+AGENT_POLL_S = 10
+
 # The execution's input: a redriven state has it too, and has no variables.
 _FIRE = "$states.context.Execution.Input"
 
@@ -143,7 +146,15 @@ def _stopping_states() -> State:
             },
             "Catch": [_caught("HasGrace", Assign={"stop": _expression(unknown), "faults": _with_fault("StopJob")})],
         },
-        "HasGrace": choice("$attempt = 'first' and $decision.decision = 'grace'", then="Warn", otherwise="SendAlert"),
+        "AwaitAgent": {"Type": "Wait", "Seconds": AGENT_POLL_S, "Next": "StopJob"},
+        "HasGrace": {
+            "Type": "Choice",
+            "Choices": [
+                {"Condition": "{% $stop.pending = true %}", "Next": "AwaitAgent"},
+                {"Condition": "{% $attempt = 'first' and $decision.decision = 'grace' %}", "Next": "Warn"},
+            ],
+            "Default": "SendAlert",
+        },
         "Warn": {
             **call(
                 "SendAlert",

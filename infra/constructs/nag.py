@@ -174,7 +174,7 @@ def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGua
     for part in functions:
         _, _, path = str(part.node.path).partition("/")
         looks = part.service_name in _LOOK_AT_RESOURCES
-        if config.traced or config.subnet_ids or (looks and config.stoppable):
+        if config.traced or config.subnet_ids or (looks and config.stoppable_by_aws):
             for rule in (_ALL, "Serverless::Serverless-LambdaStarPermissions"):
                 yield f"{path}/Role/Resource", rule, _NO_RESOURCES + (_AND_LOOKS if looks else "")
         if not config.traced:
@@ -214,7 +214,7 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
         "batch-job": "batch:<AWS::Region>:<AWS::AccountId>:job/*",
         "instance": "ec2:<AWS::Region>:<AWS::AccountId>:instance/*",
     }
-    for kind in config.stoppable:
+    for kind in config.stoppable_by_aws:
         yield "Actions/StopJob/Role/Resource", _wildcard(f"arn:<AWS::Partition>:{stopped[kind]}"), _ANY_JOB_STOP
 
 

@@ -11,6 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
@@ -19,6 +20,7 @@ from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.aws.stop_limit import LambdaStopLimit
 from trainguard.aws.stoppable import batch_jobs, instances
+from trainguard.stack.actions.cluster_agents import resource_states
 from trainguard.stack.actions.request import StopCase
 from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
@@ -51,6 +53,7 @@ jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 budget_region = region_of(environment.stop_budget_table)
 budget_client = Clients(region=budget_region).dynamodb if budget_region else clients.dynamodb
 budget = DynamoStopBudget(client=budget_client, table=environment.stop_budget_table)
+desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.rule_state_table)
 limit = int(environment.max_stops_per_hour)
 stop_limit = None
 if function := os.environ.get("STOP_LIMIT_FUNCTION"):
@@ -60,6 +63,8 @@ services = StopServices(
     resources={
         "batch-job": lambda identities: batch_jobs(clients.batch, identities),
         "instance": lambda identities: instances(clients.ec2, identities),
+        "workload": lambda identities: resource_states(desk, "workload", identities, time.time()),
+        "node": lambda identities: resource_states(desk, "node", identities, time.time()),
     },
     switches=lambda: replace(switch.read(), brakes=brakes.read()),
     kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},

@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
 from trainguard.aws.dynamodb.fire_path import DynamoFireRows
 from trainguard.aws.environment import load_environment
 from trainguard.aws.stoppable import AwsStopCalls
@@ -17,7 +18,8 @@ logger = Logger()
 environment = load_environment(("rule_state_table",), function="stop_job")
 clients = Clients()
 rows = DynamoFireRows(client=clients.dynamodb, table=environment.rule_state_table)
-calls = AwsStopCalls(clients)
+desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.rule_state_table)
+calls = AwsStopCalls(clients, desk, time.time)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -192,6 +192,7 @@ def started(environment: dict[str, str], tmp_path: Path, identity: Identity | No
             ("instance/i-0123456789abcdef0", "instance/i-12345678"),
         ),
         ({"TRAINGUARD_RESOURCES": '{"batch_job": "1"}', "AWS_BATCH_JOB_ID": "2"}, ("batch-job/1",)),
+        ({"TRAINGUARD_RESOURCES": '{"cluster": "hpc", "workload": "slurm/7"}'}, ("workload/hpc/slurm/7",)),
         ({}, ()),
     ],
 )
@@ -225,7 +226,18 @@ def test_instance_is_named_if_the_job_has_it_alone(
     assert find_resources(environment, identity, asset_tag=tmp_path / "none") == {}
 
 
-@pytest.mark.parametrize("text", ["i-x", '{"batch_job": ""}', '{"instances": []}', "{", '{"queue": "a"}', "[1]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i-x",
+        '{"batch_job": ""}',
+        '{"instances": []}',
+        "{",
+        '{"queue": "a"}',
+        "[1]",
+        '{"cluster": "a", "workload": "b"}',
+    ],
+)
 def test_unusable_resources_error_names_the_setting(text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="TRAINGUARD_RESOURCES"):
         started({"TRAINGUARD_RESOURCES": text}, tmp_path)

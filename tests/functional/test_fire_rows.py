@@ -65,11 +65,12 @@ class Table:
         """Run an execution whose writes reach the table; ``answers`` replace those of other tasks."""
         return Execution(definition(), self._tasks(fire) | answers).run(dict(fire))
 
-    def stop(self, fire: Fire, decision: ResourceDecision) -> None:
+    def stop(self, fire: Fire, decision: ResourceDecision) -> StopResult:
         """Stop the job."""
         del fire, decision
         self.stopped += 1
         self.on_stop()
+        return StopResult(made=True)
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
         """Say that nothing was stopped."""

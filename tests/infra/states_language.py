@@ -127,8 +127,10 @@ class Execution:
         raise TaskError(error, cause)
 
     def _run_wait(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
-        until = evaluate(state["Timestamp"], {**variables, "states": self._states(data)})
-        datetime.fromisoformat(until)
+        until = state.get("Seconds")
+        if until is None:
+            until = evaluate(state["Timestamp"], {**variables, "states": self._states(data)})
+            datetime.fromisoformat(until)
         self.calls.append((name, until))
         return data, state["Next"]
 

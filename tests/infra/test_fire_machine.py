@@ -179,6 +179,15 @@ def test_grace_warns_waits_and_decides_again() -> None:
     assert decisions == [GRACE, STOP]
 
 
+def test_agent_is_asked_until_it_has_answered() -> None:
+    decision = STOP | {"kind": "workload", "action": "suspend", "resources": ["prod/job/team-a/train"]}
+    results = iter([{"made": False, "error": None, "pending": True}] * 2 + [{"made": True, "error": None}])
+    run = Run(decision, StopJob=lambda given: {"decision": given["decision"], "stop": next(results), "faults": []})
+    assert run.start() == Ending("SUCCEEDED")
+    assert run.names == ["MarkFired", "DecideStop", *["StopJob", "AwaitAgent"] * 2, *STEPS[2:]]
+    assert run.given("SendAlert")["stop"] == {"made": True, "error": None}
+
+
 @pytest.mark.parametrize("faulty", [{"failing": {"Warn"}}, {"Warn": UNSENT}, {"Warn": {**SENT, "sent": False}}])
 def test_unsent_warning_is_told_to_the_final_decision(faulty: Any) -> None:
     run = Run(GRACE, REFUSED, **faulty)
@@ -375,4 +384,4 @@ def test_tasks_outwait_their_functions(template: Template) -> None:
 
 
 def test_machine_can_be_read_at_night() -> None:
-    assert len(list(state_names(definition()))) <= 26
+    assert len(list(state_names(definition()))) <= 27

@@ -1,5 +1,6 @@
 """Stops outside SageMaker: nothing of them by default, each behind its switch, bound to tags by IAM, and looked up."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -102,7 +103,8 @@ def stopped(decision: ResourceDecision, **answers: Any) -> tuple[list[Any], Stop
     """Carry a decision out; return what the services were asked, and what came of the stop."""
     asked: list[Any] = []
     service = Service(answers, asked)
-    calls = AwsStopCalls(cast("Any", SimpleNamespace(sagemaker=service, batch=service, ec2=service)))
+    clients = cast("Any", SimpleNamespace(sagemaker=service, batch=service, ec2=service))
+    calls = AwsStopCalls(clients, cast("Any", None), time.time)
     outcome = carry_out(FIRE, decision, cast("Any", Rows()), calls, now=0.0)
     return asked, outcome.stop
 

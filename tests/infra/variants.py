@@ -61,7 +61,12 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "verdict": {"verdict_endpoint": "true"},
     "watched": {"tracing": "active", "dashboard": "true", "stop_batch_jobs": "true", "stop_instances": "true"},
     "digest": {"weekly_digest": "true", "stop_instances": "true"},
-    "stops": {"stop_batch_jobs": "true", "stop_instances": "true"},
+    "stops": {
+        "stop_batch_jobs": "true",
+        "stop_instances": "true",
+        "stop_workloads": "true",
+        "act_on_nodes": "true",
+    },
     "live": {"live_sources": LIVE_SOURCES, "live_source_secret": LIVE_SECRET},
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
     "their-bucket": {"profile_bucket": "our-profiles", "profile_key_arn": THEIR_KEY},

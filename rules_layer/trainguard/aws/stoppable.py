@@ -1,12 +1,15 @@
 """What a job runs on, as AWS Batch and EC2 describe it, and the calls that stop it and check the stop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainguard.aws.aws_errors import translated, unless
 from trainguard.aws.clients import Clients
+from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
+from trainguard.stack.actions.cluster_agents import ClusterDesk, asked
 from trainguard.stack.actions.fire_row import Fire
+from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision
 
 _GROUP_TAG = "aws:autoscaling:groupName"
@@ -66,15 +69,18 @@ def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | N
 
 _STOPPED_JOB = frozenset({"Stopping", "Stopped"})
 _STOPPED_INSTANCE = frozenset({"stopping", "stopped"})
+_ON_CLUSTER = frozenset({"workload", "node"})
 
 
 class AwsStopCalls:
-    """Stops by the services themselves; see `StopCalls`."""
+    """Stops by the services themselves, or by a cluster's agent; see `StopCalls`. ``now`` returns epoch seconds."""
 
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
+    def __init__(self, clients: Clients, desk: ClusterDesk, now: Callable[[], float]) -> None:
+        self._clients, self._desk, self._now = clients, desk, now
 
-    def stop(self, fire: Fire, decision: ResourceDecision) -> None:
+    def stop(self, fire: Fire, decision: ResourceDecision) -> StopResult:
+        if decision.kind in _ON_CLUSTER:
+            return asked(self._desk, fire, decision, self._now())
         if decision.kind == "batch-job":
             with translated("AWS Batch", "TerminateJob"):
                 reason = f"TrainGuard: {fire.rule} fired"
@@ -85,8 +91,14 @@ class AwsStopCalls:
         else:
             with translated("SageMaker", "StopTrainingJob"):
                 self._clients.sagemaker.stop_training_job(TrainingJobName=fire.job)
+        return StopResult(made=True)
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
+        if decision.kind in _ON_CLUSTER:
+            answer = self._desk.answer(decision.resources[0].partition("/")[0], fire.fire_id)
+            if answer is None or answer.stage == "begun":
+                raise PortUnavailableError("the cluster's agent", "answer", "there is none yet")
+            return answer.stage == "done"
         if decision.kind == "batch-job":
             with translated("AWS Batch", "DescribeJobs"):
                 jobs = self._clients.batch.describe_jobs(jobs=decision.resources[:1]).get("jobs", [])

@@ -38,9 +38,9 @@ class TrainingJobDescription:
 
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, a tag's value, or ``DebugHookConfig.S3OutputPath``; the profile
     lies in ``<profile_uri>/<job>/profiler-output/``. ``file_fault`` is why the file of a job outside SageMaker cannot
-    be used; nothing else is known then. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``platform`` is what
-    runs the job: ``sagemaker``, ``slurm``, …; ``queue`` is where it waited there. ``time_limit_s``, in seconds, is that
-    of ``StoppingCondition``, ``total_steps`` what a hyperparameter says.
+    be used; nothing else is known then. ``resources`` are ``<kind>/<id>``. ``platform`` is what runs the job:
+    ``sagemaker``, ``slurm``, …; ``queue`` is where it waited there. ``time_limit_s``, in seconds, is that of
+    ``StoppingCondition``, ``total_steps`` what a hyperparameter says.
     """
 
     job: str
@@ -76,10 +76,10 @@ class TrainingJobDescription:
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """What a job outside SageMaker runs on; ``kind`` is ``batch-job`` or ``instance``.
+    """What a job outside SageMaker runs on; ``kind`` is ``batch-job``, ``instance``, ``workload`` or ``node``.
 
     ``status`` is the service's word, ``started_at`` in epoch seconds. ``objection`` is what else stands against a stop,
-    as the rest of a sentence about it.
+    as the rest of a sentence about it. On a cluster ``action`` is what its owner allows, to the resource ``target``.
     """
 
     kind: str
@@ -89,6 +89,8 @@ class ResourceState:
     runs: bool
     started_at: float | None
     objection: str | None = None
+    action: str = ""
+    target: str | None = None
 
 
 def check_range(start: int, length: int) -> None:

@@ -223,7 +223,7 @@ class JobRecord:
     silence was taken for the end of a job that never reported one; later data open it again. ``generation`` counts
     registrations: state of an earlier one is not the job's. ``asked_at`` is when objects last made SageMaker be asked
     about an unknown job. ``training_rules`` are those that the owner named, also ``all``; None leaves the choice to
-    parameters and defaults. ``resources`` are ``batch-job/<id>`` or ``instance/<id>``. ``other_streams`` counts streams
+    parameters and defaults. ``resources`` are ``<kind>/<id>``. ``other_streams`` counts streams
     of units that SageMaker does not name. ``braked`` says since when and why an operator's brake holds the evaluation
     back; None where none does. ``platform`` is what runs the job, ``queue`` where it waited there. ``outlook`` says
     when the job will end, as it was forecast last: it is ended ``time_limit_s`` seconds after its start, and takes

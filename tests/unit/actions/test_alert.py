@@ -284,3 +284,22 @@ def test_alert_of_each_kind_matches_the_published_schema(kind: AlertKind) -> Non
     assert encode_schema(alert_schema()) == PUBLISHED.read_bytes(), (
         "python -m trainguard.stack.actions.document > docs/schemas/alert-1.json renews it"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "done"),
+    [
+        ("workload", "suspend", "Workload of the training job suspended: allowed."),
+        ("workload", "requeue", "Workload of the training job requeued: allowed."),
+        ("node", "replace", "Node of the training job marked for replacement: allowed."),
+        ("node", "an unknown one", "Node of the training job stopped: allowed."),
+    ],
+)
+def test_action_on_a_cluster_is_named_for_what_it_is(kind: str, allowed: str, done: str) -> None:
+    decision = StopDecision(True, "stop", "allowed", kind=kind, action=allowed)
+    made = compose_alert(AlertRequest(alert_input(**FIRE), decision, StopResult(made=True)), now=0.0)
+    assert made.action == done
+    failed = AlertRequest(alert_input(**FIRE), decision, StopResult(made=False, error="it is exempt"))
+    assert compose_alert(failed, now=0.0).action.endswith(": it is exempt.")
+    warned = AlertRequest(alert_input(**FIRE | {"kind": AlertKind.WARNING}), decision)
+    assert "take back its owner's opt-in" in compose_alert(warned, now=0.0).text

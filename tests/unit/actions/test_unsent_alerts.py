@@ -104,8 +104,10 @@ def test_alert_of_a_failed_send_is_found_unchanged(
                 "why": "the tag allows it",
                 "stopAt": None,
                 "optedIn": False,
+                "kind": "",
+                "action": "",
             },
-            "stop": {"made": True, "error": None},
+            "stop": {"made": True, "error": None, "pending": False},
         },
     }
 

@@ -54,6 +54,8 @@ def test_complete_file_has_every_field_understood() -> None:
     [
         ({}, ()),
         ({"batch_job": "5e2f6b1c-7a0d:3"}, ("batch-job/5e2f6b1c-7a0d:3",)),
+        ({"cluster": "prod", "workload": "job/team-a/train-17"}, ("workload/prod/job/team-a/train-17",)),
+        ({"cluster": "hpc", "workload": "slurm/1234"}, ("workload/hpc/slurm/1234",)),
         (
             {"instances": ["i-01234567", "i-0123456789abcdef0", "i-01234567"]},
             ("instance/i-01234567", "instance/i-0123456789abcdef0"),
@@ -90,6 +92,11 @@ def test_resources_are_each_named_once_with_their_kind(resources: dict[str, obje
         (file(resources={"instances": ["i-1"]}), "resources"),
         (file(resources={"instances": ["i-0123456789abcdef0"] * 65}), "resources"),
         (file(resources={"batch_job": "a b"}), "resources"),
+        (file(resources={"workload": "slurm/1234"}), "resources"),
+        (file(resources={"cluster": "prod"}), "resources"),
+        (file(resources={"cluster": "prod", "workload": "job/../a"}), "resources"),
+        (file(resources={"cluster": "prod", "workload": "slurm/1;2"}), "resources"),
+        (file(resources={"cluster": "prod", "workload": "slurm/1", "batch_job": "a"}), "resources"),
         (file(resources={"batch_job": "a\n"}), "resources"),
         (file(resources={"batch_job": "a", "instances": ["i-0123456789abcdef0"]}), "resources"),
         (file(resources={"cluster": "a"}), "resources"),

@@ -23,15 +23,24 @@ _Time = Annotated[datetime, msgspec.Meta(tz=True)] | Annotated[float, msgspec.Me
 _Value = _Text | int | float | bool
 _BatchJob = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,64}([:#][0-9]{1,5})?\Z")]
 _Instance = Annotated[str, msgspec.Meta(pattern=r"^i-[0-9a-f]{8,17}\Z")]
+_Cluster = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+# A Job of Kubernetes, a Workload of Kueue, or a job of Slurm.
+_Workload = Annotated[
+    str, msgspec.Meta(pattern=r"^((job|kueue)/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}|slurm/[0-9]{1,10})\Z")
+]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batch_job: _BatchJob | None = None
     instances: Annotated[list[_Instance], msgspec.Meta(max_length=64)] = []
+    cluster: _Cluster | None = None
+    workload: _Workload | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
+        if self.workload is not None:
+            return (f"workload/{self.cluster}/{self.workload}",)
         if self.batch_job is not None:
             return (f"batch-job/{self.batch_job}",)
         return tuple(dict.fromkeys(f"instance/{each}" for each in self.instances))
@@ -116,8 +125,11 @@ def _check(key: str, file: JobFile, job: str | None) -> None:
         raise JobFileError(key, "name", file.name, _name_expected(job))
     if len(file.settings) + len(file.tags) > MAX_TAGS:
         raise JobFileError(key, "settings", f"{len(file.settings) + len(file.tags)} long, with the tags", f"{MAX_TAGS}")
-    if file.resources.batch_job is not None and file.resources.instances:
-        raise JobFileError(key, "resources", "of two kinds", "batch_job or instances")
+    resources = file.resources
+    if sum((resources.batch_job is not None, bool(resources.instances), resources.workload is not None)) > 1:
+        raise JobFileError(key, "resources", "of two kinds", "batch_job, instances, or cluster and workload")
+    if (resources.cluster is None) != (resources.workload is None):
+        raise JobFileError(key, "resources", "of half a workload", "cluster and workload")
     started_at, ended_at = _epoch(file.started_at), _epoch(file.ended_at)
     if ended_at is not None and not _status(file).is_final:
         raise JobFileError(key, "status", file.status, "Completed, Failed or Stopped, because ended_at is given")

@@ -63,7 +63,8 @@ class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
     """Whether to stop; ``decision`` is stop, grace, dry-run, refused, none or unrecorded.
 
     ``why`` is a phrase for the alert and the row. ``stop_at``, ISO 8601, is when a grace time ends. ``opted_in`` says
-    whether the job's owner has asked for fires of the rule to stop it.
+    whether the job's owner has asked for fires of the rule to stop it. ``kind`` is that of the resources, empty for a
+    training job; ``action`` is what is done to them on a cluster.
     """
 
     stop: bool = False
@@ -71,6 +72,8 @@ class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
     why: str = ""
     stop_at: str | None = None
     opted_in: bool = False
+    kind: str = ""
+    action: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid time."""
@@ -79,10 +82,14 @@ class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StopResult(msgspec.Struct):
-    """Result of StopTrainingJob; ``error`` says why it failed, or why ``made`` is None: unknown."""
+    """Result of a stop; ``error`` says why it failed, or why ``made`` is None: unknown.
+
+    It is ``pending`` while a cluster's agent has not answered.
+    """
 
     made: bool | None = False
     error: str | None = None
+    pending: bool = False
 
 
 class AlertRequest(msgspec.Struct):

@@ -17,8 +17,8 @@ OVERTAKEN = "the rule's row is not that of this fire, so that the decision could
 class StopCalls(Protocol):
     """The services that stop what a job runs on; both methods raise PortUnavailableError."""
 
-    def stop(self, fire: Fire, decision: ResourceDecision) -> None:
-        """Stop the training job, or the resources that the decision names."""
+    def stop(self, fire: Fire, decision: ResourceDecision) -> StopResult:
+        """Stop the training job, or the resources that the decision names; pending where an agent is to do it."""
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:
         """Whether all of it stops or is stopped."""
@@ -48,6 +48,8 @@ def carry_out(fire: Fire, decision: ResourceDecision, rows: FireRows, calls: Sto
         if called is None:
             return StopOutcome(decision, StopResult(made=True))
         outcome = called
+    if outcome.stop.pending:
+        return outcome
     try:
         rows.record_stop(fire, outcome.decision, made=outcome.stop.made, now=now)
     except PortUnavailableError as fault:
@@ -68,10 +70,9 @@ def _recorded_and_made(
     if recorded == "overtaken":
         return StopOutcome(_refused(OVERTAKEN), StopResult())
     try:
-        calls.stop(fire, decision)
+        return StopOutcome(decision, calls.stop(fire, decision))
     except PortUnavailableError as fault:
         return _looked_up(fire, decision, calls, str(fault))
-    return StopOutcome(decision, StopResult(made=True))
 
 
 def _looked_up(fire: Fire, decision: ResourceDecision, calls: StopCalls, error: str) -> StopOutcome:

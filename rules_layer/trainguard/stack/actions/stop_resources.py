@@ -1,4 +1,4 @@
-"""Whether a fire may stop a job of AWS Batch, or instances of EC2, that a job outside SageMaker runs on.
+"""Whether a fire may stop what a job outside SageMaker runs on: AWS Batch, EC2, or a cluster with an agent.
 
 Anybody who may write a profile may write their names into ``job.json``. So the owner of each resource opts in by its
 tags, which IAM checks once more, and names in a tag the job whose fires may stop it. A resource that started after the
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import msgspec
 
 from trainguard.core.ports import ResourceState, TrainingJobDescription
-from trainguard.core.records import OUTSIDE_ARN
+from trainguard.core.records import JOB_NODE, OUTSIDE_ARN
 from trainguard.core.stores import StopBudget
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
+from trainguard.rules.hung_job.ranks import GPU_FAULTS
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import decide_stop, over_stop_rate, permitted
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
@@ -27,18 +28,30 @@ LEAST_GRACE_S = 600.0
 # How far a node's clock may be behind its service's.
 CLOCKS_APART_S = 60.0
 
+# What a cluster's agent, which looks every 15 s, has not begun by then is not done.
+TAKEN_WITHIN_S = 180.0
+
 MOST_RESOURCES = 64
 _CHECKPOINT = {
     "batch-job": "the job gets SIGTERM 30 s before SIGKILL, so save a checkpoint before",
     "instance": "instance store volumes lose their data, so save a checkpoint elsewhere before",
+    "workload": "its processes end, so save a checkpoint before",
+    "node": "what runs there may end, so save a checkpoint before",
 }
+
+# A broken GPU is the one finding whose cause is a node.
+_NODE_RULE = "GPUHealth"
 
 
 class ResourceDecision(StopDecision, frozen=True, rename="camel"):
-    """A decision about resources: their ``kind``, and their identities."""
+    """A decision about resources, by their identities.
 
-    kind: str = ""
+    On a cluster, whose agent acts until ``expires_at``, what ``started_at`` another time is another run: epoch seconds.
+    """
+
     resources: tuple[str, ...] = ()
+    started_at: float | None = None
+    expires_at: float | None = None
 
 
 def split_resources(named: Sequence[str]) -> tuple[str, list[str]]:
@@ -55,9 +68,11 @@ def decide_resource_stop(
     kinds: Collection[str],
     known: StopPreconditions,
     now: float,
+    node: str | None = None,
 ) -> ResourceDecision:
-    """Decide whether a fire stops its job's resources, as described now; ``kinds`` may be stopped."""
+    """Decide whether a fire stops its job's resources of ``kinds``, as described now, or acts on ``node``."""
     named = () if known.job is None else known.job.resources
+    named = named if node is None else (f"node/{node}",)
     kind, identities = split_resources(named)
     by_identity = {each.identity: each for each in found}
     resources = [by_identity.get(identity, identity) for identity in identities]
@@ -71,12 +86,19 @@ def decide_resource_stop(
     else:
         grace_s = max(case.policy.stops.grace_s, LEAST_GRACE_S)
         more = f" and {len(identities) - 1} more" if len(identities) > 1 else ""
-        why = f"{STOP_TAG} is {STOP_ALLOWED!r} on {kind} {identities[0]}{more}, and its grace time is over"
+        allowed = f"{STOP_TAG} is {STOP_ALLOWED!r} on {kind} {identities[0]}{more}"
+        if found[0].action:
+            allowed = f"its owner allows to {found[0].action} {kind} {found[0].target}"
+        why = f"{allowed}, and its grace time is over"
         decision = permitted(case, switch, why=why, grace_s=grace_s, hint=_CHECKPOINT[kind], now=now)
+    first = found[0] if found else None
     opted_in = bool(found) and all(each.tags.get(STOP_TAG) == STOP_ALLOWED for each in found)
     wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
     outcome = msgspec.structs.asdict(decision) | {"opted_in": opted_in and wanted}
-    return ResourceDecision(**outcome, kind=kind, resources=tuple(identities))
+    if first is not None and first.target is not None:
+        outcome |= {"action": first.action, "started_at": first.started_at, "expires_at": now + TAKEN_WITHIN_S}
+        identities = [first.target]
+    return ResourceDecision(**outcome | {"kind": kind, "resources": tuple(identities)})
 
 
 def identity_of(case: StopCase, decision: ResourceDecision) -> str:
@@ -100,9 +122,11 @@ def _objection_of_owner(case: StopCase, kind: str, identities: Sequence[str], ki
 
 def _objection_of(case: StopCase, resource: ResourceState | str, known: StopPreconditions) -> str | None:
     if isinstance(resource, str):
+        if known.job is not None and split_resources(known.job.resources)[0] == "workload":
+            return f"its owner has not opted in: no agent names {resource}"
         return f"there is no {resource} in this account and Region"
     name = f"{resource.kind} {resource.identity}"
-    reason = _objection_of_tags(case, name, resource.tags)
+    reason = _objection_of_tags(case, name, resource)
     if reason is not None:
         return reason
     if not resource.runs:
@@ -112,14 +136,15 @@ def _objection_of(case: StopCase, resource: ResourceState | str, known: StopPrec
     return _objection_of_identity(case, resource, known)
 
 
-def _objection_of_tags(case: StopCase, name: str, tags: Mapping[str, str]) -> str | None:
+def _objection_of_tags(case: StopCase, name: str, resource: ResourceState) -> str | None:
+    tags = resource.tags
     if tags.get(STOP_TAG) != STOP_ALLOWED:
         given = tags.get(STOP_TAG)
         held = "has no tag" if given is None else f"has the value {given!r} in its tag"
         return f"its owner has not opted in: {name} {held} {STOP_TAG}, expected {STOP_ALLOWED!r}"
     if EXEMPT_TAG in tags:
         return f"{name} is exempt by its tag {EXEMPT_TAG}"
-    if from_tag(tags.get(JOB_TAG, "")) != case.job:
+    if resource.kind != "node" and from_tag(tags.get(JOB_TAG, "")) != case.job:
         return f"the tag {JOB_TAG} of {name} is {tags.get(JOB_TAG)!r}, expected {case.job!r}"
     return None
 
@@ -179,7 +204,27 @@ def decide_any_stop(
     if not case.job_arn.startswith(OUTSIDE_ARN) or not services.kinds:
         description = services.training_job(case.job)
         return decide_stop(case, description, services.switches(), known=known, now=now), case.identity
-    kind, identities = split_resources(() if known.job is None else known.job.resources)
+    named = () if known.job is None else known.job.resources
+    node = _node_of(case, named, known) if "node" in services.kinds else None
+    if node is not None and (found := services.resources["node"]([node])):
+        decision = decide_resource_stop(
+            case, found, services.switches(), kinds=services.kinds, known=known, now=now, node=node
+        )
+        return decision, identity_of(case, decision)
+    kind, identities = split_resources(named)
     found = services.resources[kind](identities) if kind in services.kinds and identities else []
     decision = decide_resource_stop(case, found, services.switches(), kinds=services.kinds, known=known, now=now)
     return decision, identity_of(case, decision) if decision.resources else case.identity
+
+
+def _node_of(case: StopCase, named: Sequence[str], known: StopPreconditions) -> str | None:
+    """Return ``<cluster>/unit/<unit>`` of the node that a fire finds broken; None where no node is the cause."""
+    kind, identities = split_resources(named)
+    row = known.node_row or known.row
+    if kind != "workload" or case.rule != _NODE_RULE or case.node == JOB_NODE or row is None:
+        return None
+    if row.finding.finding_kind not in GPU_FAULTS:
+        return None
+    cluster, _, workload = identities[0].partition("/")
+    parts = workload.split("/")
+    return f"{cluster}/unit/{case.node if parts[0] == 'slurm' else f'{parts[1]}/{case.node}'}"

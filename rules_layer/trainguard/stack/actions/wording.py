@@ -28,10 +28,14 @@ def headline(request: AlertRequest) -> str:
         AlertKind.ESCALATION: f"{finding.rule} is now {finding.severity} on {job}; it was {_previous(entry)}.",
         AlertKind.CAUSE: f"The cause of {finding.rule} on {job} is known.",
         AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
-        AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
+        AlertKind.WARNING: f"{finding.rule} fired on {job}, {_whose(request)} {_will(request)} at {stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",
         AlertKind.DEADLINE: f"{job[0].upper()}{job[1:]} will not be done at its time limit.",
     }[entry.kind]
+
+
+def _whose(request: AlertRequest) -> str:
+    return {"workload": "whose workload", "node": "one of whose nodes"}.get(request.decision.kind, "which")
 
 
 def subject(fire: AlertInput) -> str:
@@ -67,26 +71,53 @@ def action(request: AlertRequest) -> str:
     if entry.kind is AlertKind.CLEARED:
         return f"The finding is over{_lasted(entry)}."
     if entry.kind is AlertKind.WARNING:
-        return f"Training job will be stopped at {decision.stop_at}: {decision.why}."
+        return f"{_thing(request)} {_will(request)} at {decision.stop_at}: {decision.why}."
     return _of_stop(request)
+
+
+_THINGS = {"workload": "Workload of the training job", "node": "Node of the training job"}
+_DONE = {
+    "suspend": "suspended",
+    "requeue": "requeued",
+    "cancel": "cancelled",
+    "label": "labelled",
+    "cordon": "cordoned",
+    "drain": "drained",
+    "reboot": "marked for a reboot",
+    "replace": "marked for replacement",
+}
+
+
+def _thing(request: AlertRequest) -> str:
+    return _THINGS.get(request.decision.kind, "Training job")
+
+
+def _done(request: AlertRequest) -> str:
+    return _DONE.get(request.decision.action, "stopped")
+
+
+def _will(request: AlertRequest) -> str:
+    return f"will be {_done(request)}"
 
 
 def _of_stop(request: AlertRequest) -> str:
     decision = request.decision
     if request.stop.made is None:
-        return f"Whether the training job was stopped is not known: {request.stop.error}."
+        thing = _thing(request)
+        return f"Whether the {thing[0].lower()}{thing[1:]} was {_done(request)} is not known: {request.stop.error}."
     if request.stop.made:
-        return f"Training job stopped: {decision.why}."
-    if decision.stop:
+        return f"{_thing(request)} {_done(request)}: {decision.why}."
+    if decision.stop and decision.kind not in _THINGS:
         return f"Stopping the training job failed: {(request.stop.error or 'no reason given')[:DETAIL_LIMIT]}"
-    return f"Training job not stopped: {decision.why}."
+    why = f"{request.stop.error or 'no reason given'}"[:DETAIL_LIMIT] if decision.stop else decision.why
+    return f"{_thing(request)} not {_done(request)}: {why}."
 
 
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to."""
     fire, entry = request.fire, request.fire.entry
     paid, held = ledger_line(entry.finding.facts), entry.finding.held
-    about = [*_matters(entry), *([] if paid is None else [paid]), *unless(entry), f"Action: {done}"]
+    about = [*_matters(entry), *([] if paid is None else [paid]), *unless(request), f"Action: {done}"]
     if held:
         about.append(f"Held: {held[-1].sentence}")
     about.append(_when(entry))
@@ -119,16 +150,17 @@ def late(fire: AlertInput) -> list[str]:
     return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
 
 
-def unless(entry: OutboxEntry) -> list[str]:
+def unless(request: AlertRequest) -> list[str]:
     """Return the line about how a stop that is to come can be averted; none of any other alert."""
-    if entry.kind is not AlertKind.WARNING:
+    if request.fire.entry.kind is not AlertKind.WARNING:
         return []
-    return [
-        "To keep it running: remove its tag "
-        + STOP_TAG
-        + " from the job, or run `trainguard stops disable`. It is not "
-        "stopped either if the finding is over by then, or while it uploads its model."
-    ]
+    consent = (
+        "take back its owner's opt-in"
+        if request.decision.kind in _THINGS
+        else f"remove its tag {STOP_TAG} from the job"
+    )
+    never = "It is not stopped either if the finding is over by then, or while it uploads its model."
+    return [f"To keep it running: {consent}, or run `trainguard stops disable`. {never}"]
 
 
 def _matters(entry: OutboxEntry) -> list[str]:
@@ -221,7 +253,7 @@ def _plain(words: str) -> str:
 
 def _next_steps(request: AlertRequest) -> list[str]:
     fire, entry, advice = request.fire, request.fire.entry, request.fire.entry.finding.advice
-    steps = [_plain(each) for each in unless(entry)]
+    steps = [_plain(each) for each in unless(request)]
     if advice and entry.kind is not AlertKind.CLEARED:
         steps.append(_plain(advice))
     if entry.kind is AlertKind.NOTICE:

@@ -1,0 +1,219 @@
+"""Jobs, Kueue's workloads and nodes of Kubernetes, over its API with the pod's own account."""
+
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Optional
+
+from trainguard_collector.agent.resources import ChangedError, Request, Resource
+
+# What owners write: an action, the training job that may ask for it, and anything that forbids it.
+ON_FIRE, ON_FAULT = "trainguard/on-fire", "trainguard/on-fault"
+JOB, EXEMPT = "trainguard/job", "trainguard/exempt"
+# What the agent writes, in the same request as the action: it is done together or not at all.
+ACTED = "trainguard/acted"
+
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html
+_HEALTH = "sagemaker.amazonaws.com/node-health-status"
+_LABELS = {
+    "label": {"trainguard/gpu-fault": "true"},
+    "replace": {_HEALTH: "UnschedulablePendingReplacement"},
+    "reboot": {_HEALTH: "UnschedulablePendingReboot"},
+}
+_ON_NODES = (*_LABELS, "cordon")
+_QUEUE, _JOB_UID = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/job-uid"
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TIMEOUT_S = 15.0
+_PAGE = 500
+
+
+class Api:
+    """The cluster's API server; each request raises OSError, and ChangedError for a write of what has changed."""
+
+    def __init__(self, server: str, account: Path = _ACCOUNT) -> None:
+        self._server, self._token = server, account / "token"
+        authority = account / "ca.crt"
+        self._tls = ssl.create_default_context(cafile=str(authority)) if server.startswith("https:") else None
+
+    def get(self, path: str, **query: Any) -> "Optional[dict[str, Any]]":
+        """Return an object or a list; None when there is none."""
+        try:
+            return self._send("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
+        except urllib.error.HTTPError as fault:
+            if fault.code == 404:
+                return None
+            raise
+
+    def items(self, path: str, **query: Any) -> "Iterator[dict[str, Any]]":
+        """Iterate over a list, page by page; over nothing where the cluster has no such kind."""
+        more = ""
+        while True:
+            page = self.get(path, limit=_PAGE, **({"continue": more} if more else {}), **query) or {}
+            yield from page.get("items") or ()
+            more = (page.get("metadata") or {}).get("continue") or ""
+            if not more:
+                return
+
+    def patch(self, path: str, change: "dict[str, Any]") -> None:
+        try:
+            self._send("PATCH", path, change)
+        except urllib.error.HTTPError as fault:
+            if fault.code in (404, 409):
+                raise ChangedError(path) from fault
+            raise
+
+    def _send(self, method: str, path: str, body: "Optional[dict[str, Any]]" = None) -> "dict[str, Any]":
+        # The token is renewed while the agent runs.
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read_text('ascii').strip()}"}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/merge-patch+json"
+            data = json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._server}{path}", data, headers, method=method)  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
+                found = json.loads(answer.read())
+        except ValueError as fault:
+            raise OSError(f"{method} {path}: the answer is no JSON") from fault
+        return found if isinstance(found, dict) else {}
+
+
+class Kubernetes:
+    """See `Platform`; the whole cluster without ``namespaces``, and its nodes only ``with_nodes``."""
+
+    def __init__(
+        self, api: Api, namespaces: Sequence[str] = (), *, with_nodes: bool = False, kueue: str = "v1beta1"
+    ) -> None:
+        self._api, self._with_nodes = api, with_nodes
+        self._jobs, self._workloads = "/apis/batch/v1", f"/apis/kueue.x-k8s.io/{kueue}"
+        self._scopes = [f"/namespaces/{each}" for each in namespaces] or [""]
+
+    def opted_in(self) -> "Iterator[Resource]":
+        for scope in self._scopes:
+            for job in self._api.items(f"{self._jobs}{scope}/jobs"):
+                if ON_FIRE in _annotations(job):
+                    yield self._job(job)
+            for workload in self._api.items(f"{self._workloads}{scope}/workloads"):
+                if ON_FIRE in _annotations(workload):
+                    yield self._workload(workload, _full_name("kueue", workload), workload)
+        if self._with_nodes:
+            for node in self._api.items("/api/v1/nodes"):
+                if ON_FAULT in _annotations(node):
+                    yield self._node(node, self._pods_on(node["metadata"]["name"]))
+
+    def look(self, name: str) -> Optional[Resource]:
+        kind, _, rest = name.partition("/")
+        namespace, _, own = rest.partition("/")
+        if kind == "node":
+            node = self._api.get(f"/api/v1/nodes/{urllib.parse.quote(rest, safe='')}") if self._with_nodes else None
+            return None if node is None else self._node(node, ())
+        if self._scopes != [""] and f"/namespaces/{namespace}" not in self._scopes:
+            return None
+        place = f"/namespaces/{urllib.parse.quote(namespace, safe='')}"
+        if kind == "job":
+            job = self._api.get(f"{self._jobs}{place}/jobs/{urllib.parse.quote(own, safe='')}")
+            return None if job is None else self._job(job)
+        if kind == "kueue":
+            found = self._api.get(f"{self._workloads}{place}/workloads/{urllib.parse.quote(own, safe='')}")
+            return None if found is None else self._workload(found, name, found)
+        return None
+
+    def act(self, found: Resource, request: Request) -> None:
+        path, metadata, spec = found.version
+        mark = {**metadata, "annotations": {ACTED: request.id}}
+        if found.action in _LABELS:
+            self._api.patch(path, {"metadata": {**mark, "labels": _LABELS[found.action]}})
+        else:
+            self._api.patch(path, {"metadata": mark, "spec": spec})
+
+    def _job(self, job: "dict[str, Any]") -> Resource:
+        """Return a Job; one that Kueue admits is held back by its workload, as Kueue would resume it otherwise."""
+        name, metadata = _full_name("job", job), job["metadata"]
+        if _QUEUE in (metadata.get("labels") or {}):
+            place = f"{self._workloads}/namespaces/{metadata['namespace']}/workloads"
+            for workload in self._api.items(place, labelSelector=f"{_JOB_UID}={metadata['uid']}"):
+                return self._workload(workload, name, job)
+        status, suspended = job.get("status") or {}, bool((job.get("spec") or {}).get("suspend"))
+        return Resource(
+            **_consent(job, ON_FIRE, ("suspend",)),
+            name=name,
+            status="suspended" if suspended else "active" if status.get("active") else "over or not begun",
+            runs=bool(status.get("active")) and not suspended and not status.get("completionTime"),
+            started_at=_epoch(status.get("startTime")),
+            job=_annotations(job).get(JOB, ""),
+            acted_by=_annotations(job).get(ACTED),
+            version=_version(f"{self._jobs}/namespaces/{metadata['namespace']}/jobs", job, {"suspend": True}),
+        )
+
+    def _workload(self, workload: "dict[str, Any]", name: str, owner: "dict[str, Any]") -> Resource:
+        """Return a workload of Kueue; ``owner`` has the annotations: it, or its Job."""
+        found = {each.get("type"): each for each in (workload.get("status") or {}).get("conditions") or ()}
+        true = {kind for kind, each in found.items() if each.get("status") == "True"}
+        active = (workload.get("spec") or {}).get("active") is not False
+        place = f"{self._workloads}/namespaces/{workload['metadata']['namespace']}/workloads"
+        return Resource(
+            **_consent(owner, ON_FIRE, ("suspend",)),
+            name=name,
+            status="held back" if not active else "finished" if "Finished" in true else "admitted or waiting",
+            runs=active and "Admitted" in true and "Finished" not in true,
+            started_at=_epoch((found.get("Admitted") or {}).get("lastTransitionTime")),
+            job=_annotations(owner).get(JOB, ""),
+            acted_by=_annotations(workload).get(ACTED),
+            version=_version(place, workload, {"active": False}),
+        )
+
+    def _node(self, node: "dict[str, Any]", units: "tuple[tuple[str, Optional[float]], ...]") -> Resource:
+        ready = [each for each in (node.get("status") or {}).get("conditions") or () if each.get("type") == "Ready"]
+        return Resource(
+            **_consent(node, ON_FAULT, _ON_NODES),
+            name=f"node/{node['metadata']['name']}",
+            status="ready" if any(each.get("status") == "True" for each in ready) else "not ready",
+            runs=True,
+            started_at=_epoch(node["metadata"].get("creationTimestamp")),
+            acted_by=_annotations(node).get(ACTED),
+            version=_version("/api/v1/nodes", node, {"unschedulable": True}),
+            units=units,
+        )
+
+    def _pods_on(self, node: str) -> "tuple[tuple[str, Optional[float]], ...]":
+        pods = self._api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node},status.phase=Running")
+        return tuple(
+            (f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", _epoch(pod["status"].get("startTime")))
+            for pod in pods
+        )
+
+
+def _annotations(found: "dict[str, Any]") -> "dict[str, str]":
+    return found["metadata"].get("annotations") or {}
+
+
+def _full_name(kind: str, found: "dict[str, Any]") -> str:
+    return f"{kind}/{found['metadata']['namespace']}/{found['metadata']['name']}"
+
+
+def _consent(found: "dict[str, Any]", key: str, actions: Sequence[str]) -> "dict[str, Any]":
+    annotations = _annotations(found)
+    action = annotations.get(key, "")
+    return {"action": action if action in actions else "", "exempt": EXEMPT in annotations}
+
+
+def _version(
+    place: str, found: "dict[str, Any]", spec: "dict[str, Any]"
+) -> "tuple[str, dict[str, Any], dict[str, Any]]":
+    """Return path, precondition and change: the server refuses a write of another object, or of a changed one."""
+    metadata = found["metadata"]
+    held = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return f"{place}/{urllib.parse.quote(metadata['name'], safe='')}", held, spec
+
+
+def _epoch(text: Any) -> Optional[float]:
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
