@@ -102,7 +102,7 @@ def test_variables_are_those_that_the_collector_reads() -> None:
     "values",
     [{}, {"output": "my-profiles"}, {**OUTPUT, "intervalMs": 7}, {**OUTPUT, "typo": 1}, {**OUTPUT, "tags": {"a": 1}}],
 )
-def test_unusable_values_are_refused_before_anything_is_installed(values: dict[str, Any]) -> None:
+def test_unusable_values_are_refused_before_an_installation(values: dict[str, Any]) -> None:
     assert "error" in program("render", CHART, values)
 
 

@@ -136,12 +136,12 @@ def test_job_of_slurm_names_its_gpus_group_and_node(tmp_path: Path) -> None:
 )
 def test_unit_that_ends_says_its_result_to_the_sampler(shown: str, word: str, tmp_path: Path) -> None:
     program(tmp_path / "bin/systemctl", f"printf '{shown}\\n'")
-    program(tmp_path / "tell", f'echo "$2" > {tmp_path}/told')
+    program(tmp_path / "tell", f'echo "$2" > {tmp_path}/word')
     end = tmp_path / "systemd/end"
     program(end, (HOSTS / "systemd/end").read_text())
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     subprocess.run([end, "training"], env={"PATH": path, "RUNTIME_DIRECTORY": "/run/x", "MAINPID": "0x"}, check=True)
-    assert (tmp_path / "told").read_text() == f"{word}\n"
+    assert (tmp_path / "word").read_text() == f"{word}\n"
 
 
 def test_run_of_a_unit_is_a_job_of_its_name(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 class Started:
-    """What stands for a sampler's process: the word that it was told, and whether it has ended."""
+    """What stands for a sampler's process: the word that it got, and whether it has ended."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.code, self.said = settings, None, b""
@@ -113,7 +113,7 @@ def test_pod_gets_one_sampler_with_its_gpus_and_group(server: Server, tmp_path: 
     assert first_process(tmp_path / "cgroup", ["none"]) is None
 
 
-def test_sampler_ends_with_the_pods_word_and_is_not_started_again(server: Server, tmp_path: Path) -> None:
+def test_sampler_ends_with_its_pod_and_is_not_started_again(server: Server, tmp_path: Path) -> None:
     node = Node(server, tmp_path)
     server.pods = [pod(status=RUNNING)]
     node.sampler.look()

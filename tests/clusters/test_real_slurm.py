@@ -109,7 +109,7 @@ def cluster() -> Iterator[Cluster]:
     shutil.rmtree(folder)
 
 
-def test_job_of_two_nodes_is_sampled_and_its_tasks_record_into_it(cluster: Cluster) -> None:
+def test_job_of_two_nodes_is_sampled_and_its_tasks_join_it(cluster: Cluster) -> None:
     job = cluster.submit("srun sh -c 'echo $TRAINGUARD_COLLECTOR_SETTINGS; sleep 4'; exit 3")
     found = cluster.described(job)
     assert (found["status"], found["instance_count"], found["queue"]) == ("Failed", 2, "gpu")

@@ -39,12 +39,12 @@ Pods = Callable[[], "list[Mapping[str, Any]]"]
 
 
 def platform_of(node: str) -> str:
-    """Return what a node's name says of its cluster."""
+    """Return the kind of cluster that a node's name shows."""
     return "hyperpod-eks" if node.startswith(_HYPERPOD) else "kubernetes"
 
 
 class _Observed:
-    """A pod with a sampler; ``until`` is when a sampler that was told the end is killed."""
+    """A pod with a sampler; ``until`` is when a sampler that knows of the end is killed."""
 
     def __init__(self, settings: Settings, sampler: "subprocess.Popen[bytes]") -> None:
         self.settings, self.sampler, self.starts = settings, sampler, 1
@@ -75,7 +75,7 @@ class NodeSampler:
         node = environment.get("NODE_NAME", "")
         self._platform = environment.get("TRAINGUARD_PLATFORM") or platform_of(node)
         self.observed: dict[str, _Observed] = {}
-        # Pods that are not sampled any more, whatever the API says of them.
+        # Pods that are not sampled any more, whatever the API answers.
         self._over: set[str] = set()
         self._said: dict[str, str] = {}
 
