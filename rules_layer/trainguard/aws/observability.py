@@ -65,6 +65,7 @@ QUIET = frozenset(
         "active_jobs",
         "fires_already_started",
         "news_already_started",
+        "statements_kept",
     }
 )
 
@@ -79,6 +80,7 @@ ROUTINE = QUIET | {
     "stops_refused",
     "brakes_in_force",
     "alerts_silenced",
+    "statements_late",
 }
 
 BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
