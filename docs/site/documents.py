@@ -50,8 +50,8 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     "hang": {"hang": " ".join(HangVerdict.__struct_fields__)},
     "stragglers": {"stragglers": " ".join(StragglerVerdict.__struct_fields__)},
     "cost": {
-        "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
-        "lines"
+        "cost": "schema_version workload currency origin hour job month without_profile idle_month "
+        "idle_month_beyond_free fire profile lines unit_prices"
     },
     "params show": {
         "params": "schema_version job rules groups faults",

@@ -119,10 +119,13 @@ class Evaluation(Construct):
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
                 allow("ReconcileJobs", ["lambda:InvokeFunction"], [self.reconcile_job.arn]),
                 settings.read_brakes(),
+                *([storage.list_canaries(), settings.read_default()] if platform.config.canary else []),
             ],
             environment={
                 **storage.variables("JOBS_TABLE"),
                 **settings.environment_of_brakes(),
+                "CANARY_BUCKET": storage.bucket_name if platform.config.canary else "none",
+                "DEFAULT_SETTINGS_PARAMETER": settings.default.parameter_name,
                 "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
             },
             timeout_s=60,
