@@ -124,7 +124,8 @@ class Evaluation(Construct):
             environment={
                 **storage.variables("JOBS_TABLE"),
                 **settings.environment_of_brakes(),
-                "CANARY_BUCKET": storage.bucket_name if platform.config.canary else "none",
+                **storage.variables("PROFILE_BUCKET"),
+                "CANARY": "on" if platform.config.canary else "off",
                 "DEFAULT_SETTINGS_PARAMETER": settings.default.parameter_name,
                 "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
             },

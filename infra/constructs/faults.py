@@ -13,7 +13,6 @@ from constructs import Construct
 
 from infra.constructs.function import TrainGuardFunction
 from trainguard.aws.fault_points import AT_ONCE, FAULT_FIELD
-from trainguard.stack.canary import CANARY_SILENT
 
 # Points of faults: with the function's name in words behind, as CloudWatch takes no dimension from a line of text.
 FAULTS = "Faults"
@@ -22,6 +21,9 @@ FAULTS = "Faults"
 WITH_ANOTHER = {"ReconcileJob": "Scheduler"}
 
 CANARY = "Canary"
+
+# The scheduler's line about it.
+SILENT = '{ $.message = "canary_silent" }'
 
 # Ends the name of the metric of alerts that were not delivered.
 UNDELIVERED = "Undelivered"
@@ -50,7 +52,7 @@ def fault_points(
     every = logs.FilterPattern.all_events()
     filters = [(UNDELIVERED, UNDELIVERED, undelivered, every, str(AT_ONCE))]
     if canary_silence:
-        silent = logs.FilterPattern.literal(f'{{ $.message = "{CANARY_SILENT}" }}')
+        silent = logs.FilterPattern.literal(SILENT)
         filters.append((CANARY, "SilentCanary", canary_silence, silent, str(AT_ONCE)))
     for part in functions:
         words = "".join(word.capitalize() for word in part.service_name.split("_"))

@@ -24,7 +24,14 @@ logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(
-    ("jobs_table", "reconcile_job_function", "brakes_parameter", "canary_bucket", "default_settings_parameter"),
+    (
+        "jobs_table",
+        "reconcile_job_function",
+        "brakes_parameter",
+        "canary",
+        "profile_bucket",
+        "default_settings_parameter",
+    ),
     function="scheduler",
 )
 clients = Clients()
@@ -43,7 +50,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         journal.count("brakes_in_force", len(in_force), reason=msgspec.json.encode(in_force).decode())
     timing = lambda_timing(context)
     outcome = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
-    if environment.canary_bucket != "none":
+    if environment.canary == "on":
         _watch_canary(timing.now())
     return {"jobs": outcome.jobs, "failed": outcome.failed}
 
@@ -54,6 +61,6 @@ def _watch_canary(now: float) -> None:
 
     objects = S3ProfileObjects(client=clients.s3)
     try:
-        watch_canary(objects, environment.canary_bucket, journal, deployed_at=deployed_at, now=now)
+        watch_canary(objects, environment.profile_bucket, journal, deployed_at=deployed_at, now=now)
     except PortUnavailableError as fault:
         journal.count("port_failures", reason=str(fault))

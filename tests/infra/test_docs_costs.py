@@ -57,8 +57,8 @@ def test_cost_page_sentences_match_the_model() -> None:
     audited = estimate(Workload(data_events=True), PRICES).an_hour - one.an_hour
     assert f"{money(audited)} an hour of a node" in WORDS
     traced = estimate(Workload(traces_gb=1.0), PRICES)
-    more = traced.with_profile["hour"] - one.with_profile["hour"]
-    assert f"{money(more)} a GB as gzip, three quarters of it to keep it" in WORDS
+    a_gb = traced.with_profile["hour"] - one.with_profile["hour"]
+    assert f"{money(a_gb)} a GB as gzip, three quarters of it to keep it" in WORDS
     assert f"An alert costs {money(total(one.fire))} USD with" in WORDS
     assert f"add {money(total(one.busy))} USD a month" in WORDS
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)

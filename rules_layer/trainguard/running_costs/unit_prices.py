@@ -84,9 +84,10 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def sources(self, region: str) -> dict[str, PriceSource]:
         """Return each unit's source and date in a Region, the newest that is known."""
         own = {unit: PriceSource(date=self.date, source=self.source) for unit in UnitPrices.__struct_fields__}
-        found = self.elsewhere.get(region)
-        there = () if found is None else found.prices
-        return own | self.confirmed | {unit: PriceSource(date=found.date, source=found.source) for unit in there}
+        if (found := self.elsewhere.get(region)) is None:
+            return own | self.confirmed
+        there = PriceSource(date=found.date, source=found.source)
+        return own | self.confirmed | dict.fromkeys(found.prices, there)
 
     def of_region(self, name: str, region: str) -> UnitPrices:
         """Return the prices of a Region; raises PriceTableError. ``name`` is the table's file."""

@@ -203,8 +203,6 @@ def _canary_keys(objects: ReadableObjects, bucket: str) -> list[str]:
     return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
 
 
-CANARY_SILENT = "canary_silent"
-
 # A day, and a quarter of one.
 _SILENT_S = 30 * 3_600.0
 _DAY_S, _HOUR_S, _MINUTE_OF_LOOK = 86_400.0, 3_600.0, 30
@@ -223,7 +221,7 @@ def watch_canary(
     newest = max([at for at in times if at <= now + _AHEAD_S], default=0.0)
     silent_s = now - max(newest, deployed_at()) - _SILENT_S
     if silent_s >= 0.0 and silent_s % _DAY_S < _HOUR_S:
-        journal.count(CANARY_SILENT, reason=f"no canary for {(silent_s + _SILENT_S) / _HOUR_S:.0f} hours")
+        journal.count("canary_silent", reason=f"no canary for {(silent_s + _SILENT_S) / _HOUR_S:.0f} hours")
 
 
 def grade_canary(

@@ -103,7 +103,7 @@ def test_report_that_stops_early_costs_what_it_reads() -> None:
     reading = [end["GiB-s of the report's functions"] for end in ends]
     assert [round(each["amount"] / 2.0 / 40 / 3_600, 1) for each in reading] == [18.0, 18.0]
     assert "stop after" in reading[0]["what"]
-    assert ends[0]["GET"]["amount"] == pytest.approx(ends[1]["GET"]["amount"], rel=0.01)
+    assert ends[0]["GET"]["amount"] == pytest.approx(ends[1]["GET"]["amount"], rel=0.02)
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "ap-northeast-1"])
