@@ -102,7 +102,7 @@ class DeploymentConfig:
     rules_package, prices : str or None
         Folder of custom rules, and file of a price table.
     canary : bool
-        Whether a synthetic job a week tries the stack.
+        Whether a synthetic job a day tries the stack.
     dashboard : bool
         A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
@@ -250,6 +250,11 @@ class DeploymentConfig:
     organization_id: str | None = _set(None, matching(r"o-[a-z0-9]{10,32}", "the id of an organisation"))
     architecture: Literal["arm64", "x86_64"] = _set("arm64", one_of("arm64", "x86_64"))
     emulator: bool = _set(False, BOOLEAN)
+
+    @property
+    def keeps_itself(self) -> bool:
+        """Whether stack and tables are protected from deletion."""
+        return self.retain_data and not self.emulator
 
     @property
     def traced(self) -> bool:

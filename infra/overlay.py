@@ -30,8 +30,9 @@ class Overlay:
     logs_deliveries: bool = True
 
 
+# The newest Python that Lambda, CI and the emulator have: what is deployed is what the tests run on.
 AWS = Overlay(
-    python_version="3.14",
+    python_version="3.13",
     architecture="arm64",
     wheel_platform="aarch64-manylinux_2_28",
     batching_window_s=20,

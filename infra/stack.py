@@ -45,6 +45,7 @@ class TrainGuardStack(Stack):
             construct_id,
             description="TrainGuard: profiler rules for SageMaker training jobs",
             synthesizer=synthesizer,
+            termination_protection=config.keeps_itself,
         )
         layer = RulesLayer(
             self, "RulesLayer", overlay=overlay, rules_package=config.rules_package, prices=config.prices

@@ -188,6 +188,7 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
     if known.asks and not _agreed(stack):
         _say("Nothing was deleted.")
         return _KEPT
+    clients.cloudformation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
     for bucket in fate.buckets:
         _say(f"{bucket}: {empty(clients.s3, bucket)} objects deleted")
     words = [*(word for pair in known.context for word in ("-c", pair)), *passed]

@@ -60,8 +60,8 @@ DOCUMENTS: Mapping[str, Mapping[str, str]] = {
     "stragglers": {"stragglers": " ".join(StragglerVerdict.__struct_fields__)},
     "plan": {"plan": " ".join(PlanDocument.__struct_fields__)},
     "cost": {
-        "cost": "schema_version workload currency origin hour job month idle_month idle_month_beyond_free fire profile "
-        "lines"
+        "cost": "schema_version workload currency origin hour job month without_profile idle_month "
+        "idle_month_beyond_free fire profile lines unit_prices"
     },
     "params show": {
         "params": "schema_version job rules groups faults",

@@ -1,4 +1,4 @@
-"""The canary: a synthetic job a week that proves that the deployment detects, alerts and reports."""
+"""The canary: a synthetic job a day that proves that the deployment detects, alerts and reports."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -21,13 +21,8 @@ def no_canary() -> sns.SubscriptionFilter:
 
 
 def build_canary(stack: Construct, platform: Platform) -> TrainGuardFunction:
-    """Build one function behind a schedule: it plants, and checks a quarter of an hour later.
-
-    The schedule calls twice a day, although a canary is planted once a week: an alarm notices its silence. CloudWatch
-    looks back for seven days at most, which is too short for a call a week.
-    """
+    """Build one function behind a schedule: it plants, and checks a quarter of an hour later."""
     storage = platform.storage
-    canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
     rows = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": f"{CANARY_PREFIX}*"}}
     objects = f"{storage.bucket_arn}/{CANARY_PREFIX}*"
     canary = TrainGuardFunction(
@@ -36,17 +31,19 @@ def build_canary(stack: Construct, platform: Platform) -> TrainGuardFunction:
         platform=platform,
         statements=[
             allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
-            allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
-            allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
+            storage.list_canaries(),
+            allow(
+                "ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn, storage.jobs.table_arn], rows
+            ),
         ],
-        environment=storage.variables("RULE_STATE_TABLE", "PROFILE_BUCKET"),
+        environment=storage.variables("RULE_STATE_TABLE", "JOBS_TABLE", "PROFILE_BUCKET"),
         timeout_s=60,
         dead_letters=platform.undelivered,
     )
     canary.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     canary.call_by_rule(
         "Daily",
-        "Calls TrainGuard's canary, which plants and looks on Mondays",
+        "Calls TrainGuard's canary, which plants and looks",
         schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=f"0,{LOOKED_AFTER_MINUTES}"),
         event={"step": "scheduled", "time": events.EventField.time},
         most_age=_MOST_AGE,

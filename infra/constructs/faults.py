@@ -20,6 +20,11 @@ FAULTS = "Faults"
 # Whose faults count with those of the function that calls it: the free tier holds ten metrics of alarms.
 WITH_ANOTHER = {"ReconcileJob": "Scheduler"}
 
+CANARY = "Canary"
+
+# The scheduler's line about it.
+SILENT = '{ $.message = "canary_silent" }'
+
 # Ends the name of the metric of alerts that were not delivered.
 UNDELIVERED = "Undelivered"
 
@@ -31,16 +36,24 @@ DIED = r"%^\[ERROR\]\s|^[0-9]\S+\s\S+\sTask\stimed\sout\safter\s|^RequestId.\s\S
 
 
 def fault_points(
-    stack: Construct, namespace: str, functions: Sequence[TrainGuardFunction], undelivered: logs.ILogGroup
+    stack: Construct,
+    namespace: str,
+    functions: Sequence[TrainGuardFunction],
+    undelivered: logs.ILogGroup,
+    canary_silence: logs.ILogGroup | None,
 ) -> Mapping[str, cloudwatch.Metric]:
     """Return the points of faults, summed over a quarter of an hour: by function, and of alerts not delivered.
 
-    Two filters are on the log of each function, and one on the log of alerts that were not delivered.
+    Two filters are on the log of each function, one on the log of alerts that were not delivered, and one on the log of
+    who notices that the canary is silent.
     """
     scope = Construct(stack, "Faults")
     marked, died = logs.FilterPattern.literal(MARKED), logs.FilterPattern.literal(DIED)
     every = logs.FilterPattern.all_events()
     filters = [(UNDELIVERED, UNDELIVERED, undelivered, every, str(AT_ONCE))]
+    if canary_silence:
+        silent = logs.FilterPattern.literal(SILENT)
+        filters.append((CANARY, "SilentCanary", canary_silence, silent, str(AT_ONCE)))
     for part in functions:
         words = "".join(word.capitalize() for word in part.service_name.split("_"))
         counted = WITH_ANOTHER.get(words, words)

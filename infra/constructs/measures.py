@@ -10,6 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from infra.constructs.function import TrainGuardFunction
 
 PERIOD = Duration.minutes(5)
+_ARRIVALS_WITHIN = Duration.minutes(15)
 
 BAD_ENDS = ("ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted")
 
@@ -32,6 +33,13 @@ def of_machine(name: str, state_machine_arn: str, **how: Any) -> cloudwatch.Metr
 def of_table(name: str, table_name: str, *, index: str | None = None, **how: Any) -> cloudwatch.Metric:
     named = {"TableName": table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
     return metric("AWS/DynamoDB", name, named, **how)
+
+
+def arrivals(queue: sqs.Queue) -> cloudwatch.MathExpression:
+    """Return by how many messages a queue has grown; one in which nothing happens for six hours has no metric."""
+    return cloudwatch.MathExpression(
+        expression="DIFF(FILL(messages, 0))", using_metrics={"messages": depth(queue)}, period=_ARRIVALS_WITHIN
+    )
 
 
 def depth(queue: sqs.Queue, *, label: str | None = None) -> cloudwatch.Metric:

@@ -6,9 +6,10 @@ and logs come first.
 
 from dataclasses import dataclass
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
@@ -19,10 +20,10 @@ from infra.constructs.actions import Actions
 from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
-from infra.constructs.executions import FailedExecutions
 from infra.constructs.faults import UNDELIVERED, fault_points
 from infra.constructs.function import Platform, TrainGuardFunction
-from infra.constructs.measures import PERIOD, depth
+from infra.constructs.measures import PERIOD, arrivals
+from infra.constructs.notices import Notices, ended_badly, recovered
 from infra.constructs.reports import Reports
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.fault_points import AT_ONCE
@@ -39,8 +40,6 @@ _FAULTS_FOUND = {
 MESSAGE_AGE_LIMIT_S = 900
 
 _SCHEDULER_RUNS_EXPECTED = 3
-_CANARY_PERIOD = Duration.hours(6)
-_CANARY_PERIODS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +74,23 @@ class WatchedParts:
 
 
 class Monitoring(Construct):
-    """The alarms, each of which notifies the operations topic when it goes into ALARM, and when it is OK again."""
+    """The alarms, each of which notifies the operations topic when it goes into ALARM, and when that is over."""
 
     def __init__(self, scope: Construct, parts: WatchedParts) -> None:
         super().__init__(scope, "Monitoring")
         self.alarms: list[cloudwatch.Alarm] = []
+        self._of_arrivals: list[cloudwatch.Alarm] = []
         config, ingest, undelivered = parts.platform.config, parts.platform.ingest, parts.platform.undelivered
         self.operations = self._build_operations(config, undelivered)
-        self._alarm(
+        self._alarm_of_arrivals(
             "DoorbellDeadLettersPresent",
             "Messages that no evaluator could handle: read them, repair, redrive",
-            depth(ingest.evaluation_dead_letters),
+            ingest.evaluation_dead_letters,
         )
-        self._alarm(
+        self._alarm_of_arrivals(
             "EventDeadLettersPresent",
             "Events or notices that were not delivered, or whose function failed: read them and send them again",
-            depth(ingest.event_dead_letters),
+            ingest.event_dead_letters,
         )
         self._alarm(
             "DoorbellsWaitTooLong",
@@ -110,26 +110,37 @@ class Monitoring(Construct):
         evaluation = parts.evaluation
         watched = [evaluation.evaluate_objects, evaluation.scheduler, evaluation.reconcile_job, parts.lifecycle]
         watched += [parts.canary] if parts.canary else []
-        for words, points in fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group).items():
+        silence = evaluation.scheduler.log_group if parts.canary else None
+        counted = fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group, silence)
+        for words, points in counted.items():
             found = _FAULTS_FOUND.get(words, f"{words} fails, or counts faults: the saved query Faults names them")
             self._alarm(f"{FAULTS_FOUND}{words}", found, points, threshold=AT_ONCE)
-        if parts.canary:
-            # A failed canary is a fault of its function.
-            self._alarm(
-                "CanaryDoesNotRun",
-                "The canary was not called for 30 hours: it is unknown whether the deployment detects and alerts",
-                parts.canary.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
-                comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-                evaluation_periods=_CANARY_PERIODS,
-                missing=cloudwatch.TreatMissingData.MISSING,
-            )
         machines = (parts.actions, parts.reports, parts.captures)
-        FailedExecutions(
+        value = events.EventField.from_path
+        ended = f"{value('$.detail.executionArn')} ended as {value('$.detail.status')}"
+        section = f"{RUNBOOK}#{EXECUTIONS_FAIL.lower()}"
+        Notices(
             self,
             EXECUTIONS_FAIL,
-            machine_arns=[machine.state_machine_arn for machine in machines],
+            pattern=ended_badly([machine.state_machine_arn for machine in machines]),
+            what="executions that failed",
+            notice=(
+                f":warning: TrainGuard: {EXECUTIONS_FAIL}",
+                f"{ended}. What it means, and what to do: {section}",
+            ),
             topic=self.operations,
-            runbook=f"{RUNBOOK}#{EXECUTIONS_FAIL.lower()}",
+            undelivered=undelivered,
+        )
+        Notices(
+            self,
+            "AlarmsEnd",
+            pattern=recovered([alarm.alarm_arn for alarm in self.alarms if alarm not in self._of_arrivals]),
+            what="alarms that are over",
+            notice=(
+                f":white_check_mark: TrainGuard: {value('$.detail.alarmName')} is OK",
+                f"Since {value('$.detail.state.timestamp')}. {value('$.detail.state.reason')}",
+            ),
+            topic=self.operations,
             undelivered=undelivered,
         )
 
@@ -165,8 +176,8 @@ class Monitoring(Construct):
         comparison: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
-    ) -> None:
-        """Make an alarm that sends each change of its state to the operations topic, all with the same description.
+    ) -> cloudwatch.Alarm:
+        """Make an alarm that notifies the operations topic.
 
         An alarm about silence begins with insufficient data at a first deployment, of which nothing is sent: only
         changes are.
@@ -177,7 +188,7 @@ class Monitoring(Construct):
         alarm = cloudwatch.Alarm(
             self,
             name,
-            alarm_description=f"{states}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{section.lower()}",
+            alarm_description=f"{states}: {meaning}. What to do: {RUNBOOK}#{section.lower()}",
             metric=metric,
             threshold=threshold,
             comparison_operator=comparison,
@@ -186,7 +197,14 @@ class Monitoring(Construct):
         )
         operations = cloudwatch_actions.SnsAction(self.operations)
         alarm.add_alarm_action(operations)
-        alarm.add_ok_action(operations)
         if tells_of_silence:
             alarm.add_insufficient_data_action(operations)
         self.alarms.append(alarm)
+        return alarm
+
+    def _alarm_of_arrivals(self, name: str, meaning: str, queue: sqs.Queue) -> None:
+        """Make an alarm of each further dead letter: one lies for 14 days, and its number would hide the next.
+
+        The end says nothing: the letters still lie there.
+        """
+        self._of_arrivals.append(self._alarm(name, meaning, arrivals(queue)))

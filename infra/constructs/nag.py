@@ -57,6 +57,11 @@ _UNTRACED = (
     "A trace an invocation costs a fifth of all that a node costs; logs and metrics say where time goes, and "
     "-c tracing=active has them sent."
 )
+_OLDER_RUNTIME = ("AwsSolutions::AwsSolutions-L1", "Serverless::Serverless-LambdaLatestVersion")
+_TESTED_RUNTIME = (
+    "The functions run on the newest Python that the tests and the emulator run on, not on an untested one."
+)
+
 # Their roles may describe what is stopped outside SageMaker.
 _LOOK_AT_RESOURCES = frozenset({"decide_stop", "stop_job"})
 
@@ -173,6 +178,8 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> Iterator
 def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
     for part in functions:
         _, _, path = str(part.node.path).partition("/")
+        for rule in _OLDER_RUNTIME:
+            yield f"{path}/Function/Resource", rule, _TESTED_RUNTIME
         looks = part.service_name in _LOOK_AT_RESOURCES
         if config.traced or config.subnet_ids or (looks and config.stoppable_by_aws):
             for rule in (_ALL, "Serverless::Serverless-LambdaStarPermissions"):

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainguard.stack.report.parts import DIGESTS_AT_ONCE
+
 State = dict[str, Any]
 
 TASK_TIMEOUT_S = 60
 _CAUSE_CHARACTERS = 300
 
 CALL = "lambda:invoke"
-# As many as an inline Map runs at once, and few beside the thousand functions that an account may run.
-DIGESTS_AT_ONCE = 40
 
 # An account may run fewer functions than want to run at once, digests for one: then they queue.
 RETRY = [

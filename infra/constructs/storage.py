@@ -4,6 +4,7 @@ from typing import cast
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
@@ -11,8 +12,10 @@ from constructs import Construct, IDependable
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
 from infra.constructs.function import removal_policy
+from infra.constructs.policy import allow
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.aws.dynamodb.rule_states import BY_STATUS_COLUMNS, BY_STATUS_INDEX
+from trainguard.core.canary_name import CANARY_PREFIX
 
 
 class JobStorage(Construct):
@@ -46,6 +49,10 @@ class JobStorage(Construct):
         """Return variables of a function: ``JOBS_TABLE``, ``NODE_STATE_TABLE``, ``RULE_STATE_TABLE``, the bucket's."""
         values = {name: table.table_name for name, table in self._tables.items()} | {"PROFILE_BUCKET": self.bucket_name}
         return {name: values[name] for name in names}
+
+    def list_canaries(self) -> iam.PolicyStatement:
+        canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
+        return allow("ListCanaries", ["s3:ListBucket"], [self.bucket_arn], canaries)
 
     def send_new_objects(self, queue: sqs.IQueue, *, once: IDependable | None) -> None:
         """Have the dedicated bucket send a message to the queue for each new object.
@@ -106,6 +113,7 @@ class JobStorage(Construct):
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if key else None,
             encryption_key=key,
             removal_policy=removal_policy(config),
+            deletion_protection=config.keeps_itself,
         )
 
 

@@ -164,7 +164,7 @@ _GROUPED = {
     ),
     "Parts and sizes": (
         Parameter(
-            "canary", "Canary", "Whether a synthetic job a week proves that the deployment detects, alerts and reports."
+            "canary", "Canary", "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
         ),
         Parameter(
             "dashboard",

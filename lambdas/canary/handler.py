@@ -1,4 +1,4 @@
-"""Writes the canary, and checks minutes later that it was found, alerted and reported."""
+"""Writes the canary, and checks minutes later that it was found, alerted, reported and closed."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
@@ -15,11 +16,12 @@ from trainguard.stack.canary import Canary, CanaryCall
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(("rule_state_table", "profile_bucket"), function="canary")
+environment = load_environment(("rule_state_table", "jobs_table", "profile_bucket"), function="canary")
 clients = Clients()
 canary = Canary(
     bucket=environment.profile_bucket,
     objects=S3ProfileObjects(client=clients.s3),
+    jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
     rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
     journal=PowertoolsJournal(logger=logger, metrics=metrics),
 )
@@ -31,10 +33,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Do the step that a schedule asks for; its time is the canary's, which bears the id of this very request."""
     call = msgspec.convert(event, CanaryCall)
     at = call.time.timestamp()
-    due = call.due
-    if due is None:
-        return {"due": None}
-    if due == "plant":
+    if call.due == "plant":
         return {"job": canary.plant(at, context.aws_request_id)}
     verdict = canary.look(at)
     return {"job": verdict.job, "passed": verdict.passed, "missing": list(verdict.missing)}

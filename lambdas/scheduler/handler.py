@@ -1,4 +1,4 @@
-"""Has every active job evaluated once a minute, and keeps in its log which brakes are in force."""
+"""Has every active job evaluated once a minute; its log has the brakes in force, and that the canary is silent."""
 
 import time
 from typing import Any
@@ -14,12 +14,26 @@ from trainguard.aws.environment import load_environment
 from trainguard.aws.function_limits import lambda_timing
 from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.observability import PowertoolsJournal
+from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.ssm import written_at
+from trainguard.core.errors import PortUnavailableError
 from trainguard.engine.reconcile import Scheduler
+from trainguard.stack.canary import watch_canary
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(("jobs_table", "reconcile_job_function", "brakes_parameter"), function="scheduler")
+environment = load_environment(
+    (
+        "jobs_table",
+        "reconcile_job_function",
+        "brakes_parameter",
+        "canary",
+        "profile_bucket",
+        "default_settings_parameter",
+    ),
+    function="scheduler",
+)
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 requests = LambdaInvocations(client=clients.functions, function=environment.reconcile_job_function)
@@ -34,5 +48,19 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     in_force = brakes().in_force(time.time())
     if in_force:
         journal.count("brakes_in_force", len(in_force), reason=msgspec.json.encode(in_force).decode())
-    outcome = Scheduler(jobs=jobs, requests=requests, timing=lambda_timing(context), journal=journal).run()
+    timing = lambda_timing(context)
+    outcome = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
+    if environment.canary == "on":
+        _watch_canary(timing.now())
     return {"jobs": outcome.jobs, "failed": outcome.failed}
+
+
+def _watch_canary(now: float) -> None:
+    def deployed_at() -> float:
+        return written_at(clients.ssm, environment.default_settings_parameter)
+
+    objects = S3ProfileObjects(client=clients.s3)
+    try:
+        watch_canary(objects, environment.profile_bucket, journal, deployed_at=deployed_at, now=now)
+    except PortUnavailableError as fault:
+        journal.count("port_failures", reason=str(fault))

@@ -158,7 +158,7 @@ class Deployment:
         evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings | brakes
         return {
             "evaluate_objects": evaluation,
-            "scheduler": jobs | {"RECONCILE_JOB_FUNCTION": RECONCILE_JOB} | brakes,
+            "scheduler": {**jobs, "RECONCILE_JOB_FUNCTION": RECONCILE_JOB, "CANARY": "on"} | bucket | brakes | settings,
             "reconcile_job": evaluation,
             "poll_source": jobs | {"LIVE_SOURCES": self.live_sources},
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
@@ -180,7 +180,7 @@ class Deployment:
                 "CHAT_TOPIC_ARN": CHAT_TOPIC,
                 **brakes,
             },
-            "canary": {"RULE_STATE_TABLE": RULE_STATE} | bucket,
+            "canary": {"RULE_STATE_TABLE": RULE_STATE} | jobs | bucket,
             "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
             "weekly_digest": {
                 "RULE_STATE_TABLE": RULE_STATE,

@@ -24,6 +24,8 @@ TOLD: Mapping[str, "AttributeValueTypeDef"] = {
     "AlertId": {"S": "f1"},
     "Action": {"S": "Training job not stopped."},
     "ActionAt": {"S": "2026-08-01T06:00:48.000Z"},
+    "StopDecision": {"S": "refused"},
+    "StopWhy": {"S": "SageMaker does not know it"},
     "ReportUri": {"S": f"s3://{BUCKET}/{JOB}/rule-output/TrainGuardReport/report.html"},
 }
 

@@ -26,7 +26,6 @@ WATCHED = {
     "DoorbellsWaitTooLong": {("AWS/SQS", "ApproximateAgeOfOldestMessage")},
     "SchedulerDoesNotRun": {("AWS/Lambda", "Invocations")},
     **{f"FaultsFound{part}": {("TrainGuard", f"Faults{part}")} for part in FAULTY},
-    "CanaryDoesNotRun": {("AWS/Lambda", "Invocations")},
 }
 # Sections of the runbook about executions, of which a rule tells.
 TOLD_WITHOUT_ALARM = ("ExecutionsFail", "FireExecutionsFail", "ReportExecutionsFail", "KernelExecutionsFail")
@@ -40,6 +39,7 @@ FAULTS = (
     "ReconcileFailures",
     "PortFailures",
     "CanaryFailed",
+    "CanarySilent",
     "AlertsAreNotDelivered",
 )
 
@@ -56,7 +56,8 @@ LIVED = (
     '{"level":"WARNING","message":"bad_objects","key":"x 1 Task timed out after 2 "}',
     '{"level":"WARNING","message":"late","reason":"RequestId: 1 Error: Runtime exited "}',
 )
-WATCHES_FOR_SILENCE = {"SchedulerDoesNotRun", "CanaryDoesNotRun"}
+WATCHES_FOR_SILENCE = {"SchedulerDoesNotRun"}
+ARRIVALS = ("DoorbellDeadLettersPresent", "EventDeadLettersPresent")
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +80,25 @@ def test_alarms_watch_their_metrics_and_use_the_operations_topic(alarms: dict[st
     assert alarm["AlarmActions"] == ["{MonitoringOperations}"]
 
 
-@pytest.mark.parametrize("name", WATCHED)
-def test_recovered_alarm_notifies_the_same_people(alarms: dict[str, Any], name: str) -> None:
-    """CloudWatch sends one description with every state, so it must not read as if all were wrong."""
+def test_end_of_an_alarm_is_told_only_after_an_alarm(alarms: dict[str, Any], template: Template) -> None:
+    """A new alarm begins without data and is OK: a first deployment tells nothing."""
+    assert not any("OKActions" in alarm for alarm in alarms.values())
+    rule = template.one("AWS::Events::Rule", "MonitoringAlarmsEndRule")
+    pattern = rule["EventPattern"]
+    assert pattern["detail"] == {"state": {"value": ["OK"]}, "previousState": {"value": ["ALARM"]}}
+    assert set(pattern["resources"]) == {f"{{Monitoring{name}.Arn}}" for name in set(WATCHED) - set(ARRIVALS)}
+    (target,) = rule["Targets"]
+    assert target["Arn"] == "{MonitoringOperations}"
+    notice = json.loads(target["InputTransformer"]["InputTemplate"])
+    assert (notice["version"], notice["source"], notice["content"]["textType"]) == ("1.0", "custom", "client-markdown")
+
+
+@pytest.mark.parametrize("name", ARRIVALS)
+def test_each_further_dead_letter_raises_the_alarm(alarms: dict[str, Any], name: str) -> None:
     alarm = alarms[name]
-    assert alarm["OKActions"] == alarm["AlarmActions"]
-    states = "ALARM or INSUFFICIENT_DATA" if "InsufficientDataActions" in alarm else "ALARM"
-    assert re.match(rf"{states}: [A-Z].+\. OK: that is over\. ", alarm["AlarmDescription"])
+    (expression,) = (each["Expression"] for each in alarm["Metrics"] if "Expression" in each)
+    assert expression == "DIFF(FILL(messages, 0))"
+    assert (alarm["EvaluationPeriods"], alarm["Threshold"]) == (1, 1)
 
 
 def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str, Any]) -> None:
@@ -110,6 +123,7 @@ def test_log_filters_sum_crashes_and_marked_lines_of_a_function(
     template: Template,
 ) -> None:
     filters = template.of_type("AWS::Logs::MetricFilter")
+    filters.pop("MonitoringFaultsSilentCanary")
     of_functions = {f"MonitoringFaults{kind}{name}" for kind in ("Marked", "Died") for name in FUNCTIONS}
     assert set(filters) == {*of_functions, "MonitoringFaultsUndelivered"}
     points = {"Marked": "$.fault", "Died": "9", "Undelivered": "9"}
@@ -172,7 +186,7 @@ def test_failed_execution_of_ours_notifies_the_operations_topic(
     assert set(target["InputTransformer"]["InputPathsMap"].values()) == {"$.detail.executionArn", "$.detail.status"}
 
 
-def test_only_alarms_and_one_rule_publish_to_operations(
+def test_only_alarms_and_two_rules_publish_to_operations(
     template: Template,
 ) -> None:
     allowed = {
@@ -180,9 +194,10 @@ def test_only_alarms_and_one_rule_publish_to_operations(
         for name, statement, principal in template.resource_policy_statements()
         if name == "MonitoringOperationsPolicy" and statement.effect == "Allow"
     }
-    assert set(allowed) == {"AlarmsOfThisAccount", "ExecutionsFail"}
-    source = {"ArnEquals": {"aws:SourceArn": "{MonitoringExecutionsFailRule.Arn}"}}
-    assert allowed["ExecutionsFail"] == ({"Service": "events.amazonaws.com"}, source)
+    assert set(allowed) == {"AlarmsOfThisAccount", "ExecutionsFail", "AlarmsEnd"}
+    for name in ("ExecutionsFail", "AlarmsEnd"):
+        source = {"ArnEquals": {"aws:SourceArn": f"{{Monitoring{name}Rule.Arn}}"}}
+        assert allowed[name] == ({"Service": "events.amazonaws.com"}, source)
 
 
 def test_failed_alert_delivery_is_logged_for_each_protocol(
@@ -201,13 +216,12 @@ def test_message_failed_once_raises_no_alarm_before_its_retry(alarms: dict[str, 
     assert alarms["DoorbellsWaitTooLong"]["Threshold"] > 2 * visibility
 
 
-def test_missing_canary_alarms_only_after_one_has_run(
-    alarms: dict[str, Any],
-) -> None:
-    alarm = alarms["CanaryDoesNotRun"]
-    assert alarm["TreatMissingData"] == "missing"
-    assert alarm["InsufficientDataActions"] == ["{MonitoringOperations}"]
-    assert alarm["Period"] * alarm["EvaluationPeriods"] > 24 * 3600
+def test_silent_canary_counts_as_a_fault_of_the_canary(template: Template) -> None:
+    found = template.one("AWS::Logs::MetricFilter", "MonitoringFaultsSilentCanary")
+    assert found["FilterPattern"] == '{ $.message = "canary_silent" }'
+    assert "Scheduler" in found["LogGroupName"]
+    (transformation,) = found["MetricTransformations"]
+    assert (transformation["MetricName"], transformation["MetricValue"]) == ("FaultsCanary", str(AT_ONCE))
 
 
 @pytest.mark.parametrize("name", WATCHED)

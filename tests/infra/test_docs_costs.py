@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainguard.aws.endpoints import INTERFACE_SERVICES
 from trainguard.cli.commands.cost.estimates import money
 from trainguard.pricing.table import packaged_prices
 from trainguard.running_costs.operating import ALARM_METRICS, estimate
@@ -28,7 +29,11 @@ def sizes_table() -> str:
     rows = []
     for nodes in NODES:
         found = estimate(of(nodes), PRICES)
-        rows.append(f"| {nodes:,} | {money(found.an_hour)} | {money(found.the_job)} | {money(found.a_month)} |")
+        own = (found.an_hour, found.the_job, found.a_month)
+        spans = [
+            f"{money(whole)} ({money(less)})" for whole, less in zip(found.with_profile.values(), own, strict=True)
+        ]
+        rows.append(f"| {nodes:,} | {' | '.join(spans)} |")
     return "\n".join(["| nodes | an hour | a job of 24 h, with its report | a month |", "|---|---|---|---|", *rows])
 
 
@@ -38,13 +43,29 @@ def test_the_table_of_sizes_is_the_models() -> None:
 
 def test_cost_page_sentences_match_the_model() -> None:
     one, many = estimate(of(1), PRICES), estimate(of(128), PRICES)
-    assert f"that is {money(total(one.profile))} USD for each" in WORDS
-    assert f"Alerts cost {money(total(one.fire))} USD each" in WORDS
+    plain = estimate(Workload(nodes=1, profiler="sagemaker"), PRICES)
+    assert f"costs {money(total(one.profile))} USD an hour of a node" in WORDS
+    assert f"costs {money(total(plain.profile))} USD" in WORDS
+    many_nodes = [
+        total(estimate(Workload(nodes=375, profiler=by), PRICES).profile) for by in ("sagemaker", "collector")
+    ]
+    assert f"{money(720 * many_nodes[0])} USD a month, the collector's {money(720 * many_nodes[1])}" in WORDS
+    network = estimate(Workload(endpoints=2 * len(INTERFACE_SERVICES)), PRICES).an_idle_month - one.an_idle_month
+    assert f"two zones: {money(network)} a month" in WORDS
+    key = estimate(Workload(customer_key=True), PRICES).an_idle_month - one.an_idle_month
+    assert f"{money(key)} a month: S3 has bucket keys" in WORDS
+    audited = estimate(Workload(data_events=True), PRICES).an_hour - one.an_hour
+    assert f"{money(audited)} an hour of a node" in WORDS
+    traced = estimate(Workload(traces_gb=1.0), PRICES)
+    a_gb = traced.with_profile["hour"] - one.with_profile["hour"]
+    assert f"{money(a_gb)} a GB as gzip, three quarters of it to keep it" in WORDS
+    assert f"An alert costs {money(total(one.fire))} USD with" in WORDS
     assert f"add {money(total(one.busy))} USD a month" in WORDS
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
     left, all_of_it = money(idle.an_idle_month_beyond_free), money(idle.an_idle_month)
     assert f"leaves {left} USD of the {all_of_it} where nothing else uses it" in WORDS
-    assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in WORDS
+    assert f"{round(plain.workload.profile_bytes / 1e6)} MB an hour" in WORDS
+    assert f"{one.workload.profile_bytes / 1e6:.0f} MB as gzip" in WORDS
     assert 0.6 < many.an_hour / 128 / one.an_hour < 0.8
     assert 0.45 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.55
     assert 0.7 < total(many.at_end) / (many.the_job - total(many.at_end)) < 0.8
@@ -71,14 +92,16 @@ def test_cost_page_sentences_match_the_model() -> None:
 
 def test_readme_costs_match_the_model() -> None:
     told = " ".join(README.split())
-    for nodes, says in ((1, "0.000485 USD an hour for a job of one node"), (128, "0.0397 USD for 128 nodes")):
+    for nodes, says in ((1, "0.0011 USD an hour for a job of one node"), (128, "0.119 USD for 128 nodes")):
         assert says in told
-        assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
+        found = estimate(of(nodes), PRICES)
+        assert float(says.split()[0]) == pytest.approx(found.with_profile["hour"], rel=0.01)
+        assert f"({money(found.an_hour)} without" in told
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
     assert "an idle deployment under 1.50 USD a month" in told
     assert idle.an_idle_month < 1.5
-    assert "under 0.05 USD where nothing else uses the account's free tier" in told
-    assert idle.an_idle_month_beyond_free < 0.05
+    assert "under 0.15 USD where nothing else uses the account's free tier" in told
+    assert idle.an_idle_month_beyond_free < 0.15
     assert PRICES.dashboard_month == 3.0
 
 

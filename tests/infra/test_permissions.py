@@ -121,6 +121,8 @@ EXPECTED: dict[str, Grants] = {
     | grants("{EvaluationReconcileJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | READ_BRAKES
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(DEFAULT_SETTINGS, "ssm:GetParameter")
     | logs("EvaluationScheduler"),
     "EvaluationReconcileJobRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
@@ -145,6 +147,7 @@ EXPECTED: dict[str, Grants] = {
     "CanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(RULE_STATE, "dynamodb:GetItem")
+    | grants(JOBS, "dynamodb:GetItem")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | logs("Canary"),
     "ActionsRecordFireRole": grants(RULE_STATE, "dynamodb:UpdateItem") | logs("ActionsRecordFire"),

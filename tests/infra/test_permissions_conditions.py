@@ -20,6 +20,7 @@ CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("ActionsSendAlertRole", "EmitFindings"): {"StringEquals": {"events:source": "trainguard"}},
     ("ActionsSendAlertRole", "ClaimAlerts"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}},
     ("ActionsDecideStopRole", "CountStops"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}},
+    ("EvaluationSchedulerRole", "ListCanaries"): {"StringLike": {"s3:prefix": "trainguard-canary-*"}},
     ("CanaryRole", "ListCanaries"): {"StringLike": {"s3:prefix": "trainguard-canary-*"}},
     ("CanaryRole", "ReadRowsOfCanaries"): {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": "trainguard-canary-*"},

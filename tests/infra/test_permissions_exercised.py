@@ -145,6 +145,10 @@ class Play:
         self._now += seconds
         self.patch.setattr(function_limits, "time", SimpleNamespace(time=lambda: self._now, sleep=time.sleep))
 
+    def to_minute(self, minute: int) -> None:
+        """Let time pass until some seconds into a minute of the hour."""
+        self.later((60.0 * minute + 7.0 - self._now) % 3_600.0)
+
     def a_round_of_ticks(self) -> None:
         """Let so many ticks come that each job has its turn to be asked about, whatever the time is."""
         for _ in range(STALE_EVERY):
@@ -245,10 +249,12 @@ def an_end_that_the_profile_tells(play: Play) -> None:
 
 
 def two_days_of_the_canary(play: Play) -> None:
-    """Play a canary that takes the place of another, and that is looked at."""
+    """Play a canary that takes the place of another, that is looked at, and whose silence is looked for."""
     play("canary", {"step": "plant", "time": "2026-07-31T06:00:00Z"})
     play("canary", {"step": "plant", "time": "2026-08-01T06:00:00Z"})
     play("canary", {"step": "look", "time": "2026-08-01T06:15:00Z"})
+    play.to_minute(30)
+    play.a_tick()
 
 
 def a_capture_of_kernel_traces(play: Play) -> None:

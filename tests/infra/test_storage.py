@@ -19,6 +19,7 @@ def test_table_has_its_keys_and_is_safe_for_data_and_bills(template: Template, n
     assert table["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ExpiresAt", "Enabled": True}
+    assert table["DeletionProtectionEnabled"] is True
     assert "StreamSpecification" not in table
 
 

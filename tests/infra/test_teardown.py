@@ -124,6 +124,7 @@ class _Account:
     typed: str | None = STACK
     outputs: dict[str, str] = field(default_factory=lambda: {MARK: "/stop"})
     emptied: list[str] = field(default_factory=list)
+    protections: list[dict[str, object]] = field(default_factory=list)
     commands: list[Sequence[str]] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
     ssm: Any = None
@@ -134,7 +135,8 @@ class _Account:
         return self.typed
 
     def look_up(self, stack: str, region: str | None, _: str | None) -> tuple[Deployment, Any, None]:
-        clients = SimpleNamespace(cloudformation=None, s3=None, ssm=self.ssm)
+        cloudformation = SimpleNamespace(update_termination_protection=lambda **given: self.protections.append(given))
+        clients = SimpleNamespace(cloudformation=cloudformation, s3=None, ssm=self.ssm)
         found = Deployment(
             stack=stack,
             status="DELETE_FAILED",
@@ -177,7 +179,12 @@ def test_question_follows_account_region_stack_and_fate(account: _Account, capsy
     assert "stays: AWS::DynamoDB::Table Jobs" in told
     assert f"is emptied and goes: bucket {BUCKET}" in told
     assert told.endswith("Nothing was deleted.\n")
-    assert (account.emptied, account.commands) == ([], [])
+    assert (account.emptied, account.commands, account.protections) == ([], [], [])
+
+
+def test_agreed_deletion_ends_the_termination_protection(account: _Account) -> None:
+    assert main([]) == 0
+    assert account.protections == [{"StackName": STACK, "EnableTerminationProtection": False}]
 
 
 @pytest.mark.parametrize(

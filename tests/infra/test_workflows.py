@@ -12,6 +12,7 @@ import yaml
 import trainguard
 import trainguard_collector
 from infra.bundling import PROJECT_ROOT
+from infra.overlay import AWS
 from infra.release.folder import project_version
 
 FOLDER = PROJECT_ROOT / ".github"
@@ -38,6 +39,24 @@ def test_workflow_code_has_no_write_access_and_a_timeout(
     assert all(job["timeout-minutes"] <= 90 for job in workflow["jobs"].values())
     writing = {job for job, body in workflow["jobs"].items() if "permissions" in body}
     assert writing == ({"publish", "image", "chart", "pypi"} if name == "release" else set())
+
+
+def test_deployed_python_is_the_newest_that_ci_and_the_emulator_run() -> None:
+    def minor(version: str) -> int:
+        return int(version.split(".")[1])
+
+    deployed = minor(AWS.python_version)
+    (tested,) = (job["strategy"]["matrix"]["python"] for job in read("test")["jobs"].values())
+    plugin = tomllib.loads((PROJECT_ROOT / "emulator/plugin/pyproject.toml").read_text("utf-8"))
+    least, below = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", plugin["project"]["requires-python"]).groups()  # type: ignore[union-attr]  # its form
+    assert deployed == max(map(minor, tested)) == int(below) - 1 >= int(least)
+    chosen = [
+        step["with"]["python-version"]
+        for name in WORKFLOWS
+        for step in steps(read(name))
+        if "with" in step and "python-version" in step["with"]
+    ]
+    assert set(chosen) == {AWS.python_version, "${{ matrix.python }}"}
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

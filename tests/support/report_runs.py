@@ -18,8 +18,8 @@ from trainguard.core.records import JobStatus
 from trainguard.stack.report.build import StackReports
 from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.keys import Listing
-from trainguard.stack.report.parts import DigestItem
-from trainguard.stack.report.plan import READING_S, ReportPlanner
+from trainguard.stack.report.parts import READING_S, DigestItem
+from trainguard.stack.report.plan import ReportPlanner
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report

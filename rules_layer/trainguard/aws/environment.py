@@ -24,6 +24,7 @@ class Environment:
     reconcile_job_function: Annotated[str, "the name of the function that reconciles one job"]
     stop_switch_parameter: Annotated[str, "the name of the SSM parameter that allows stops"]
     stop_switch_override_parameter: Annotated[str, "the name of the operators' SSM parameter that may forbid them"]
+    canary: Annotated[str, "on or off: whether canaries are planted"]
     brakes_parameter: Annotated[str, "the name of the operators' SSM parameter with their brakes"]
     stop_budget_table: Annotated[str, "the name or the ARN of the RuleState table that counts stops"]
     max_stops_per_hour: Annotated[str, "how many training jobs may be stopped within an hour"]

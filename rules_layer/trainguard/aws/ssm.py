@@ -26,6 +26,12 @@ class SsmSettingDocuments:
         return None if answer is None else answer["Parameter"]["Value"]
 
 
+def written_at(client: "SSMClient", parameter: str) -> float:
+    """Return when a parameter was written last, epoch seconds; raises PortUnavailableError."""
+    with translated("ssm", "GetParameter"):
+        return client.get_parameter(Name=parameter)["Parameter"]["LastModifiedDate"].timestamp()
+
+
 class SsmStopSwitch:
     """Reads both parameters each time: a change takes effect at the next decision. The override need not exist."""
 

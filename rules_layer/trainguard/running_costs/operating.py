@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines
 from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
 from trainguard.running_costs.workload import (
     DEFAULT_MEMORY,
+    HOURS_A_MONTH,
     MINUTES_AN_HOUR,
     READ_BYTES,
+    REQUEST_BATCH,
     FunctionMemory,
     Workload,
     node_bytes,
@@ -23,12 +26,12 @@ from trainguard.running_costs.workload import (
     own_units,
 )
 from trainguard.stack.report.keys import FEWEST_NODES, MOST_KEYS
+from trainguard.stack.report.parts import DIGESTS_AT_ONCE, READING_S
 
-HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
-ALARM_METRICS = 10
+ALARM_METRICS = 9
 
-CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
+CANARIES_A_MONTH = HOURS_A_MONTH / 24
 
 _FRAMEWORK_STATE_UNITS = 4
 # A row with a rule's facts has up to 2.6 KB; one of a rule that waits or does not apply has none, and less than 1 KB.
@@ -54,7 +57,6 @@ _JOB_WRITES = 5
 
 _CLOSE_WRITES = 4
 
-_REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
 # Windows of 20 s in which messages gather; batches of up to 100 are a quarter full, as five pollers share a queue.
 _WINDOWS_A_MINUTE = 3
@@ -97,6 +99,12 @@ _FIRE_WRITES, _CLAIM_WRITES = 4, 6
 # About, with a cold start of five functions.
 _FIRE_COMPUTE_GIB_S = 11.0
 
+# A log line at each state's begin and end, with input and output.
+_LOG_BYTES_A_TRANSITION = 7_000
+
+# Item reads and writes of jobs, nodes and rows.
+_CALLS_A_RECONCILIATION = 6
+
 _GB = 1e9
 
 
@@ -128,6 +136,16 @@ class Estimate:
         return self.the_job * HOURS_A_MONTH / self.workload.hours + total(self.idle) + total(self.busy)
 
     @property
+    def with_profile(self) -> dict[str, float]:
+        """The hour, the job and the month with the profile's storage and requests."""
+        profile = total(self.profile)
+        return {
+            "hour": self.an_hour + profile,
+            "job": self.the_job + self.the_profile,
+            "month": self.a_month + profile * HOURS_A_MONTH,
+        }
+
+    @property
     def an_idle_month(self) -> float:
         return total(self.idle)
 
@@ -152,14 +170,14 @@ def estimate(
         fire=_fire(workload, prices),
         idle=_idle(workload, prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
-        profile=_profile(workload, prices),
+        profile=tuple(profile_lines(workload, prices)),
     )
 
 
 def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
     per_minute = job.objects / MINUTES_AN_HOUR
     invocations = MINUTES_AN_HOUR * min(per_minute, max(_WINDOWS_A_MINUTE, per_minute / _OBJECTS_A_BATCH))
-    requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
+    requests = job.objects + 2 * max(invocations, job.objects / REQUEST_BATCH)
     evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
     evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
     reconciliations = job.reconciliations * _reconcile_gib_s(job.nodes, memory.reconcile_memory_mb / 1_024)
@@ -177,6 +195,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     state_units = job.nodes * (job.evaluations * node_units(job.gpus) + framework_units)
     state_units += job.reconciliations * own_units(job.nodes)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
+    called = 3 * job.objects + _evaluations(job) + 2 * invocations + job.reconciliations * _CALLS_A_RECONCILIATION
     return (
         *(_events(job.objects, prices) if job.sends_events else ()),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
@@ -203,6 +222,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             reconcile_gib_s=reconciliations / job.reconciliations,
             reconcile_reads=_reconcile_reads(job),
         ),
+        *chosen_lines(job, prices, called),
     )
 
 
@@ -266,18 +286,20 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     items = job.nodes * math.ceil(job.hours / 24)
     pages, lists = _listings(job)
     digest_s = objects * _READ_WAIT_S + job.nodes * MINUTES_AN_HOUR * job.hours * job.lines * _DIGEST_S_A_LINE
+    read = min(1.0, READING_S * DIGESTS_AT_ONCE / digest_s)
     transitions = _REPORT_TRANSITIONS + 3 * items
     written = items + lists + len(RULE_NAMES) + 3
     return (
-        CostLine("S3", "GET", objects + items + lists, prices.object_get),
+        CostLine("S3", "GET", read * objects + items + lists, prices.object_get),
         CostLine("S3", "LIST and PUT", pages + written, prices.object_put),
         CostLine(
             "Lambda",
-            "GiB-s of the report's functions",
-            digest_s * memory.report_memory_mb / 1_024,
+            "GiB-s of the report's functions" + (f", which stop after {read:.0%} of the profile" if read < 1.0 else ""),
+            read * digest_s * memory.report_memory_mb / 1_024,
             prices.compute_gib_s,
         ),
         CostLine("Step Functions", "transitions", transitions, prices.transition),
+        CostLine("CloudWatch", "GB of execution logs", transitions * _LOG_BYTES_A_TRANSITION / _GB, prices.log_gb),
         _messages_of(written, job, prices),
         CostLine("DynamoDB", "write units of Jobs, with its index", _CLOSE_WRITES, prices.write_unit),
     )
@@ -287,7 +309,7 @@ def _messages_of(written: float, job: Workload, prices: UnitPrices) -> CostLine:
     """Return the cost of the stack's own objects: its bucket sends a message of each, which the evaluator drops."""
     if job.existing_bucket:
         return CostLine("EventBridge", "events of the report's objects", 2 * written, prices.event)
-    requests = written * (1 + 2 / _REQUEST_BATCH)
+    requests = written * (1 + 2 / REQUEST_BATCH)
     return CostLine("SQS", "requests for messages of the report's objects", requests, prices.queue_request)
 
 
@@ -303,6 +325,7 @@ def _listings(job: Workload) -> tuple[float, int]:
 def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
     return (
         CostLine("Step Functions", "transitions", FIRE_TRANSITIONS, prices.transition),
+        CostLine("CloudWatch", "GB of execution logs", FIRE_TRANSITIONS * _LOG_BYTES_A_TRANSITION / _GB, prices.log_gb),
         CostLine("Lambda", "invocations", FIRE_INVOCATIONS, prices.invocation),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
         CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES + _CLAIM_WRITES, prices.write_unit),
@@ -328,12 +351,5 @@ def _idle(job: Workload, prices: UnitPrices, free: FreeTier, memory: FunctionMem
         CostLine("DynamoDB", "read units", runs * _SCHEDULER_READ_UNITS, prices.read_unit),
         CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(job, prices))),
         CostLine("CloudWatch", "metrics in the canaries' hours", canary_metrics, prices.metric_month),
-    )
-
-
-def _profile(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
-    stored = job.profile_bytes / _GB * job.retention_days * 24 / HOURS_A_MONTH
-    return (
-        CostLine("S3", "GB-months of profile", stored, prices.object_gb_month),
-        CostLine("S3", "PUT by the training job", job.objects, prices.object_put),
+        *monthly_lines(job, prices),
     )

@@ -32,6 +32,11 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     metric_month: float
     alarm_metric_month: float
     dashboard_month: float
+    endpoint_hour: float
+    endpoint_gb: float
+    key_month: float
+    key_request: float
+    data_event: float
 
 
 class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,6 +56,14 @@ class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     source: str
 
 
+class RegionPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Prices of another Region by unit; what it lacks costs there what it costs in the table's own Regions."""
+
+    date: str
+    source: str
+    prices: dict[str, float]
+
+
 class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Unit prices with source, date and Regions; ``confirmed`` names later public sources of the same price."""
 
@@ -61,15 +74,27 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prices: UnitPrices
     free_a_month: FreeTier = FreeTier()
     confirmed: dict[str, PriceSource] = msgspec.field(default_factory=dict)
+    elsewhere: dict[str, RegionPrices] = msgspec.field(default_factory=dict)
 
     def origin(self, region: str) -> str:
         """Whose prices these are, for example ``AWS public price list, us-east-1, 2025-05-01``."""
-        return f"{self.source}, {region}, {self.date}"
+        found = self.elsewhere.get(region)
+        return f"{self.source}, {region}, {self.date if found is None else found.date}"
+
+    def sources(self, region: str) -> dict[str, PriceSource]:
+        """Return each unit's source and date in a Region, the newest that is known."""
+        own = {unit: PriceSource(date=self.date, source=self.source) for unit in UnitPrices.__struct_fields__}
+        if (found := self.elsewhere.get(region)) is None:
+            return own | self.confirmed
+        there = PriceSource(date=found.date, source=found.source)
+        return own | self.confirmed | dict.fromkeys(found.prices, there)
 
     def of_region(self, name: str, region: str) -> UnitPrices:
         """Return the prices of a Region; raises PriceTableError. ``name`` is the table's file."""
+        if region in self.elsewhere:
+            return msgspec.structs.replace(self.prices, **self.elsewhere[region].prices)
         if region not in self.regions:
-            known = ", ".join(self.regions)
+            known = ", ".join((*self.regions, *self.elsewhere))
             raise PriceTableError(name, f"it has no prices of {region}, only of {known}; give a file of that Region's")
         return self.prices
 
@@ -80,8 +105,15 @@ def read_unit_prices(name: str, body: bytes) -> UnitPriceTable:
         table = msgspec.json.decode(body, type=UnitPriceTable)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise PriceTableError(name, str(fault)) from fault
-    for field in ("prices", "free_a_month"):
-        for unit, amount in msgspec.structs.asdict(getattr(table, field)).items():
+    fields = {
+        "prices": msgspec.structs.asdict(table.prices),
+        "free_a_month": msgspec.structs.asdict(table.free_a_month),
+    }
+    fields |= {f"elsewhere.{region}.prices": found.prices for region, found in table.elsewhere.items()}
+    for field, amounts in fields.items():
+        for unit, amount in amounts.items():
+            if unit not in UnitPrices.__struct_fields__ and field != "free_a_month":
+                raise PriceTableError(name, f"{field} has {unit!r}, which is no unit")
             if not (math.isfinite(amount) and amount >= 0.0):
                 raise PriceTableError(name, f"{field}.{unit} is {amount!r}, expected a number of 0 or above")
     return table

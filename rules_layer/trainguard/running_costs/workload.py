@@ -11,6 +11,9 @@ from typing import Literal
 from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
+HOURS_A_MONTH = 730.0
+# Messages that a request to SQS takes or deletes.
+REQUEST_BATCH = 10
 # As in an instance with 8 GPUs and 96 cores.
 CORES_A_GPU = 12
 
@@ -20,6 +23,10 @@ EARLY_MINUTES = 17
 _BYTES_A_LINE = 121
 _LINES_OF_A_NODE = 3
 _BYTES_A_FRAMEWORK_OBJECT = 40_000
+# By how much gzip shrinks what the collector writes: recorded system metrics 26 times, random values 16; timelines 9.
+_PACKED, _PACKED_FRAMEWORK = 20, 8
+# A collector writes its status every three minutes.
+_STATUSES_AN_HOUR = 20
 # A job is evaluated in every third run of the scheduler while no rule is near a change.
 _LOOKS_AN_HOUR = 20
 
@@ -29,7 +36,9 @@ class Workload:
     """A job whose profile is watched; a node has twelve cores for each of ``gpus``.
 
     ``interval_ms`` is of system metrics. ``saved_steps`` an hour are the first worker's. ``existing_bucket`` is not the
-    stack's own; ``profile_notifications`` says whether EventBridge bills its events.
+    stack's own; ``profile_notifications`` says whether EventBridge bills its events. ``profiler`` writes the profile:
+    the collector compresses it. ``traces_gb`` of kernel traces an hour lie in S3, as gzip. ``endpoints`` are interface
+    endpoints of the functions' network, each zone counted.
     """
 
     nodes: int = 1
@@ -42,6 +51,11 @@ class Workload:
     retention_days: int = 30
     existing_bucket: bool = False
     profile_notifications: Literal["eventbridge", "queue"] = "eventbridge"
+    profiler: Literal["collector", "sagemaker"] = "collector"
+    traces_gb: float = 0.0
+    endpoints: int = 0
+    customer_key: bool = False
+    data_events: bool = False
 
     @property
     def sends_events(self) -> bool:
@@ -82,8 +96,15 @@ class Workload:
 
     @property
     def profile_bytes(self) -> float:
-        minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
+        packed, of_framework = (_PACKED, _PACKED_FRAMEWORK) if self.profiler == "collector" else (1, 1)
+        minute = self.lines * _BYTES_A_LINE / packed
+        minute += self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT / of_framework
         return self.nodes * MINUTES_AN_HOUR * minute
+
+    @property
+    def statuses(self) -> int:
+        """Status objects an hour, which the collector writes beside the profile."""
+        return self.nodes * _STATUSES_AN_HOUR if self.profiler == "collector" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

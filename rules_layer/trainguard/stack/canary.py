@@ -1,12 +1,12 @@
-"""The canary: a synthetic job that proves once a week that the deployment detects and alerts.
+"""The canary: a synthetic job that proves once a day that the deployment detects and alerts.
 
 It is four minutes of one node with a low GPU, the same bytes for the same time and run, checked minutes later: was it
-found, alerted and reported? Both steps can be repeated: the first writes the same objects again, the second only reads.
-Whoever may write to the bucket can put folders there with names of canaries: they neither hide one that passed nor
-stand for a planted one.
+found, decided whether to be stopped, alerted, reported, and closed? Both steps can be repeated: the first writes the
+same objects again, the second only reads. Whoever may write to the bucket can put folders there with names of canaries:
+they neither hide one that passed nor stand for a planted one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -16,9 +16,9 @@ import numpy as np
 
 from trainguard.core.canary_name import CANARY_PREFIX, canary_name, planted_at
 from trainguard.core.layout import REPORT_JSON, ProfileRoot
-from trainguard.core.ports import Journal, ProfileObjects
-from trainguard.core.records import RuleRow
-from trainguard.core.stores import RuleStates
+from trainguard.core.ports import Journal, ProfileObjects, ReadableObjects
+from trainguard.core.records import JobRecord, RuleRow
+from trainguard.core.stores import Jobs, RuleStates
 from trainguard.core.timestamps import check_event_time
 from trainguard.formats.profile.keys import system_key
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
@@ -98,9 +98,6 @@ def _snapshot(time: float, percent: float) -> list[dict[str, str | float]]:
     ]
 
 
-# Monday.
-CANARY_WEEKDAY = 0
-
 LOOKED_AFTER_MINUTES = 15
 
 
@@ -115,14 +112,11 @@ class CanaryCall(msgspec.Struct, frozen=True):
         check_event_time(self.time)
 
     @property
-    def due(self) -> Literal["plant", "look"] | None:
-        """The step that is due: on Mondays in UTC one plants and one checks; other days show that the schedule runs."""
+    def due(self) -> Literal["plant", "look"]:
+        """The step that is due: of a day's two calls one plants, and one checks."""
         if self.step != "scheduled":
             return self.step
-        at = self.time.astimezone(UTC)
-        if at.weekday() != CANARY_WEEKDAY:
-            return None
-        return "plant" if at.minute < LOOKED_AFTER_MINUTES else "look"
+        return "plant" if self.time.astimezone(UTC).minute < LOOKED_AFTER_MINUTES else "look"
 
 
 # The canary that is checked was planted within this time, or none was today.
@@ -132,6 +126,9 @@ FRESH_S = 3_600.0
 _AHEAD_S = 60.0
 
 _MOST_LOOKED_AT = 10
+
+# A canary has nothing to stop: its decision names that, or what forbids all stops.
+_DECISIONS = ("refused", "dry-run")
 
 _JSON = "application/json"
 
@@ -156,6 +153,7 @@ class Canary:
     bucket: str
     objects: ProfileObjects
     rows: RuleStates
+    jobs: Jobs
     journal: Journal
 
     def plant(self, at: float, run: str) -> str:
@@ -183,7 +181,10 @@ class Canary:
         if not recent:
             missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
             return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
-        return [grade_canary(job, planted[job], self.rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
+        return [
+            grade_canary(job, planted[job], self.rows.load(job, RULE), self.jobs.load(job), keys)
+            for job in recent[:_MOST_LOOKED_AT]
+        ]
 
     def _count(self, verdict: CanaryVerdict) -> None:
         self.journal.count("canary_passed", int(verdict.passed), job=verdict.job)
@@ -193,23 +194,56 @@ class Canary:
             self.journal.measure("canary_latency_seconds", verdict.latency_s)
 
     def _keys(self) -> list[str]:
-        """Return the keys of all canaries; a job with a similar name stays."""
-        listed = self.objects.list(self.bucket, CANARY_PREFIX, "")
-        return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
+        return _canary_keys(self.objects, self.bucket)
 
 
-def grade_canary(job: str, planted: float, stored: RuleRow | None, keys: Sequence[str]) -> CanaryVerdict:
-    """Return whether a canary, ``planted`` at epoch seconds, was found, alerted and reported."""
+def _canary_keys(objects: ReadableObjects, bucket: str) -> list[str]:
+    """Return the keys of all canaries; a job with a similar name stays."""
+    listed = objects.list(bucket, CANARY_PREFIX, "")
+    return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
+
+
+# A day, and a quarter of one.
+_SILENT_S = 30 * 3_600.0
+_DAY_S, _HOUR_S, _MINUTE_OF_LOOK = 86_400.0, 3_600.0, 30
+
+
+def watch_canary(
+    objects: ReadableObjects, bucket: str, journal: Journal, *, deployed_at: Callable[[], float], now: float
+) -> None:
+    """Count once a day that no canary was planted for 30 hours, nor the stack deployed; look once an hour.
+
+    ``now`` is that of a call each minute. Raises PortUnavailableError.
+    """
+    if int(now // MINUTE_S) % 60 != _MINUTE_OF_LOOK:
+        return
+    times = [planted_at(_job_of(key)) or 0.0 for key in _canary_keys(objects, bucket)]
+    newest = max([at for at in times if at <= now + _AHEAD_S], default=0.0)
+    silent_s = now - max(newest, deployed_at()) - _SILENT_S
+    if silent_s >= 0.0 and silent_s % _DAY_S < _HOUR_S:
+        journal.count("canary_silent", reason=f"no canary for {(silent_s + _SILENT_S) / _HOUR_S:.0f} hours")
+
+
+def grade_canary(
+    job: str, planted: float, stored: RuleRow | None, record: JobRecord | None, keys: Sequence[str]
+) -> CanaryVerdict:
+    """Return whether a canary, ``planted`` at epoch seconds, was found, decided on, alerted, reported and closed."""
     if stored is None:
         return CanaryVerdict(job, (f"{RULE} has no row of it: it was not evaluated, or did not fire",), None)
     missing = []
     if stored.debugger_status != "IssuesFound":
         missing.append(f"{RULE} says {stored.status.value} of it, not FIRED: {stored.finding.reason}")
+    if stored.stop is None:
+        missing.append("nothing was decided about a stop")
+    elif stored.stop.decision not in _DECISIONS or stored.stop.made:
+        missing.append(f"the decision about a stop is {stored.stop.decision}: {stored.stop.why}")
     if stored.alert_id is None:
         missing.append(f"its alert was not sent: {stored.action or 'no execution has recorded an action'}")
     report = f"{ProfileRoot('', job).report}{REPORT_JSON}"
     if stored.report_uri is None or report not in keys:
         missing.append(f"its report is not there: {report}")
+    if record is None or record.active:
+        missing.append("its job was not closed, though its profile has ended")
     sent = None if stored.alert_id is None else stored.action_at
     return CanaryVerdict(job, tuple(missing), None if sent is None else sent - planted)
 

@@ -11,7 +11,7 @@ from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, Upload
 from trainguard.core.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.core.finding import Finding
-from trainguard.core.records import RuleRow, Status
+from trainguard.core.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.stack.canary import FRESH_S, MINUTES, RULE, Canary, canary_objects, grade_canary
 
@@ -31,7 +31,11 @@ def world() -> MemoryWorld:
 
 @pytest.fixture
 def canary(world: MemoryWorld) -> Canary:
-    return Canary(bucket=BUCKET, objects=world.objects, rows=world.rows, journal=world.journal)
+    return Canary(bucket=BUCKET, objects=world.objects, rows=world.rows, jobs=world.jobs, journal=world.journal)
+
+
+CLOSED = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket=BUCKET, prefix="", active=False)
+REFUSED = StopRecord("refused", "SageMaker does not know a training job of this name", made=False)
 
 
 def keys(world: MemoryWorld) -> list[str]:
@@ -45,7 +49,13 @@ def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "
     )
     page = f"s3://{BUCKET}/{REPORT}" if report else None
     return replace(
-        row, fire_id="f1", action="Training job not stopped.", action_at=AT + 42.0, alert_id=alert, report_uri=page
+        row,
+        fire_id="f1",
+        stop=REFUSED,
+        action="Training job not stopped.",
+        action_at=AT + 42.0,
+        alert_id=alert,
+        report_uri=page,
     )
 
 
@@ -152,6 +162,7 @@ def test_alerted_and_reported_canary_passes_with_its_latency(canary: Canary, wor
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
+    world.jobs.register(CLOSED)
     verdict = canary.look(AT + 900.0)
     assert (verdict.job, verdict.passed) == (JOB, True)
     assert world.journal.totals == {"canary_passed": 1}
@@ -162,6 +173,7 @@ def test_check_on_a_canary_of_yesterday_fails_as_none_planted(canary: Canary, wo
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
+    world.jobs.register(CLOSED)
     assert canary.look(AT + FRESH_S).passed
     late = canary.look(AT + FRESH_S + 1.0)
     assert late.missing == ("no canary was planted in the last 60 min",)
@@ -176,6 +188,8 @@ def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: Mem
 @pytest.mark.parametrize(
     ("stored", "keys", "said"),
     [
+        (replace(sent(), stop=None), [REPORT], "nothing was decided about a stop"),
+        (replace(sent(), stop=replace(REFUSED, decision="stop", made=True)), [REPORT], "stop is stop: SageMaker"),
         (None, [REPORT], "has no row"),
         (sent(status=Status.OK, fired=0), [REPORT], "says OK"),
         (sent(alert=None), [REPORT], "alert was not sent: Training job not stopped."),
@@ -186,7 +200,7 @@ def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: Mem
 def test_single_missing_outcome_fails_the_check_and_is_named(
     stored: RuleRow | None, keys: list[str], said: str
 ) -> None:
-    verdict = grade_canary(JOB, AT, stored, keys)
+    verdict = grade_canary(JOB, AT, stored, CLOSED, keys)
     (missing,) = verdict.missing
     assert said in missing
     assert (verdict.latency_s is None) == (stored is None or stored.alert_id is None)
@@ -194,7 +208,13 @@ def test_single_missing_outcome_fails_the_check_and_is_named(
 
 def test_canary_passes_with_a_rule_that_fired_and_is_over() -> None:
     over = replace(sent(), status=Status.OK)
-    assert grade_canary(JOB, AT, over, [REPORT]).passed
+    assert grade_canary(JOB, AT, over, CLOSED, [REPORT]).passed
+
+
+@pytest.mark.parametrize("record", [None, replace(CLOSED, active=True)])
+def test_canary_whose_job_is_still_open_fails(record: JobRecord | None) -> None:
+    (missing,) = grade_canary(JOB, AT, sent(), record, [REPORT]).missing
+    assert "was not closed" in missing
 
 
 def test_canary_names_of_one_second_are_unpredictable() -> None:
@@ -231,6 +251,7 @@ def test_folders_named_like_newer_canaries_hide_no_passed_one(canary: Canary, wo
     canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
+    world.jobs.register(CLOSED)
     for at in (AT + 1.0, AT + 600.0, AT + 3_000.0, AT + 86_400.0):
         world.objects.put(BUCKET, f"{canary_name(at, 'fake')}/job.json", b"{}", "application/json")
     assert (canary.look(AT + 900.0).job, canary.look(AT + 900.0).passed) == (JOB, True)

@@ -82,6 +82,12 @@ def test_report_of_a_128_node_day_costs_what_the_decision_says() -> None:
     assert total(of(nodes=128, hours=24, framework=True).at_end) == pytest.approx(5.0, rel=0.15)
 
 
+def test_profile_of_375_nodes_costs_less_than_a_quarter_of_plain_bytes() -> None:
+    packed, plain = (total(of(nodes=375, profiler=by).profile) for by in ("collector", "sagemaker"))
+    assert plain * 720 == pytest.approx(1_206.9, rel=0.01)
+    assert packed * 720 < 1_206.9 / 4
+
+
 def test_report_listings_grow_with_the_objects_without_a_jump() -> None:
     def listed(nodes: int) -> float:
         (line,) = (line for line in of(nodes=nodes, hours=24).at_end if line.what == "LIST and PUT")
@@ -186,7 +192,7 @@ def test_packaged_operating_prices_have_a_date_and_a_region() -> None:
     assert table.origin("us-east-1").endswith(f"us-east-1, {table.date}")
     assert table.of_region(PACKAGED_NAME, "us-east-1") is table.prices
     assert table.confirmed.keys() <= set(table.prices.__struct_fields__)
-    assert all(table.date < each.date for each in table.confirmed.values())
+    assert all(table.date < each.date for each in (*table.confirmed.values(), *table.elsewhere.values()))
     assert all(price > 0.0 for price in (getattr(table.prices, name) for name in table.prices.__struct_fields__))
 
 
@@ -199,6 +205,10 @@ def test_packaged_operating_prices_have_a_date_and_a_region() -> None:
         (body(currency=3), r"\$\.currency"),
         (body(prices={"trace": "dear"}), r"\$\.prices"),
         (body(free_a_month={"traces": -1}), "free_a_month.traces is -1.0, expected a number of 0 or above"),
+        (
+            body(elsewhere={"eu-west-2": {"date": "2026", "source": "ours", "prices": {"traces": 1}}}),
+            "elsewhere.eu-west-2.prices has 'traces', which is no unit",
+        ),
         (body(prices={"trace": -1e-6}), "prices.trace is -1e-06, expected a number of 0 or above"),
     ],
 )

@@ -124,6 +124,7 @@ USES: Mapping[str, tuple[Use, ...]] = {
         *(Use((GET,), keys) for keys in (*HANG_READS, KEPT_HANG)),
         *(Use((LIST,), keys) for keys in (_PARTS, *HANG_READS)),
     ),
+    "scheduler": (Use((LIST,), _CANARIES),),
     "canary": (Use((PUT, DELETE), _CANARIES), Use((LIST,), _CANARIES)),
     "plan_capture": (Use((PUT,), _CAPTURE_RUNS), Use((LIST,))),
     "digest_trace": (*(Use((GET,), keys) for keys in TRACE_READS), Use((PUT,), _CAPTURE_DIGESTS), Use((LIST,))),
@@ -157,15 +158,23 @@ def check_roles(site: Site) -> Iterable[CheckResult]:
     if not site.asks_aws:
         return (warn("not checked here: an emulator simulates no rights of roles", "Run it against AWS."),)
     bucket_arn = f"arn:{site.deployment.partition}:s3:::{site.bucket}"
-    faults: list[CheckResult] = []
+    lacking: dict[tuple[str, str], dict[str, list[str]]] = {}
     roles = roles_of(site)
     for name, role in roles.items():
         for use in USES[name]:
             for action, why in denials(site, role, use.actions, use.resource(bucket_arn), use.context):
-                where = site.bucket if use.keys == "*" else f"{use.keys} in {site.bucket}"
-                remedy = "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`."
-                faults.append(fail(f"{name} may not {action} on {where}: {why}", remedy))
+                where = "all objects" if use.keys == "*" else use.keys
+                lacking.setdefault((name, why), {}).setdefault(action, []).append(where)
+    remedy = "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`."
+    faults = [
+        fail(f"{name} may not {_rights(by_action)} in {site.bucket}: {why}", remedy)
+        for (name, why), by_action in lacking.items()
+    ]
     return unless(faults, f"{counted(len(roles), 'role')} may do in {site.bucket} what they are for")
+
+
+def _rights(by_action: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{action} on {', '.join(where)}" for action, where in by_action.items())
 
 
 # A job that there is none of: asking for it says only whether one may ask.
@@ -297,7 +306,7 @@ def check_encryption(site: Site) -> Iterator[CheckResult]:
 
 def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
     if ":key/" in named and _account(named) != site.deployment.account:
-        yield from _grade_rights(site, named, roles_of(site))
+        yield from _grade_rights(site, named, _users_of_key(site))
         # What the policy of another account's key says, that account alone may read.
         yield warn(
             f"{named}, which encrypts {site.bucket}, is of account {_account(named)}: its policy cannot be read from "
@@ -311,7 +320,7 @@ def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
     if described.get("KeyManager") == "AWS":
         yield ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
         return
-    key, roles = described["Arn"], roles_of(site)
+    key, roles = described["Arn"], _users_of_key(site)
     faults = [*_grade_rights(site, key, roles)]
     if (state := described.get("KeyState", "Enabled")) != "Enabled":
         found = f"{key} is {state}: no object under it can be read or written"
@@ -325,9 +334,15 @@ def _account(arn: str) -> str:
 
 
 def needed(role: str) -> tuple[str, ...]:
-    """Return the actions on the key that a role of `USES` needs; who writes decrypts to check."""
+    """Return the actions on the key that a role of `USES` needs: a listing none; who writes decrypts to check."""
+    if all(use.actions == (LIST,) for use in USES[role]):
+        return ()
     writes = any(PUT in use.actions for use in USES[role])
     return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
+
+
+def _users_of_key(site: Site) -> Mapping[str, str]:
+    return {name: role for name, role in roles_of(site).items() if needed(name)}
 
 
 def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:

@@ -21,6 +21,12 @@ DAY_S = 86_400
 # The year 9999: no later day has a name.
 LAST_DAY = 253_370_764_800
 
+# Reading time: of the day that an execution has, a quarter is left to build the report.
+READING_S = 18 * 3_600
+
+# As many as an inline Map runs at once, and few beside the thousand functions that an account may run.
+DIGESTS_AT_ONCE = 40
+
 # Invocations for one node's day; what they have not read by then is named as missing.
 MAX_PARTS = 24
 

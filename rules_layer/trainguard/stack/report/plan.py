@@ -22,10 +22,7 @@ from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.report.timeline.series import TimeAxis, axis_for
 from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stack.report.keys import FEWEST_NODES, DayLists, Listing
-from trainguard.stack.report.parts import DAY_S, DigestItem, RunPlace, encode_items
-
-# Reading time: of the day that an execution has, a quarter is left to build the report.
-READING_S = 18 * 3_600
+from trainguard.stack.report.parts import DAY_S, READING_S, DigestItem, RunPlace, encode_items
 
 # As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself.
 INLINE_ITEMS = 40

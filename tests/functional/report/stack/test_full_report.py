@@ -14,7 +14,7 @@ from tests.support.small_job import BUCKET, JOB, START
 from trainguard.core.records import JobRecord
 from trainguard.engine.profiler.system_stream import SystemState
 from trainguard.stack.report import plan
-from trainguard.stack.report.parts import DAY_S, MAX_PARTS
+from trainguard.stack.report.parts import DAY_S, MAX_PARTS, READING_S
 from trainguard.state.codec import decode_state, encode_state
 
 PARTS = f"{FOLDER}parts/"
@@ -217,8 +217,8 @@ def test_report_after_most_of_a_day_is_built_and_names_the_rest(
 
 def test_reading_of_an_item_ends_well_before_the_execution(world: MemoryWorld) -> None:
     (item, _) = ReportRun(world).plan({"job": JOB, "run": "a-run"})["items"]
-    assert item["until"] == NOW + plan.READING_S
-    assert 0.8 * definition()["TimeoutSeconds"] > plan.READING_S
+    assert item["until"] == NOW + READING_S
+    assert 0.8 * definition()["TimeoutSeconds"] > READING_S
 
 
 def test_no_bucket_is_shorter_than_two_samples(

@@ -20,7 +20,7 @@ from trainguard.stack.report import keys as day_keys
 from trainguard.stack.report import plan
 from trainguard.stack.report.digest import digest_item
 from trainguard.stack.report.keys import FEWEST_NODES, decode_keys, encode_keys
-from trainguard.stack.report.parts import DAY_S, DigestItem, decode_items
+from trainguard.stack.report.parts import DAY_S, READING_S, DigestItem, decode_items
 from trainguard.stack.report.plan import ReportPlanner
 
 ROOT = ProfileRoot("", JOB)
@@ -61,7 +61,7 @@ def planned(world: MemoryWorld, has_time: Callable[[], bool] = lambda: True) -> 
         left = msgspec.convert(msgspec.to_builtins(place.listing), day_keys.Listing)
         place = planner.plan(JOB, "run", now=NOW + 300, has_time=has_time, listing=left)
     items = decode_items(place.key, world.objects.get(BUCKET, place.key, 10_000_000))
-    assert {item.until for item in items} == {NOW + plan.READING_S}
+    assert {item.until for item in items} == {NOW + READING_S}
     return items
 
 

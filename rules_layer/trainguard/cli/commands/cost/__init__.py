@@ -45,6 +45,19 @@ def cost(
     retention_days: Annotated[
         int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
     ] = 30,
+    profiler: Annotated[
+        Literal["collector", "sagemaker"],
+        typer.Option("--profiler", help="Who writes the profile: the collector compresses it.", show_default=True),
+    ] = "collector",
+    traces_gb: Annotated[
+        float,
+        typer.Option("--traces-gb", metavar="GB", min=0, max=100_000, help="Kernel traces an hour, as gzip."),
+    ] = 0.0,
+    vpc_zones: Annotated[
+        int, typer.Option("--vpc-zones", metavar="N", min=0, max=6, help="Zones with interface endpoints.")
+    ] = 0,
+    customer_key: Annotated[bool, typer.Option("--customer-key", help="kms_key_arn is set.")] = False,
+    data_events: Annotated[bool, typer.Option("--data-events", help="CloudTrail logs each request.")] = False,
     region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
         Path | None, option("--unit-prices", "FILE", "Unit prices instead of the packaged ones.")
@@ -56,6 +69,7 @@ def cost(
     """
     if not existing_bucket:
         refuse("the stack's own bucket", {"--profile-notifications": profile_notifications == "queue"})
+    from trainguard.aws.endpoints import INTERFACE_SERVICES
     from trainguard.cli.commands.cost.estimates import cost_result
     from trainguard.running_costs.workload import Workload
 
@@ -70,5 +84,10 @@ def cost(
         existing_bucket=existing_bucket,
         profile_notifications=profile_notifications,
         retention_days=retention_days,
+        profiler=profiler,
+        traces_gb=traces_gb,
+        endpoints=vpc_zones * len(INTERFACE_SERVICES),
+        customer_key=customer_key,
+        data_events=data_events,
     )
     return cost_result(workload, region, unit_prices)

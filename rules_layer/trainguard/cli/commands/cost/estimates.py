@@ -3,6 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
+
 from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
@@ -28,42 +30,53 @@ _SECTIONS = {
     "profile": "The profile itself in S3, for each hour of the job",
 }
 _COLUMNS = (Column("service"), Column("what", folds=True), Column("how many", right=True), Column("cost", right=True))
+_PRICE_COLUMNS = (Column("unit"), Column("price", right=True), Column("as of"), Column("source", folds=True))
 
 
 def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> CommandResult:
     """Return the estimate; ``unit_prices`` is a file in place of the packaged table. Raises PriceTableError."""
     name, table = _table(unit_prices)
-    found = estimate(workload, table.of_region(name, region), table.free_a_month)
+    prices = table.of_region(name, region)
+    found = estimate(workload, prices, table.free_a_month)
     origin, alert = table.origin(region), total(found.fire)
     lines: dict[str, list[CostLine]] = {field: list(getattr(found, field)) for field in _SECTIONS}
     idle = f"{money(found.an_idle_month)}; beyond an unused free tier {money(found.an_idle_month_beyond_free)}"
+    whole, own = found.with_profile, {"hour": found.an_hour, "job": found.the_job, "month": found.a_month}
+    names = {"hour": "an hour of the job", "job": f"the job, {workload.hours:g} h", "month": "a month of such jobs"}
     facts = Facts(
         [
-            ("an hour of the job", Cell(money(found.an_hour), "bold")),
-            (f"the job, {workload.hours:g} h", Cell(money(found.the_job), "bold")),
-            ("a month of such jobs", Cell(money(found.a_month), "bold")),
+            *(
+                (name, Cell(f"{money(whole[span])}, {money(own[span])} without the profile", "bold"))
+                for span, name in names.items()
+            ),
             ("an idle month", idle),
             ("each alert", money(alert)),
-            ("the job's profile in S3", f"{money(found.the_profile)}, as with any profiler; in none of the above"),
         ]
     )
     blocks: list[Block] = [facts]
     for field, title in _SECTIONS.items():
         rows = [(line.service, line.what, _shown_amount(line.amount), money(line.cost)) for line in lines[field]]
         blocks += [Heading(title), Grid(_COLUMNS, rows)]
+    sources, values = table.sources(region), msgspec.structs.asdict(prices)
+    rows = [
+        (unit, f"{values[unit]:.10f}".rstrip("0").rstrip("."), each.date, each.source) for unit, each in sources.items()
+    ]
+    blocks += [Heading("Unit prices"), Grid(_PRICE_COLUMNS, rows)]
     blocks.append(Line(f"{table.currency}. A model: {origin}.", style="dim"))
     document = {
         "workload": found.workload,
         "currency": table.currency,
         "origin": origin,
-        "hour": found.an_hour,
-        "job": found.the_job,
-        "month": found.a_month,
+        **whole,
+        "without_profile": own,
         "idle_month": found.an_idle_month,
         "idle_month_beyond_free": found.an_idle_month_beyond_free,
         "fire": alert,
         "profile": found.the_profile,
         "lines": {field: [asdict(line) | {"cost": line.cost} for line in listed] for field, listed in lines.items()},
+        "unit_prices": {
+            unit: {"price": values[unit], "date": each.date, "source": each.source} for unit, each in sources.items()
+        },
     }
     return CommandResult(document=document, blocks=blocks)
 

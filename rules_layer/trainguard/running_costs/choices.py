@@ -1,0 +1,52 @@
+"""Cost of what is a choice: the profile, kernel traces, a network without internet, a key, an audit of each request."""
+
+from collections.abc import Iterator
+
+from trainguard.running_costs.unit_prices import CostLine, UnitPrices
+from trainguard.running_costs.workload import HOURS_A_MONTH, REQUEST_BATCH, Workload
+
+_GB = 1e9
+_ENDPOINT_BYTES_AN_OBJECT = 4_000
+# Tables, queues and topics ask for the key again after five minutes; S3 has bucket keys.
+_KEY_REQUESTS_AN_HOUR = 12 * 7
+
+# Traces as gzip grow so many times; a GB of text takes 0.0005 USD of Lambda.
+_TEXT_OF_TRACES, _TRACE_GIB_S_A_GB = 15, 37.5
+
+
+def profile_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
+    """Yield the cost an hour of the profile: of storing an hour as long as it is kept, and of writing it."""
+    months = job.retention_days * 24 / HOURS_A_MONTH
+    yield CostLine("S3", "GB-months of profile", job.profile_bytes / _GB * months, prices.object_gb_month)
+    yield CostLine("S3", "PUT by the training job", job.objects, prices.object_put)
+    if job.traces_gb:
+        yield CostLine("S3", "GB-months of kernel traces", job.traces_gb * months, prices.object_gb_month)
+    if job.statuses:
+        yield CostLine("S3", "PUT of the collector's status", job.statuses, prices.object_put)
+        if job.sends_events:
+            yield CostLine("EventBridge", "events of the collector's status", 2 * job.statuses, prices.event)
+        else:
+            requests = job.statuses * (1 + 2 / REQUEST_BATCH)
+            yield CostLine("SQS", "requests for messages of the collector's status", requests, prices.queue_request)
+
+
+def chosen_lines(job: Workload, prices: UnitPrices, called: float) -> Iterator[CostLine]:
+    """Yield what choices add to an hour; ``called`` are requests that CloudTrail can log."""
+    if job.traces_gb:
+        compute = job.traces_gb * _TEXT_OF_TRACES * _TRACE_GIB_S_A_GB
+        yield CostLine("Lambda", "GiB-s for kernel traces", compute, prices.compute_gib_s)
+    if job.data_events:
+        yield CostLine("CloudTrail", "data events of bucket, tables and functions", called, prices.data_event)
+    if job.endpoints:
+        through = job.objects * _ENDPOINT_BYTES_AN_OBJECT / _GB
+        yield CostLine("VPC", "GB through interface endpoints", through, prices.endpoint_gb)
+
+
+def monthly_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
+    """Yield what choices cost in each month, with jobs and without."""
+    if job.endpoints:
+        hours = job.endpoints * HOURS_A_MONTH
+        yield CostLine("VPC", "hours of interface endpoints", hours, prices.endpoint_hour)
+    if job.customer_key:
+        yield CostLine("KMS", "key", 1, prices.key_month)
+        yield CostLine("KMS", "requests", _KEY_REQUESTS_AN_HOUR * HOURS_A_MONTH, prices.key_request)
