@@ -225,6 +225,9 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         asked_at=draw(st.none() | times_ms),
         other_streams=draw(st.integers(0, 5_000)),
         streams_left_out=draw(st.booleans()),
+        outlook=draw(st.none() | texts),
+        time_limit_s=draw(st.none() | epochs.map(float)),
+        total_steps=draw(st.none() | integers),
     )
 
 

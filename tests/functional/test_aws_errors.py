@@ -300,7 +300,25 @@ def test_description_of_a_running_job_is_complete(clients: Clients) -> None:
         "run_links": {},
         "resources": (),
         "metric_definitions": (),
+        "time_limit_s": None,
+        "total_steps": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({"max_steps": "20000"}, 20_000),
+        ({"--max-train-steps": '"500"', "epochs": "3"}, 500),
+        ({"max_steps": "-1", "total_steps": "70"}, 70),
+        ({"max_steps": "x" * 99, "epochs": "3"}, None),
+        ({}, None),
+    ],
+)
+def test_description_has_the_length_of_the_job(clients: Clients, given: dict[str, str], steps: int | None) -> None:
+    limit = {"MaxRuntimeInSeconds": 86_400}
+    found = _describe(clients, HyperParameters=given, StoppingCondition=limit)
+    assert (found["time_limit_s"], found["total_steps"]) == (86_400.0, steps)
 
 
 def test_description_has_the_name_of_the_tuning_job(clients: Clients) -> None:

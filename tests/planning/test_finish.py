@@ -21,14 +21,14 @@ def forecast(points: list[Point], total: int = 1_000) -> FinishForecast:
     return found
 
 
-def test_even_steps_end_when_they_would_and_the_interval_is_narrow() -> None:
+def test_even_steps_end_when_they_would_in_a_narrow_interval() -> None:
     found = forecast(steps(501))
     assert (found.done, found.total, found.at) == (500, 1_000, AT + 500.0)
     assert found.end.value == pytest.approx(AT + 1_000.0)
     assert found.end.high - found.end.value == pytest.approx(5.0)
 
 
-def test_a_slow_first_step_and_the_order_of_points_change_nothing() -> None:
+def test_slow_first_step_and_order_of_points_change_nothing() -> None:
     warm = [(AT - 600.0, 0), *steps(500, first=1)]
     assert forecast(warm[::-1]).end.value == pytest.approx(AT + 999.0, abs=2.0)
 

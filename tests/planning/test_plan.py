@@ -98,7 +98,7 @@ def test_a_larger_batch_makes_fewer_and_longer_steps() -> None:
     assert row.parts["compute"] == pytest.approx(3_000.0 * 2.0**MEASURED.samples / 2.0)
 
 
-def test_collectives_between_nodes_go_at_the_speed_of_the_network() -> None:
+def test_collectives_between_nodes_go_at_the_networks_speed() -> None:
     g5 = nodes(1, "ml.g5.48xlarge")
     large = Communication([collective("allreduce", 100.0, 20.0, 10 << 30, 8)], 10, 0.1)
     assert large.exposed_s == pytest.approx(0.002)
@@ -114,7 +114,7 @@ def test_collectives_between_nodes_go_at_the_speed_of_the_network() -> None:
     assert large.exposed_on(P4D, Cluster(1, 1), 1.0) == 0.0
 
 
-def test_exposed_communication_of_the_trace_is_added_for_each_step() -> None:
+def test_exposed_communication_is_added_for_each_step() -> None:
     found = Communication([collective("allreduce", 100.0, 20.0, 10 << 30, 8)], 10, 0.1)
     seconds = {Bucket.COMPUTE: 980.0, Bucket.COMMUNICATION: 20.0}
     row = Planner(job(seconds, communication=found, traced=True)).rows([wanted(P4D, nodes(2))])[1]
@@ -162,7 +162,7 @@ def test_steps_that_are_left_count_and_the_start_up_once() -> None:
     assert not ran.measured
 
 
-def test_intervals_grow_with_the_distance_and_are_none_for_the_same() -> None:
+def test_intervals_grow_with_the_distance_from_nothing() -> None:
     planner = Planner(job({Bucket.COMPUTE: 1_000.0}))
     rows = planner.rows([Wanted(P4D), *(wanted(P4D, nodes(count)) for count in (2, 8, 64))])
     widths = [row.seconds.high / row.seconds.value for row in rows[1:]]

@@ -29,7 +29,7 @@ _STATE_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What the job's own files say of its length and batch; None where they do not."""
+    """A job's length and batch as its own files have them; None where they do not."""
 
     total_steps: int | None = None
     batch_per_gpu: int | None = None

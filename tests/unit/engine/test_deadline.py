@@ -33,7 +33,7 @@ def warned(found: list[tuple[float, Outlook]]) -> list[tuple[float, OutboxEntry]
     return [(hours, entry) for hours, each in found for entry in each.warnings]
 
 
-def test_job_that_will_miss_its_limit_is_warned_of_once_and_early() -> None:
+def test_job_that_will_miss_its_limit_is_warned_of_early_once() -> None:
     # 20,000 steps of 5.4 s take 30 h.
     ((hours, entry),) = warned(followed(job(), 24.0, 5.4))
     assert LEAST_DONE * 30.0 <= hours < 23.0
