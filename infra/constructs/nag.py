@@ -58,9 +58,7 @@ _UNTRACED = (
     "-c tracing=active has them sent."
 )
 _OLDER_RUNTIME = ("AwsSolutions::AwsSolutions-L1", "Serverless::Serverless-LambdaLatestVersion")
-_TESTED_RUNTIME = (
-    "The functions run on the newest Python that the tests and the emulator run on, not on an untested one."
-)
+_TESTED_RUNTIME = "The functions run on the newest Python that tests and emulator run on, not on an untested one."
 
 # Their roles may describe what is stopped outside SageMaker.
 _LOOK_AT_RESOURCES = frozenset({"decide_stop", "stop_job"})

@@ -14,7 +14,7 @@ from tests.unit.test_docs_parameters import table
 from trainguard.engine.installed import FAMILIES
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text("utf-8")
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 LET_IN = table("permissions.md", "who")
 
 

