@@ -53,6 +53,7 @@ class TrainGuardStack(Stack):
         network, storage = Network(self, config), Storage(self, config)
         if storage.bucket:
             let_accounts_write(storage.bucket, config)
+        settings = Settings(self, config)
         ingest = Ingest(self, config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S)
         platform = Platform(
             config=config,
@@ -61,7 +62,7 @@ class TrainGuardStack(Stack):
             placement=network.placement,
             storage=storage,
             undelivered=ingest.event_dead_letters,
-            settings=Settings(self, config),
+            settings=settings,
             ingest=ingest,
         )
         reports = Reports(self, platform)

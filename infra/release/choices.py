@@ -62,8 +62,7 @@ def conditions() -> dict[str, Any]:
         "HasRolePath": _given("RolePath"),
         "HasCodeSigning": _given("CodeSigningConfigArn"),
         "HasStopLimit": _given("StopLimitFunction"),
-        # The bucket's policy lets its accounts write, and an existing bucket's policy is its owner's.
-        "HasOrganization": {"Fn::And": [_given("OrganizationId"), _is("ProfileBucket", "")]},
+        "HasOrganization": _given("OrganizationId"),
         "IsInVpc": _given("SubnetIds"),
         _EVALUATES_BY_BUCKET: _is("Evaluate", BY_BUCKET),
     }
@@ -82,6 +81,11 @@ def rules() -> dict[str, Any]:
             _is("ProfileNotifications", BY_QUEUE),
             _given("ProfileBucket"),
             "ProfileNotifications needs ProfileBucket: a bucket of the stack's own notifies the queue.",
+        ),
+        "OrganizationWithOwnBucket": _rule(
+            _given("OrganizationId"),
+            _is("ProfileBucket", ""),
+            "OrganizationId needs a bucket of the stack's own: the policy of ProfileBucket is yours.",
         ),
         "SubnetsWithSecurityGroups": _rule(subnets, groups, "SubnetIds needs SecurityGroupIds."),
         "SecurityGroupsWithSubnets": _rule(groups, subnets, "SecurityGroupIds needs SubnetIds."),

@@ -15,7 +15,7 @@ from infra.release.archives import write_archive
 from infra.release.parameters import PARAMETERS, declarations
 from infra.release.template import MOST_BYTES
 from tests.infra.cloudformation import Resolver
-from tests.infra.releases import BOUNDARY, BUS, CHOSEN, KEY, THEIR_KEY
+from tests.infra.releases import BOUNDARY, BUS, CHOSEN, KEY, ORGANISATION, THEIR_KEY
 from tests.infra.test_cfn_lint import STANDS, found
 
 ASSETS = {"AssetBucket": "our-releases"}
@@ -163,6 +163,10 @@ def test_release_parameters_have_group_label_and_description(
     [
         ({"profile_key_arn": THEIR_KEY}, "ProfileKeyArn needs ProfileBucket: "),
         ({"profile_notifications": "queue"}, "ProfileNotifications needs ProfileBucket: "),
+        (
+            {"organization_id": "o-a1b2c3d4e5", "profile_bucket": "our-profiles"},
+            "OrganizationId needs a bucket of the stack's own",
+        ),
         ({"subnet_ids": "subnet-0123456789abcdef0"}, "SubnetIds needs SecurityGroupIds."),
         ({"security_group_ids": "sg-0123456789abcdef0"}, "SecurityGroupIds needs SubnetIds."),
     ],
@@ -185,14 +189,22 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "CentralBusArn": ((BUS,), (BUS.replace("event-bus", "rule"), "default")),
     "StopSwitch": (("enabled", "dry-run", "disabled"), ("on", "true")),
     "MaxStopsPerHour": (("0", "1000"), ("-1", "1001")),
+    "StopLimitFunction": ((ORGANISATION["stop_limit_function"],), ("admit_stop", BUS)),
     "Canary": (("true", "false"), ("yes",)),
     "Dashboard": (("true", "false"), ("no",)),
     "LogRetentionDays": (("1", "365"), ("2", "366")),
     "EvaluatorConcurrency": (("2", "1000"), ("1", "1001")),
     "EvaluatorMemoryMb": (("128", "10240"), ("127", "10241")),
     "ReportMemoryMb": (("128", "10240"), ("127", "10241")),
+    **{
+        f"{name}MemoryMb": (("128", "10240"), ("127", "10241"))
+        for name in ("Scheduler", "Reconcile", "Lifecycle", "PlanReport", "KernelDigest", "KernelJoin")
+    },
     "KmsKeyArn": ((KEY,), ("alias/ours",)),
     "PermissionsBoundary": ((BOUNDARY, "arn:aws:iam::aws:policy/ReadOnlyAccess"), ("arn:aws:iam::1:role/x",)),
+    "RolePath": (("/trainguard/", "/a/b-c/"), ("trainguard", "/", "/trainguard")),
+    "CodeSigningConfigArn": ((ORGANISATION["code_signing_config_arn"],), ("csc-0123456789abcdef0",)),
+    "OrganizationId": (("o-a1b2c3d4e5",), ("o-1", "111122223333")),
     "SubnetIds": (("subnet-01234567", "subnet-01234567,subnet-89abcdef"), ("sn-01234567",)),
     "SecurityGroupIds": (("sg-01234567",), ("sg-01234567,x",)),
 }
