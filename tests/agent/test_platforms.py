@@ -216,6 +216,20 @@ def test_withdrawn_consent_and_dry_run_do_nothing(case: Case) -> None:
     assert desk.states == {}
 
 
+def test_comment_of_another_job_gives_no_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = SlurmCommands(tmp_path)
+    monkeypatch.setenv("PATH", commands.path)
+    forged = f"{SLURM_JOB} Comment=trainguard=cancel;trainguard-job=train-17"
+    commands.put("job", "1234", SLURM_JOB)
+    commands.put("job", "77", f"{SLURM_JOB.replace('1234', '77')} Comment=x\n{forged}\nno job at all")
+    desk = MemoryDesk()
+    agent = Agent(desk, Slurm(), lambda: BEGAN + 900.0)
+    fields = {"action": "cancel", "job": "train-17", "rule": "R", "started_at": BEGAN, "expires_at": BEGAN + 1_000.0}
+    desk.ask("prod", AgentRequest(id="f1", resource="slurm/1234", **fields))  # type: ignore[arg-type]
+    assert agent.run_once() == 0
+    assert (commands.acts, desk.answers["f1"].why) == ([], "its owner has not opted in")
+
+
 def test_request_after_an_outage_or_a_lost_answer_is_done_once(case: Case) -> None:
     desk = MemoryDesk()
     agent = agent_of(case, desk)

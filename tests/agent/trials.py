@@ -67,7 +67,7 @@ class Trial:
             self.cluster.change(allowed="")
 
     def play(self) -> None:
-        """Let one or two fires come, each with its warning, and everybody interfere meanwhile."""
+        """Let one or two fires come, each with its warning, and everybody interfere in the meantime."""
         self.now = START
         fires = self.chance.choice([1, 1, 2]) if self.faulty else 1
         for number in range(fires):

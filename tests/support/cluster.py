@@ -104,7 +104,7 @@ class Effect:
 
 
 class MemoryCluster:
-    """One workload. Its owner may allow an action, take that back, and start it anew: ``run`` counts.
+    """One workload. Its owner may allow an action, take that back, and start it again: ``run`` counts.
 
     ``atomic`` writes the mark with the action, as Kubernetes does; Slurm's mark comes first.
     """

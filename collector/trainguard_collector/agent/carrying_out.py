@@ -130,7 +130,7 @@ def objection_to(request: Request, found: Resource) -> Optional[str]:
         f"its owner allows {found.action}, and {request.action} was announced": found.action != request.action,
         f"it is of job {found.job!r}": found.job is not None and text_of(found.job) != request.job,
         f"it is {found.status}, and does not run": not found.runs,
-        "it was started anew since": is_another_run(request, found),
+        "it was started again since": is_another_run(request, found),
     }
     return next((why for why, holds in objections.items() if holds), None)
 

@@ -7,6 +7,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Optional
 
@@ -79,8 +80,8 @@ class Api:
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
                 found = json.loads(answer.read())
-        except ValueError as fault:
-            raise OSError(f"{method} {path}: the answer is no JSON") from fault
+        except (ValueError, HTTPException) as fault:
+            raise OSError(f"{method} {path}: the answer is no JSON, or a part of it") from fault
         return found if isinstance(found, dict) else {}
 
 

@@ -46,9 +46,9 @@ class Slurm:
     def look(self, name: str) -> Optional[Resource]:
         kind, _, own = name.partition("/")
         if kind == "slurm" and _ID.fullmatch(own):
-            return next((_job(fields) for fields in self._shown("job", own)), None)
-        if kind == "slurm-node" and self._with_nodes and re.fullmatch(r"[\w.-]+", own):
-            return next((_node(fields) for fields in self._shown("node", own)), None)
+            return next((_job(each) for each in self._shown("job", own) if each["JobId"] == own), None)
+        if kind == "slurm-node" and self._with_nodes and re.fullmatch(r"\w[\w.-]*", own):
+            return next((_node(each) for each in self._shown("node", own) if each["NodeName"] == own), None)
         return None
 
     def act(self, found: Resource, request: Request) -> None:
@@ -74,8 +74,10 @@ class Slurm:
             if any(each in str(fault) for each in _UNKNOWN):
                 return []
             raise
+        # A comment may hold a line of its own: only what Slurm says about one job or node counts for it.
+        begin = "JobId=" if kind == "job" else "NodeName="
         # The first of two fields of one name is Slurm's: a name or comment may hold what looks like one.
-        return [dict(reversed(_FIELD.findall(line))) for line in lines if "=" in line]
+        return [dict(reversed(_FIELD.findall(line))) for line in lines if line.startswith(begin)]
 
 
 class _RefusedError(OSError):

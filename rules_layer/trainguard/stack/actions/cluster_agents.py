@@ -1,4 +1,4 @@
-"""What a cluster's agent says of resources whose owners opted in, and the requests that it carries out.
+"""What a cluster's agent writes about resources whose owners opted in, and the requests that it carries out.
 
 The stack reaches no cluster. The agent writes each such resource's state, and reads its cluster's requests. Of an
 answer only one can write the first: the agent, before it acts, or the stack, when the time for it is over. So what the
