@@ -60,8 +60,8 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 def test_command_line_has_exactly_these_commands() -> None:
     assert TOP == [
-        "alerts", "analyze", "brake", "cost", "doctor", "explain", "gate", "hang", "jobs", "kernels", "notifications", "open",
-        "params", "prices", "replay", "report", "status", "stops", "stragglers", "verdict",
+        "alerts", "analyze", "brake", "cost", "doctor", "explain", "gate", "hang", "jobs", "kernels", "notifications",
+        "open", "params", "prices", "replay", "report", "status", "stops", "stragglers", "verdict",
     ]  # fmt: skip
 
 
