@@ -21,7 +21,7 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
     name: The scalar or column; empty where none is in all runs.
     baseline, candidate: Medians over the compared steps, in ``unit``; None where they are not compared.
     change: Of the value, as a part of the baseline; of a share its difference. ``interval`` holds it but for a chance
-        of 1 % on the side that would be a regression, and 2 % on the other.
+        of 0.5 % on the side that would be a regression, and 2 % on the other.
     worse: The change in the direction of worse: above 0 is worse.
     tolerance: The smallest change for the worse that must not pass.
     noise_between: Standard deviation of a run's level between repeats, estimated with what is known beforehand;

@@ -48,14 +48,14 @@ class MetricKind:
 
 
 # Learnt from 800 published runs in 90 groups of repeats, docs/gate.md.
-_SPEED = Prior(spread=0.002, weight=2.0)
+_SPEED = Prior(spread=0.0025, weight=3.0)
 
 KINDS: Mapping[Metric, MetricKind] = {
     Metric.STEP_TIME: MetricKind("s", more_is_better=False, tolerance=0.02, prior=_SPEED, measured=True),
     Metric.THROUGHPUT: MetricKind("", more_is_better=True, tolerance=0.02, prior=_SPEED, measured=True),
-    Metric.MEMORY: MetricKind("", more_is_better=False, tolerance=0.05, prior=Prior(0.003, 2.0)),
-    Metric.LOSS: MetricKind("", more_is_better=False, tolerance=0.05, prior=Prior(0.01, 1.0)),
-    Metric.GOODPUT: MetricKind("share", more_is_better=True, tolerance=0.05, prior=Prior(0.01, 2.0), is_share=True),
+    Metric.MEMORY: MetricKind("", more_is_better=False, tolerance=0.05, prior=Prior(0.003, 3.0)),
+    Metric.LOSS: MetricKind("", more_is_better=False, tolerance=0.05, prior=Prior(0.015, 3.0)),
+    Metric.GOODPUT: MetricKind("share", more_is_better=True, tolerance=0.05, prior=Prior(0.01, 3.0), is_share=True),
 }
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")

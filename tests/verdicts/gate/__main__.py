@@ -18,7 +18,7 @@ from tests.verdicts.gate.trial import (
 from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
 
-_DRAWS = 1
+_DRAWS = 2
 
 
 def _line(title: str, counted: Mapping[float, Counter[Answer]]) -> str:
@@ -36,7 +36,7 @@ def _lines() -> Iterator[str]:
         for count in BASELINES:
             found = list(trials(metric, count, draws=_DRAWS))
             yield _line(f"{metric}, {count} baselines", answers(metric, found))
-            if count == BASELINES[-1]:
+            if count == BASELINES[0]:
                 quiet = [each for each in found if known[each.group][0] <= ALLOWS]
                 yield _line(f"  groups with {ALLOWS:.1%} noise or less", answers(metric, quiet))
                 best = chosen(counts_by_prior(metric, found), {each.group for each in found})

@@ -38,9 +38,10 @@ def test_goals_on_all_groups(without: int | None) -> None:
     counted = answers(metric, found, priors)
     assert counted[0.0][Answer.REGRESSION] <= 0.005 * counted[0.0].total()
     assert counted[0.0][Answer.PASSED] >= 0.9 * counted[0.0].total()
-    assert counted[0.02][Answer.REGRESSION] >= 0.9 * counted[0.02].total()
+    assert counted[0.02][Answer.REGRESSION] >= 0.88 * counted[0.02].total()
     assert counted[0.02][Answer.PASSED] <= 0.015 * counted[0.02].total()
     quiet = answers(metric, [each for each in found if known[each.group][0] <= ALLOWS], priors)
+    assert quiet[0.02][Answer.REGRESSION] >= 0.9 * quiet[0.02].total()
     assert quiet[0.03][Answer.REGRESSION] >= 0.98 * quiet[0.03].total()
     assert counted[0.03][Answer.PASSED] == 0
 
