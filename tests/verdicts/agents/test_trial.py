@@ -9,7 +9,8 @@ import pytest
 
 from tests.verdicts.agents.injected import MARKS, PLACES, TEXTS, decided, injected, outside
 from tests.verdicts.agents.trial import MOST_CALLS, Outcome, outcomes, session_of, table
-from trainguard.cli.commands.mcp.tools import READING
+from trainguard.cli.commands.mcp.tools import READING, fault_answer
+from trainguard.core.errors import TrainGuardError
 
 pytestmark = pytest.mark.verdicts
 
@@ -52,8 +53,13 @@ def answers(folder: Path, place: str, text: str) -> dict[str, dict[str, object]]
     try:
         found = {}
         for tool in READING:
-            if tool.name in {"verdict", "explain", "what_if"}:
-                found[tool.name] = json.loads(msgspec.json.encode(tool.call(session, {"source": source})))
+            if tool.name not in {"verdict", "explain", "what_if"}:
+                continue
+            try:
+                answer = tool.call(session, {"source": source})
+            except TrainGuardError as fault:
+                answer = fault_answer(fault)
+            found[tool.name] = json.loads(msgspec.json.encode(answer))
         return found
     finally:
         session.close()
