@@ -109,10 +109,10 @@ class RankMetrics:
 
     def gpu_parts(self, start: Ints, end: Ints, host: Mapping[str, Spans] | None = None) -> dict[str, Ints]:
         """Return the time of the GPU's classes in stretches, then the host's: the mean over GPUs, rounded down."""
-        counted = [(gpu.compute, gpu.communication, gpu.memcpy, gpu.memset) for gpu in self.gpus if gpu.counted]
+        counted = [[gpu.compute, gpu.communication, gpu.memcpy, gpu.memset] for gpu in self.gpus if gpu.counted]
         found = [
-            breakdown(dict(zip(GPU_PARTS, stretches, strict=True)) | (host or {}), start, end)
-            for stretches in counted or [(self.busy,) * len(GPU_PARTS)]
+            breakdown({**dict(zip(GPU_PARTS, stretches, strict=True)), **(host or {})}, start, end)
+            for stretches in counted or [[self.busy] * len(GPU_PARTS)]
         ]
         return {
             name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found)
