@@ -6,6 +6,7 @@ are read where the step ends.
 
 import re
 from collections.abc import Iterable
+from operator import is_
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from trainguard_collector.recorder.harmless import optimizers
@@ -60,6 +61,31 @@ _OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
 MOST_RATES = 8
 
 
+class _Watched:
+    """A model's modules and parameters by path; walking over all of them takes longer than reducing small ones."""
+
+    def __init__(self, root: str, model: Any) -> None:
+        self.root, self.model = root, model
+        self.modules: list[tuple[str, Any]] = [("", model)]
+        self.parameters: list[tuple[str, Any]] = []
+        self._held: list[Any] = []
+
+    def has_changed(self) -> bool:
+        """Find modules and parameters again where one was added, replaced or removed; return whether that is so."""
+        found = self._holds()
+        if len(found) == len(self._held) and all(map(is_, found, self._held)):
+            return False
+        self.modules, self.parameters = list(self.model.named_modules()), list(self.model.named_parameters())
+        self._held = self._holds()
+        return True
+
+    def _holds(self) -> "list[Any]":
+        found: list[Any] = []
+        for _, module in self.modules:
+            found += (type(module), *module._modules.values(), *module._parameters.values())
+        return found
+
+
 class _Used:
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -87,26 +113,27 @@ class TensorRecorder(StepSaver):
         self._torch = torch
         self._by_name = {each.name: each for each in self._collections}
         self._all_workers = include_workers == "all"
-        self._models: list[tuple[str, Any]] = []
+        self._models: list[_Watched] = []
         self._losses: list[Any] = []
-        self._parameters: Optional[dict[int, tuple[str, Any]]] = None
+        self._parameters: dict[int, tuple[str, Any]] = {}
+        self._is_known = False
         self._handles: list[Any] = []
         self._used = _Used()
         self._owes_gradients = False
         self._suffix: Optional[str] = None
         self._saver = Saver(self._collections)
-        self._names: dict[tuple[str, str], str] = {}
-        self._heard: dict[tuple[str, ...], dict[tuple[str, str, type], str]] = {}
+        self._heard: dict[tuple[str, ...], list[tuple[Any, Any]]] = {}
         self._hook = _after_optimizers(self._see_guarded)
 
     def add(self, model: Any, loss: Any = None) -> None:
         """Watch a model, and a loss that is no part of it; of two models of a class the second's name ends in 2."""
         model = unwrapped(model)
-        if any(each is model for _, each in self._models):
+        if any(each.model is model for each in self._models):
             return
         name = class_name(model)
-        others = sum(class_name(each) == name for _, each in self._models)
-        self._models.append((f"{name}{others + 1}" if others else name, model))
+        others = sum(class_name(each.model) == name for each in self._models)
+        self._models.append(_Watched(f"{name}{others + 1}" if others else name, model))
+        self._heard.clear()
         if loss is not None:
             self._losses.append(loss)
 
@@ -119,7 +146,7 @@ class TensorRecorder(StepSaver):
         if not ((is_due and self._saves) or self._checks_replicas):
             return
         self._look_around()
-        self._due, self._parameters, self._used = due, None, _Used()
+        self._due, self._is_known, self._used = due, False, _Used()
         self._saver.forget_copies()
         self._batch = self._new_batch(numbers)
         if "gradients" in due and numbers.mode in {"TRAIN", "GLOBAL"}:
@@ -161,24 +188,25 @@ class TensorRecorder(StepSaver):
         if self._suffix is not None:
             return
         rank: Rank = self._recorder.rank
-        is_sharded = rank.world > 1 and any(_shards(model) for _, model in self._models)
+        is_sharded = rank.world > 1 and any(_shards(each.model) for each in self._models)
         self._suffix = f"/shard_{rank.rank}" if is_sharded else ""
         self._worker = f"worker_{rank.rank}"
 
-    def _known(self) -> "dict[int, tuple[str, Any]]":
-        if self._parameters is None:
+    def _look(self) -> None:
+        changed = [each.has_changed() for each in self._models]
+        if any(changed):
+            self._heard.clear()
             self._parameters = {
-                id(parameter): (self._name_of(root, path), parameter)
-                for root, model in self._models
-                for path, parameter in model.named_parameters()
+                id(parameter): (f"{each.root}_{clean(path)}{self._suffix or ''}"[:LONGEST_NAME], parameter)
+                for each in self._models
+                for path, parameter in each.parameters
             }
-        return self._parameters
 
-    def _name_of(self, root: str, path: str) -> str:
-        found = self._names.get((root, path))
-        if found is None:
-            found = self._names[root, path] = f"{root}_{clean(path)}{self._suffix or ''}"[:LONGEST_NAME]
-        return found
+    def _known(self) -> "dict[int, tuple[str, Any]]":
+        if not self._is_known:
+            self._look()
+            self._is_known = True
+        return self._parameters
 
     def _see_guarded(self, optimizer: Any) -> None:
         try:
@@ -198,7 +226,8 @@ class TensorRecorder(StepSaver):
                 found, gradient = known.get(id(parameter)), parameter.grad
                 if found is not None and gradient is not None:
                     tensors[f"gradient/{found[0]}"] = _local(gradient)
-        tensors = {name: tensor for name, tensor in tensors.items() if name not in used.names}
+        if used.names:
+            tensors = {name: tensor for name, tensor in tensors.items() if name not in used.names}
         if not tensors:
             return
         used.names.update(tensors)
@@ -236,20 +265,16 @@ class TensorRecorder(StepSaver):
         self._saver.save(batch, tensors, wanted)
 
     def _hook_modules(self) -> None:
+        self._look()
         among = tuple(name for name in self._due if name not in _OF_NO_MODULE)
-        heard = self._heard.setdefault(among, {})
-        for root, model in self._models:
-            for path, module in model.named_modules():
-                key = root, path, type(module)
-                name = heard.get(key)
-                if name is None:
-                    name = module_name(root, path, module)
-                    name = heard[key] = name if self._is_due(name, among) else ""
-                if name:
-                    self._handles.append(module.register_forward_hook(self._listener(name, among)))
-        for loss in self._losses:
-            if self._is_due(name := type(loss).__name__, among):
-                self._handles.append(loss.register_forward_hook(self._listener(name, among)))
+        if among not in self._heard:
+            named = [
+                (module_name(each.root, path, module), module) for each in self._models for path, module in each.modules
+            ]
+            named += [(type(loss).__name__, loss) for loss in self._losses]
+            heard = [(module, self._listener(name, among)) for name, module in named if self._is_due(name, among)]
+            self._heard[among] = heard
+        self._handles += [module.register_forward_hook(listener) for module, listener in self._heard[among]]
 
     def _is_due(self, name: str, among: "tuple[str, ...]") -> bool:
         return any(self._saver.choice(f"{name}_{side}_0", among) != (False, ()) for side in ("input", "output"))
@@ -296,4 +321,4 @@ def _shards(model: Any) -> bool:
 
 
 def _local(tensor: Any) -> Any:
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return tensor.to_local() if hasattr(type(tensor), "to_local") else tensor
