@@ -26,7 +26,7 @@ class Notices(Construct):
         topic: sns.Topic,
         undelivered: sqs.IQueue,
     ) -> None:
-        """Make the rule, which tells of ``what``; ``notice`` is its title and description."""
+        """Make the rule, which reports ``what``; ``notice`` is its title and description."""
         super().__init__(scope, construct_id)
         rule = events.Rule(self, "Rule", description=f"Tells TrainGuard's operators of {what}", event_pattern=pattern)
         # The form in which a chat takes messages of its own; anything else it drops without a word.

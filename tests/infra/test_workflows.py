@@ -41,7 +41,7 @@ def test_workflow_code_has_no_write_access_and_a_timeout(
     assert writing == ({"publish", "pypi"} if name == "release" else set())
 
 
-def test_deployed_python_is_the_newest_that_ci_and_the_emulator_run() -> None:
+def test_deployed_python_is_the_newest_of_ci_and_emulator() -> None:
     def minor(version: str) -> int:
         return int(version.split(".")[1])
 

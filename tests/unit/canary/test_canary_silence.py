@@ -1,4 +1,4 @@
-"""A silent canary is told once a day, and never of a deployment that had no time for one."""
+"""A silent canary is counted once a day, and never in a deployment that had no time for one."""
 
 import pytest
 
@@ -10,7 +10,7 @@ BUCKET, AT, HOUR_S = "profiles", 1_785_564_000.0, 3_600.0
 
 
 def told(world: MemoryWorld, hours: range, deployed_at: float) -> list[int]:
-    """Return after how many hours it was told, with a look each minute of these hours."""
+    """Return after how many hours it was counted, with a look each minute of these hours."""
     found = []
     for minute in range(60 * hours.start, 60 * hours.stop):
         before = world.journal.totals.get("canary_silent", 0)
