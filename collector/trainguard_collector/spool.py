@@ -236,7 +236,7 @@ def pack_minutes(folder: Path) -> None:
 
 
 def _unpack(path: Path) -> None:
-    """Make a minute plain again that was compressed before its sampler restarted; a broken stream begins again."""
+    """Make a minute plain again that was compressed before its sampler started again; a broken stream begins again."""
     with suppress(FileNotFoundError):
         body = path.read_bytes()
         if body.startswith(GZIP):

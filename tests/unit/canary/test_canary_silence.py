@@ -1,4 +1,4 @@
-"""A silent canary is reported once a day, and never of a deployment that had no time for one."""
+"""A silent canary is counted once a day, and never in a deployment that had no time for one."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from trainguard.stack.canary import watch_canary
 BUCKET, AT, HOUR_S = "profiles", 1_785_564_000.0, 3_600.0
 
 
-def reported(world: MemoryWorld, hours: range, deployed_at: float) -> list[int]:
-    """Return after how many hours it was reported, with a look each minute of these hours."""
+def told(world: MemoryWorld, hours: range, deployed_at: float) -> list[int]:
+    """Return after how many hours it was counted, with a look each minute of these hours."""
     found = []
     for minute in range(60 * hours.start, 60 * hours.stop):
         before = world.journal.totals.get("canary_silent", 0)
@@ -41,5 +41,5 @@ def test_silence_is_told_after_30_hours_and_once_a_day(
         for at in times:
             if at * HOUR_S <= hours.start * HOUR_S or at > 1_000:
                 world.objects.put(BUCKET, f"{canary_name(AT + at * HOUR_S, 'run')}/x.json", b"", "x")
-        found += reported(world, hours, AT + deployed_h * HOUR_S)
+        found += told(world, hours, AT + deployed_h * HOUR_S)
     assert found == expected

@@ -82,7 +82,7 @@ def test_report_of_a_128_node_day_costs_what_the_decision_says() -> None:
     assert total(of(nodes=128, hours=24, framework=True).at_end) == pytest.approx(5.0, rel=0.15)
 
 
-def test_profile_of_375_nodes_costs_under_a_quarter_of_plain() -> None:
+def test_compressed_profile_costs_less_than_a_quarter() -> None:
     packed, plain = (total(of(nodes=375, profiler=by).profile) for by in ("collector", "sagemaker"))
     assert plain * 720 == pytest.approx(1_206.9, rel=0.01)
     assert packed * 720 < 1_206.9 / 4
