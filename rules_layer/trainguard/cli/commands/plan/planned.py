@@ -95,16 +95,20 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
         if cluster.hourly is not None and cluster.instance_type is not None:
             assumptions.append(Assumption(kind=Assumed.PRICES, name=prices.origin_of(cluster.instance_type)))
     finish, lacks = _finish(report, total, asked.limit_s)
-    missing += lacks
+    missing = list(dict.fromkeys([*missing, *lacks]))
     return PlanDocument(
         job=drawn.job,
         source=drawn.source,
         currency=prices.currency,
         rows=rows,
         assumptions=assumptions,
-        missing=list(dict.fromkeys(missing)),
+        missing=missing,
         finish=finish,
-        sentences=[*([] if finish is None else [said_finish(finish)]), *map(assumed, assumptions)],
+        sentences=[
+            *([] if finish is None else [said_finish(finish)]),
+            *map(assumed, assumptions),
+            *map(lacking, missing),
+        ],
     )
 
 
