@@ -78,7 +78,9 @@ def planned(source: str, asked: Asked, where: Where, prices: Path | None, progre
 def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     report = drawn.built.report
     own = declared(None if drawn.profile is None else drawn.profile.training)
-    total = asked.total_steps or own.total_steps
+    stored = drawn.record
+    total = asked.total_steps or own.total_steps or (None if stored is None else stored.total_steps)
+    limit_s = asked.limit_s or (None if stored is None else stored.time_limit_s)
     cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
     job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
     missing += _of_price(cluster)
@@ -94,7 +96,7 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
         assumptions = list(planner.assumptions(possible))
         if cluster.hourly is not None and cluster.instance_type is not None:
             assumptions.append(Assumption(kind=Assumed.PRICES, name=prices.origin_of(cluster.instance_type)))
-    finish, lacks = _finish(report, total, asked.limit_s)
+    finish, lacks = _finish(report, total, limit_s)
     missing = list(dict.fromkeys([*missing, *lacks]))
     return PlanDocument(
         job=drawn.job,
