@@ -78,7 +78,9 @@ def planned(source: str, asked: Asked, where: Where, prices: Path | None, progre
 def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     report = drawn.built.report
     own = declared(None if drawn.profile is None else drawn.profile.training)
-    total = asked.total_steps or own.total_steps
+    stored = drawn.record
+    total = asked.total_steps or own.total_steps or (None if stored is None else stored.total_steps)
+    limit_s = asked.limit_s or (None if stored is None else stored.time_limit_s)
     cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
     job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
     missing += _of_price(cluster)
@@ -94,17 +96,21 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
         assumptions = list(planner.assumptions(possible))
         if cluster.hourly is not None and cluster.instance_type is not None:
             assumptions.append(Assumption(kind=Assumed.PRICES, name=prices.origin_of(cluster.instance_type)))
-    finish, lacks = _finish(report, total, asked.limit_s)
-    missing += lacks
+    finish, lacks = _finish(report, total, limit_s)
+    missing = list(dict.fromkeys([*missing, *lacks]))
     return PlanDocument(
         job=drawn.job,
         source=drawn.source,
         currency=prices.currency,
         rows=rows,
         assumptions=assumptions,
-        missing=list(dict.fromkeys(missing)),
+        missing=missing,
         finish=finish,
-        sentences=[*([] if finish is None else [said_finish(finish)]), *map(assumed, assumptions)],
+        sentences=[
+            *([] if finish is None else [said_finish(finish)]),
+            *map(assumed, assumptions),
+            *map(lacking, missing),
+        ],
     )
 
 
