@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.agent.clusters import ApiServer, SlurmCommands, api_server
-from tests.support.cluster import MemoryDesk
+from tests.support.workload_cluster import MemoryDesk
 from trainguard.stack.actions.cluster_agents import AgentRequest
 from trainguard_collector.agent.carrying_out import Agent
 from trainguard_collector.agent.kubernetes import Api, Kubernetes

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tests.support.cluster import Died, MemoryCluster, MemoryDesk
+from tests.support.workload_cluster import Died, MemoryCluster, MemoryDesk
 from tests.support.faults import Faults
 from tests.support.memory import MemoryStopBudget
 from trainguard.aws.stoppable import AwsStopCalls

@@ -37,9 +37,10 @@ def test_copied_collector_starts_and_hides_nothing_of_the_image(tmp_path: Path) 
     path = f"{tmp_path / 'inject'}:{tmp_path / 'own'}"
 
     def said(**variables: str) -> list[str]:
-        call = [Path(sys.executable).resolve(), "-c", "import sys; print(sys.path[-1])"]
+        call = [str(Path(sys.executable).resolve()), "-c", "import sys; print(sys.path[-1])"]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, **variables}
-        return subprocess.run(call, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+        done = subprocess.run(call, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        return done.stdout.split()
 
     assert said(TRAINGUARD_OUTPUT="s3://b/jobs") == ["begun", "own", str(packages.parent)]
     assert said()[0] == "own"

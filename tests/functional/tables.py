@@ -34,7 +34,8 @@ def create_tables(client: "DynamoDBClient") -> None:
     rows = _table(RULE_STATE, "TrainingJobName", "RuleTarget")
     rows["AttributeDefinitions"] = [
         *rows["AttributeDefinitions"],
-        *({"AttributeName": column, "AttributeType": "S"} for column in ("Status", "FiredAt")),
+        {"AttributeName": "Status", "AttributeType": "S"},
+        {"AttributeName": "FiredAt", "AttributeType": "S"},
     ]
     rows["GlobalSecondaryIndexes"] = [
         {

@@ -192,7 +192,7 @@ def test_malformed_node_state_names_item_and_column(examples: int) -> None:
 @short_and_long
 def test_malformed_job_item_names_item_and_column(examples: int) -> None:
     def check(data: st.DataObject, record: JobRecord) -> None:
-        item, column = data.draw(foreign(dict(jobs._item(stored_job(record))), {"TrainingJobName"}))
+        item, column = data.draw(foreign(dict(jobs.job_item(stored_job(record))), {"TrainingJobName"}))
         store = DynamoJobs(client=cast("Any", OneItem(item)), table="t")
         assert names(refusal_of(lambda: store.load(record.job), StateCodecError), f"Jobs/{record.job}", column)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.cluster import MemoryDesk
+from tests.support.workload_cluster import MemoryDesk
 from tests.unit.actions.test_stop import NOW, ROW
 from tests.unit.actions.test_stop_resources import CASE, ENABLED, JOB
 from trainguard.core.finding import Finding

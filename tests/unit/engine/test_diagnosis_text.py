@@ -17,6 +17,7 @@ from trainguard.engine.diagnosis.text import Sentences, counted_rules, sentences
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.report.evaluated_job import EvaluatedJob
+from trainguard.rules.change import ChangeCode
 from trainguard.rules.registry import RULE_NAMES
 
 LOW = "LowGPUUtilization"
@@ -52,6 +53,7 @@ def test_cause_of_a_symptom_is_named_and_to_be_changed() -> None:
         change="Prefetch.",
         cost="Of the paid time 68 % was no work: waiting for batches 68 %; CPUBottleneck accounts for 68 %; that is "
         "USD 26.01 of the USD 38.25 paid so far; it goes on to lose USD 62.42 a day.",
+        code=ChangeCode.FEED_FASTER,
     )
 
 
@@ -135,6 +137,7 @@ def test_given_a_healthy_job_then_nothing_is_to_be_changed() -> None:
         health="This job is healthy: 2 rules found nothing wrong, and its GPU worked 93 % of the paid time.",
         change="Nothing needs to be changed.",
         cost="Of the paid time 7 % was no work: not explained 7 %; that is USD 2.68 of the USD 38.25 paid so far.",
+        code=ChangeCode.NOTHING,
     )
     assert told(*QUIET, job=ended()).health.startswith("This job was healthy: 2 rules found nothing wrong, and its")
 

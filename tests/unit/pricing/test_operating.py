@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infra.config import DeploymentConfig
 from trainguard.core.errors import PriceTableError
-from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, estimate
+from trainguard.running_costs.operating import ALARM_METRICS, Estimate, estimate
 from trainguard.running_costs.unit_prices import (
     PACKAGED_NAME,
     CostLine,
@@ -19,7 +19,7 @@ from trainguard.running_costs.unit_prices import (
     read_unit_prices,
     total,
 )
-from trainguard.running_costs.workload import FunctionMemory, Workload
+from trainguard.running_costs.workload import HOURS_A_MONTH, FunctionMemory, Workload
 
 PRICES = packaged_unit_prices().prices
 OBSERVING = {"CloudWatch"}
@@ -192,7 +192,7 @@ def test_packaged_operating_prices_have_a_date_and_a_region() -> None:
     assert table.origin("us-east-1").endswith(f"us-east-1, {table.date}")
     assert table.of_region(PACKAGED_NAME, "us-east-1") is table.prices
     assert table.confirmed.keys() <= set(table.prices.__struct_fields__)
-    assert all(table.date < each.date for each in (*table.confirmed.values(), *table.elsewhere.values()))
+    assert all(table.date < each.date for each in [*table.confirmed.values(), *table.elsewhere.values()])
     assert all(price > 0.0 for price in (getattr(table.prices, name) for name in table.prices.__struct_fields__))
 
 
