@@ -192,7 +192,8 @@ def test_packaged_operating_prices_have_a_date_and_a_region() -> None:
     assert table.origin("us-east-1").endswith(f"us-east-1, {table.date}")
     assert table.of_region(PACKAGED_NAME, "us-east-1") is table.prices
     assert table.confirmed.keys() <= set(table.prices.__struct_fields__)
-    assert all(table.date < each.date for each in [*table.confirmed.values(), *table.elsewhere.values()])
+    dates = [each.date for each in table.confirmed.values()] + [each.date for each in table.elsewhere.values()]
+    assert all(table.date < date for date in dates)
     assert all(price > 0.0 for price in (getattr(table.prices, name) for name in table.prices.__struct_fields__))
 
 
