@@ -3,12 +3,15 @@
 import gzip
 import json
 import lzma
+import math
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from tests.scoreboard.score import Score
 
@@ -184,6 +187,32 @@ def real_runs() -> Score:
     return Score.of_cases(OURS, answers, alarms)
 
 
+def gate() -> Score:
+    """A repeat slowed by 2 % beside five others is a regression; one as it is is none."""
+    from tests.verdicts.gate.trial import answers, trials  # noqa: PLC0415
+    from trainguard.gate.metrics import Metric  # noqa: PLC0415
+    from trainguard.gate.noise import Answer  # noqa: PLC0415
+
+    found = answers(Metric.THROUGHPUT, [*trials(Metric.THROUGHPUT, 5, slower=(0.0, 0.02))])
+    slowed, same = found[0.02], found[0.0]
+    return Score(OURS, slowed[Answer.REGRESSION], slowed.total(), same[Answer.REGRESSION], same.total())
+
+
+def gate_of_two_percent() -> Score:
+    """The same by a gate that takes 2 % below the mean of the baselines for a regression."""
+    from tests.verdicts.gate.trial import trials  # noqa: PLC0415
+    from trainguard.gate.metrics import Metric  # noqa: PLC0415
+
+    fires = {
+        part: [
+            float(each.levels.levels[0]) < float(np.mean(each.levels.levels[1:])) + math.log(0.98)
+            for each in trials(Metric.THROUGHPUT, 5, slower=(part,))
+        ]
+        for part in (0.0, 0.02)
+    }
+    return Score("a fixed gate of 2 %", sum(fires[0.02]), len(fires[0.02]), sum(fires[0.0]), len(fires[0.0]))
+
+
 SETS: Mapping[str, tuple[Callable[[], Score], ...]] = {
     "Hangs of 16 ranks, published": (_in_folder(published_hangs, our_hangs), _in_folder(published_hangs, fr_trace)),
     "Hangs of 4 to 16 ranks, generated": (
@@ -193,6 +222,7 @@ SETS: Mapping[str, tuple[Callable[[], Score], ...]] = {
     "Published what-ifs of stragglers": (stragglers,),
     "Kernel time of public traces": (kernel_time, kernel_time_of_hta),
     "Planted faults of kernels": (planted_kernels,),
+    "Published repeats, one slowed by 2 %": (gate, gate_of_two_percent),
     "Real runs": (real_runs,),
     "Recorded runs of trainers": (recorded_runs,),
     "Programs that train badly": (programs,),
