@@ -77,6 +77,10 @@ class Patient:
         gone = [device for device in self._devices or () if device.is_lost]
         return sorted(device.name for device in [*gone, *(device for _, device in self._stalled)])
 
+    @property
+    def all(self) -> list[Device]:
+        return [*(self._devices or ()), *(device for _, device in self._stalled)]
+
     def read(self, at: float, *, with_slow: bool, within_s: float = ANSWER_S) -> list[Sample]:
         """Return the samples at ``at``; none while a call has not returned."""
         self._owes_slow = self._owes_slow or with_slow
@@ -146,6 +150,11 @@ class Accelerators:
         if self._neuron is not None:
             samples += self._neuron.read(at, with_slow=with_slow)
         return samples
+
+    def about(self) -> dict[str, dict[str, str]]:
+        """Return what is known of each device, by its name, as attributes of OpenTelemetry."""
+        neuron = {} if self._neuron is None else self._neuron.about
+        return {**neuron, **{device.name: device.about for device in self._gpus.all}}
 
     def close(self) -> None:
         if self._neuron is not None:

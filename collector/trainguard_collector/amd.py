@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Optional
 
 from trainguard_collector.metrics import NEVER, PASSING, Device, Values
@@ -36,6 +37,10 @@ def find_amd(faults: dict[str, str], library: Any = None, only: Sequence[str] = 
         return []
     devices = [Device(f"gpu{number}", faults, judge, knows_loss=False) for number in range(len(handles))]
     for handle, device in zip(handles, devices):
+        device.about["hw.vendor"] = "AMD"
+        with suppress(Exception):
+            device.about["hw.id"] = str(smi.amdsmi_get_gpu_device_uuid(handle))
+            device.about["hw.model"] = str(smi.amdsmi_get_gpu_asic_info(handle)["market_name"])
         _add_metrics(smi, handle, device)
     return devices
 

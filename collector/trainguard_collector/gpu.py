@@ -182,6 +182,7 @@ def find_nvidia(faults: dict[str, str], library: Any = None, only: Sequence[str]
             chosen = _chosen(nvml, handle, number, only)
             if chosen is None:
                 continue
+            device.about.update(_about(nvml, handle))
             _add_metrics(nvml, handle, device, chosen)
         except Exception as fault:
             if judge(fault) != LOST:
@@ -209,8 +210,19 @@ def _chosen(nvml: Any, handle: Any, number: int, only: Sequence[str]) -> "Option
     return frozenset(found.intersection(only)) or None
 
 
+def _about(nvml: Any, handle: Any) -> dict[str, str]:
+    about = {"hw.vendor": "NVIDIA"}
+    with suppress(Exception):
+        about["hw.id"] = _uuid(nvml, handle)
+        about["hw.model"] = _text(nvml.nvmlDeviceGetName(handle))
+    return about
+
+
 def _uuid(nvml: Any, handle: Any) -> str:
-    found = nvml.nvmlDeviceGetUUID(handle)
+    return _text(nvml.nvmlDeviceGetUUID(handle))
+
+
+def _text(found: Any) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 

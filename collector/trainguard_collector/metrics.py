@@ -68,6 +68,8 @@ class Device:
         self.name = name
         self._knows_loss = knows_loss
         self.is_lost = False
+        # Attributes of OpenTelemetry: id, vendor, model.
+        self.about: dict[str, str] = {}
         self.fast: dict[str, Read] = {}
         self.slow: dict[str, Read] = {}
         self.always: dict[str, Read] = {}

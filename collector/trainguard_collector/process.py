@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.ending import begin_job, end_job, status_object
+from trainguard_collector.exports.outlets import Outlets
 from trainguard_collector.hangs.watch import HangWatch
 from trainguard_collector.host import Cgroup, Host
 from trainguard_collector.layout import job_file_key, status_key
@@ -123,6 +124,7 @@ class Sampler:
         cgroup = Cgroup(settings.cgroup, settings.procfs, settings.cgroup_paths)
         self._host = Host(cgroup, settings.procfs, settings.network_of)
         self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0, settings.gpus)
+        self._outlets = Outlets(os.environ, identity, settings.interval_ms / 1000.0)
         self._hangs: Optional[HangWatch] = None
         if settings.with_hangs:
             handover = Handover(objects, settings.spool_mb * 1024 * 1024, self._spool.budget)
@@ -171,6 +173,7 @@ class Sampler:
                 samples += self._host.read_limits()
                 self._slow_at = steady
                 self._sender.wake()
+            self._outlets.take(samples, at, steady, self._accelerators.about)
             lines = encode(samples, self._settings.identity.node, at)
             if lines:
                 self._spool.add(minute, lines)
@@ -210,7 +213,7 @@ class Sampler:
             "lost_snapshots": spool.lost_snapshots,
             "missed_samples": self._missed,
             "failed_uploads": sender.failures,
-            "errors": {**self._errors, **sender.faults, **self._outgoing.faults, **hangs},
+            "errors": {**self._errors, **sender.faults, **self._outgoing.faults, **hangs, **self._outlets.faults},
         }
 
     def _finish(self) -> None:
@@ -218,6 +221,7 @@ class Sampler:
         goes_on = self._settings.is_told and self._parent.outcome in (None, LEFT)
         self._spool.close_minute()
         self._accelerators.close()
+        self._outlets.close()
         self._await_writers()
         if self._hangs is not None:
             self._hangs.finish(self._clock.now())
@@ -230,6 +234,7 @@ class Sampler:
                 end_job(place, self._settings, self._started_at, outcome, frozenset(self._outgoing.streams))
             self._outgoing.close()
         self._spool.close()
+        self._outlets.join()
 
     def _await_writers(self) -> None:
         """Wait for other training processes of the node, which end a moment later than the observed one."""

@@ -62,6 +62,7 @@ class Nvml:
             "nvmlDeviceGetMaxMigDeviceCount": lambda gpu: 2,
             "nvmlDeviceGetMigDeviceHandleByIndex": lambda gpu, number: gpu if number == 0 else _Second(gpu),
             "nvmlDeviceGetUUID": self._uuid,
+            "nvmlDeviceGetName": lambda gpu: "NVIDIA H100",
             "nvmlDeviceGetUtilizationRates": lambda gpu: SimpleNamespace(gpu=40 + gpu, memory=20),
             "nvmlDeviceGetMemoryInfo": lambda gpu: SimpleNamespace(used=7 << 30, total=80 << 30),
             "nvmlDeviceGetPowerUsage": lambda gpu: 412_345,
