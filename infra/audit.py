@@ -18,6 +18,7 @@ LOCKS = (
     AUDIT_LOCK,
     PROJECT_ROOT / "emulator" / "lambda-runtime.lock",
     PROJECT_ROOT / "emulator" / "requirements.lock",
+    PROJECT_ROOT / "tests" / "clusters" / "requirements.lock",
     PROJECT_ROOT / "tests" / "tools" / "requirements.lock",
     PROJECT_ROOT / "tests" / "torch" / "requirements.lock",
 )

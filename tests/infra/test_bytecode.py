@@ -13,7 +13,7 @@ from infra.bundling import layer_folder
 from infra.bytecode import BytecodeError, compile_site, compiler
 from infra.compile_all import SITE_OF_THE_FUNCTIONS
 
-MAGIC_OF_3_14 = (3627).to_bytes(2, "little") + b"\r\n"
+MAGIC_OF_3_13 = (3571).to_bytes(2, "little") + b"\r\n"
 UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -23,16 +23,16 @@ def test_layer_modules_have_unchecked_bytecode() -> None:
     sources = set(site.rglob("*.py"))
     assert len(sources) > 300
     compiled = set(site.rglob("*.pyc"))
-    assert compiled == {source.parent / "__pycache__" / f"{source.stem}.cpython-314.pyc" for source in sources}
+    assert compiled == {source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc" for source in sources}
     for source in sources:
-        header = (source.parent / "__pycache__" / f"{source.stem}.cpython-314.pyc").read_bytes()[:16]
-        assert header[:8] == MAGIC_OF_3_14 + UNCHECKED_HASH
-        assert header[8:] == _imp.source_hash(int.from_bytes(MAGIC_OF_3_14, "little"), source.read_bytes())
+        header = (source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc").read_bytes()[:16]
+        assert header[:8] == MAGIC_OF_3_13 + UNCHECKED_HASH
+        assert header[8:] == _imp.source_hash(int.from_bytes(MAGIC_OF_3_13, "little"), source.read_bytes())
 
 
 def test_bytecode_names_the_function_folder_and_not_this_machine() -> None:
     site = layer_folder(overlay.AWS) / "python"
-    held = (site / "trainguard" / "core" / "__pycache__" / "errors.cpython-314.pyc").read_bytes()
+    held = (site / "trainguard" / "core" / "__pycache__" / "errors.cpython-313.pyc").read_bytes()
     assert f"{SITE_OF_THE_FUNCTIONS}/trainguard/core/errors.py".encode() in held
     assert not [file for file in site.rglob("*.pyc") if str(site.parent.parent).encode() in file.read_bytes()]
 

@@ -23,6 +23,8 @@ FUNCTIONS = (
     "ReportsDigestProfileFunction",
     "ReportsPlanReportFunction",
 )
+# Tables of the emulator are deleted with their stack.
+PROTECTION = [f"Storage{table}.DeletionProtectionEnabled" for table in ("Jobs", "NodeState", "RuleState")]
 BATCH_WINDOW = "EvaluationDoorbellsToEvaluateObjects.MaximumBatchingWindowInSeconds"
 RUNTIME = {f"{function}.Runtime" for function in FUNCTIONS} | {"RulesLayer.CompatibleRuntimes.0"}
 ARCHITECTURE = {f"{function}.Architectures.0" for function in FUNCTIONS} | {"RulesLayer.CompatibleArchitectures.0"}
@@ -51,7 +53,7 @@ def flat(template: Template) -> dict[str, Any]:
 
 def test_templates_differ_only_in_the_overlay(template: Template, emulator_template: Template) -> None:
     here = overlay.emulator()
-    expected = {BATCH_WINDOW, LAYER_ASSET}
+    expected = {BATCH_WINDOW, LAYER_ASSET, *PROTECTION}
     expected |= RUNTIME if here.python_version != overlay.AWS.python_version else set()
     expected |= ARCHITECTURE if here.architecture != overlay.AWS.architecture else set()
     production, emulated = flat(template), flat(emulator_template)

@@ -55,7 +55,7 @@ def test_wheel_hash_is_of_the_locked_file_for_the_platform(layer: Path) -> None:
         (reference,) = each["externalReferences"]
         (digest,) = each["hashes"]
         assert locked[reference["url"]] == f"sha256:{digest['content']}"
-        assert re.search(rf"-(py2\.)?py3-none-any\.whl$|-cp(314-cp314|\d+-abi3)-.*_{cpu}\.whl$", reference["url"])
+        assert re.search(rf"-(py2\.)?py3-none-any\.whl$|-cp(313-cp313|\d+-abi3)-.*_{cpu}\.whl$", reference["url"])
         assert each["licenses"]
 
 
