@@ -28,6 +28,7 @@ def test_roles_for_a_denying_bucket_policy_match_the_users() -> None:
     named |= {"Report"} if "the report state machine" in " ".join(section.split()) else set()
     named |= {"Kernels"} if "the kernels state machine" in " ".join(section.split()) else set()
     named |= {"Canary"} if "the canary" in section else set()
+    named |= {"Scheduler"} if "`scheduler`" in section else set()
     use = {role for role, held in EXPECTED.items() if any(action.startswith("s3:") for action, _ in held)}
     assert {role for role in EXPECTED for name in named if role in {f"{room}{name}Role" for room in ROOMS}} == use
     assert len(use) == len(named)
