@@ -59,8 +59,8 @@ def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = Tr
     if not table.shape[1] or not np.isfinite(table).any(axis=1).all():
         return None
     cut = _warm_up(table)
+    means = _means(sign * table[:, max(cut, int(_WARM_UP_PART * table.shape[1])) :]) if logarithmic else None
     table = table[:, cut:]
-    means = _means(sign * table) if logarithmic else None
     with warnings.catch_warnings():
         # A run that lacks all steps of a window has no value there.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -161,7 +161,7 @@ def warning_assumed(metrics: Sequence[Metric]) -> str:
 
 
 def warning_node(node: str, part: float) -> str:
-    return f"{node} of the candidate takes {percent(part)} of the time of its other nodes a step."
+    return f"A step takes {_part(part)} longer on {node} than on the median node of the candidate."
 
 
 def warning_unsure(metric: MetricVerdict) -> str:

@@ -102,6 +102,13 @@ def test_a_run_that_stalls_at_few_steps_never_passes(count: int) -> None:
     assert verdict_of([stalled(5, 10.0)], also).verdict is Answer.PASSED
 
 
+def test_a_longer_start_is_no_stall() -> None:
+    points = run(9).points(Metric.STEP_TIME, "step_time_s")
+    longer = points.values * np.where(np.arange(len(points)) < 8, 5.0, 1.0)
+    candidate = GateRun("cold", {Metric.STEP_TIME: {"step_time_s": Points(points.steps, longer)}})
+    assert verdict_of([candidate], [run(1), run(2)]).verdict is Answer.PASSED
+
+
 @pytest.mark.parametrize("value", [0.0, math.nan, -1.0])
 def test_a_run_that_stands_still_never_passes(value: float) -> None:
     points = run(9).points(Metric.STEP_TIME, "step_time_s")
