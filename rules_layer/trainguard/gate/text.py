@@ -108,8 +108,9 @@ def summary(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[Metr
 
 
 def other_faults(verdict: GateVerdict) -> list[GateFault]:
-    """Return the faults that the summary does not say."""
-    return [each for each in verdict.faults if each.text not in verdict.reason]
+    """Return the faults but for the first that decides, which is the summary."""
+    said = next((each for each in verdict.faults if each.verdict is verdict.verdict), None)
+    return [each for each in verdict.faults if each is not said]
 
 
 def cause_text(cause: Cause) -> str:

@@ -138,7 +138,7 @@ def test_sentences_say_what_the_facts_are(length: float, baselines: list[GateRun
     assert f"{100.0 * (verdict.metrics[0].change or 0.0):+.2f} %" in verdict.reason
 
 
-def test_losses_that_end_undefined_are_said_so_whatever_baselines_have() -> None:
+def test_a_loss_that_ends_undefined_is_said_so() -> None:
     baselines = [run(number, loss=broken(20)) for number in (1, 2)]
     (fault,) = verdict_of([run(9, loss=broken(-1))], baselines).faults
     assert (fault.kind, "no baseline" in fault.text) == ("not_finite", False)

@@ -123,7 +123,7 @@ def test_ranks_of_a_table_count_by_the_slowest(tmp_path: Path) -> None:
     assert [each["text"] for each in document["warnings"] if each["kind"] == "slow_node" and "host-2" in each["text"]]
 
 
-def test_a_pattern_that_finds_the_candidate_does_not_make_it_a_baseline(tmp_path: Path) -> None:
+def test_a_candidate_that_a_pattern_finds_is_no_baseline(tmp_path: Path) -> None:
     tables(tmp_path)
     candidate = write(tmp_path / "b9.csv", rows(7, slower=0.03))
     code, document = answer(candidate, [tmp_path / "b*.csv"])
