@@ -64,7 +64,7 @@ def title_of(row: PlannedRow) -> str:
 
 
 def said_row(row: PlannedRow) -> str:
-    """Return how the job would be: ``2 nodes: 1.9 x faster (1.7 to 2.1 x), as dear (9 % cheaper to 8 % dearer).``"""
+    """Return how the job would be: ``2 nodes: 1.9 x faster (1.7 to 2.1 x), as dear (9 % cheaper to 8 % dearer)``."""
     if row.faster.value == 1.0 and (row.dearer is None or row.dearer.value == 1.0):
         return f"{title_of(row)}: as the job is."
     parts = [said_speed(row.faster)]
