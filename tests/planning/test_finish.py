@@ -63,7 +63,7 @@ def test_too_few_times_are_said_not_guessed(points: list[Point]) -> None:
     assert forecast_finish(points, 1_000) is Lacking.TOO_FEW_STEPS
 
 
-@pytest.mark.parametrize(("limit", "misses"), [(900.0, True), (997.0, False), (1_100.0, False)])
+@pytest.mark.parametrize(("limit", "misses"), [(400.0, False), (900.0, True), (997.0, False), (1_100.0, False)])
 def test_a_limit_is_missed_where_even_the_early_bound_is_behind(limit: float, misses: bool) -> None:
     found = forecast_finish(steps(501), 1_000, AT + limit)
     assert isinstance(found, FinishForecast)

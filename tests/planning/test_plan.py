@@ -75,7 +75,9 @@ def test_twice_the_nodes_halve_steps_and_leave_the_start_up() -> None:
     assert twice.seconds.low < twice.seconds.value < twice.seconds.high
     assert twice.dearer is not None
     assert twice.dearer.value == pytest.approx(2.0 * twice.seconds.value / 4_000.0)
-    assert said_row(twice) == "2 x ml.p4d.24xlarge: 1.8 x faster, 10 % dearer."
+    assert said_row(twice) == (
+        "2 x ml.p4d.24xlarge: 1.8 x faster (1.6 to 2.0 x), 10 % dearer (2 % cheaper to 24 % dearer)."
+    )
 
 
 def test_the_same_batch_of_all_gpus_makes_small_steps_less_good() -> None:

@@ -7,8 +7,8 @@ import msgspec
 from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
 
-Why = Literal["change", "no_change", "noise", "missing"]
-FaultKind = Literal["failed", "not_finite", "cut_short"]
+Why = Literal["change", "no_change", "noise", "stalls", "missing"]
+FaultKind = Literal["failed", "not_finite", "cut_short", "unusable"]
 CauseKind = Literal["data", "host", "communication", "compute", "checkpoint", "evaluation", "restart", "start_up"]
 WarningKind = Literal[
     "about", "length", "missing_steps", "order", "broken_baseline", "assumed_noise", "slow_node", "unread", "unsure"
@@ -23,6 +23,7 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
     change: Of the value, as a part of the baseline; of a share its difference. ``interval`` holds it but for a chance
         of 0.5 % on the side that would be a regression, and 2 % on the other.
     worse: The change in the direction of worse: above 0 is worse.
+    mean_worse: Of a speed, by which part the mean of all compared steps takes longer, stalls too.
     tolerance: The smallest change for the worse that must not pass.
     noise_between: Standard deviation of a run's level between repeats, estimated with what is known beforehand;
         ``noise_seen`` by these runs alone, None of one a side. ``noise_within``: standard error of a level by the
@@ -41,6 +42,7 @@ class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None = None
     interval: tuple[float, float] | None = None
     worse: float | None = None
+    mean_worse: float | None = None
     tolerance: float = 0.0
     noise_between: float | None = None
     noise_seen: float | None = None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -9,22 +10,25 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trainguard.gate import text
-from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, WarningKind, Why
+from trainguard.gate.document import GateFault, GateVerdict, GateWarning, MetricVerdict, WarningKind, Why
+from trainguard.gate.faults import faults_of, is_broken
 from trainguard.gate.levels import Levels, levels_of
 from trainguard.gate.metrics import KINDS, SPEEDS, Metric
 from trainguard.gate.noise import MATERIAL, Answer, Further, further_runs, judged
 from trainguard.gate.runs import GateRun, Points
 
-# With less than this part of the records and of the last step of the shortest baseline, a run was cut short.
-_FEWEST_PART = 0.5
-
 # Losses are compared at the end of what both have: this part of the steps, or so many of them.
 _END_PART, _END_STEPS = 0.1, 5
 _OTHER_LENGTH, _MISSING = 0.1, 0.05
 
-# Baselines of so many records that differ by no more than this part have one length.
-_FEWEST_ALIKE, _ALIKE, _PART_OF_ALIKE = 20, 0.02, 0.8
 _FEWEST_OF_NODE = 3
+
+# The mean of all compared steps is longer than a usual step explains: by the tolerance, and by so many times what
+# means of baselines are apart; of one baseline by so many tolerances.
+_APART, _OF_ONE = 3.0, 2.0
+
+# A speed that is better by more is hardly that of the same work.
+_IMPLAUSIBLE = 0.25
 
 
 def verdict_of(
@@ -41,14 +45,20 @@ def verdict_of(
     end.
     """
     warnings: list[GateWarning] = []
-    whole = [each for each in baselines if not (each.failed or _is_broken(each))]
-    out = [each for each in baselines if each.failed or _is_broken(each)]
+    whole = [each for each in baselines if not (each.failed or is_broken(each))]
+    out = [each for each in baselines if each.failed or is_broken(each)]
     warnings += [_warned("broken_baseline", text.warning_broken(each.place)) for each in out]
     sides = _Sides(candidates, whole, dict(tolerances or {}), loss_step)
-    faults = list(_faults(candidates, whole))
-    metrics = [replace(each, reason=text.reason_of(each)) for each in sides.compared(only or tuple(Metric))]
+    faults = list(faults_of(candidates, whole))
+    found = sides.compared(only or tuple(Metric)) if whole else ()
+    metrics = [replace(each, reason=text.reason_of(each)) for each in found]
     verdict = _overall(faults, metrics, needs_speed=not only)
     warnings += [*sides.warnings, *_about(candidates, whole), *_lengths(candidates, whole), *_nodes(candidates)]
+    warnings += [
+        _warned("about", text.warning_faster(each))
+        for each in metrics
+        if each.metric in SPEEDS and each.worse is not None and each.worse < -_IMPLAUSIBLE
+    ]
     assumed = [each.metric for each in metrics if each.change is not None and not KINDS[each.metric].measured]
     if assumed and verdict is not Answer.PASSED:
         warnings.append(_warned("assumed_noise", text.warning_assumed(assumed)))
@@ -70,48 +80,6 @@ def verdict_of(
 
 def _warned(kind: WarningKind, said: str) -> GateWarning:
     return GateWarning(kind=kind, text=said)
-
-
-def _is_broken(run: GateRun) -> bool:
-    return any(_ends_undefined(each) for each in run.series.get(Metric.LOSS, {}).values())
-
-
-def _ends_undefined(points: Points) -> bool:
-    """Whether a loss that was a number, or never was, ends as none."""
-    return len(points) > 0 and not math.isfinite(points.values[-1])
-
-
-def _faults(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Iterator[GateFault]:
-    usual = any(_has_undefined(each) for each in baselines)
-    for run in candidates:
-        if run.failed:
-            yield _fault("failed", Answer.REGRESSION, run)
-        if _is_broken(run) or (_has_undefined(run) and not usual):
-            yield _fault("not_finite", Answer.REGRESSION, run)
-        if _is_cut(run, baselines):
-            yield _fault("cut_short", Answer.INCONCLUSIVE, run)
-
-
-def _fault(kind: FaultKind, answer: Answer, run: GateRun) -> GateFault:
-    return GateFault(kind=kind, verdict=answer, text=text.FAULTS[kind].format(place=run.place))
-
-
-def _has_undefined(run: GateRun) -> bool:
-    return any(not np.isfinite(each.values).all() for each in run.series.get(Metric.LOSS, {}).values())
-
-
-def _is_cut(run: GateRun, baselines: Sequence[GateRun]) -> bool:
-    """Whether a run ends long before the baselines do; those of one length leave less room."""
-    own = run.longest
-    others = [each for each in (run.longest for run in baselines) if each is not None and len(each)]
-    if not others:
-        return False
-    if own is None or not len(own):
-        return True
-    lengths = [len(each) for each in others]
-    alike = len(lengths) > 1 and min(lengths) >= max(_FEWEST_ALIKE, (1.0 - _ALIKE) * max(lengths))
-    part = _PART_OF_ALIKE if alike else _FEWEST_PART
-    return len(own) < part * min(lengths) and int(own.steps[-1]) < part * min(int(each.steps[-1]) for each in others)
 
 
 def _needed(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[MetricVerdict]) -> int | None:
@@ -187,42 +155,54 @@ class _Sides:
 
     def _compared(self, metric: Metric) -> MetricVerdict | None:
         """Compare the scalar of a metric of which all runs have most; None where none has values at common steps."""
-        names = frozenset.intersection(*(each.names(metric) for each in self.runs)) if self._baselines else frozenset()
-        ordered = sorted(names, key=lambda name: (-min(len(each.points(metric, name)) for each in self.runs), name))
-        for name in ordered:
-            points = [each.points(metric, name) for each in self.runs]
-            if metric is Metric.LOSS:
-                points = _at_one_step(points, self._loss_step)
+        for name, whole in self._in_common(metric):
+            points = _at_one_step(whole, self._loss_step) if metric is Metric.LOSS else whole
             if not all(map(len, points)):
                 continue
-            found = levels_of(points, len(self._candidates), logarithmic=not KINDS[metric].is_share)
+            kind = KINDS[metric]
+            found = levels_of(points, len(self._candidates), logarithmic=not kind.is_share, sign=kind.sign)
             if found is not None:
                 if found.in_order:
                     self.warnings.append(_warned("order", text.warning_order(metric)))
                 return self._judged(metric, name, points, found)
         return None
 
+    def _in_common(self, metric: Metric) -> Iterator[tuple[str, list[Points]]]:
+        """Yield scalars that all runs have, those with most values first; step times are seconds by any name."""
+        names = frozenset.intersection(*(each.names(metric) for each in self.runs))
+        for name in sorted(names, key=lambda name: (-min(len(each.points(metric, name)) for each in self.runs), name)):
+            yield name, [each.points(metric, name) for each in self.runs]
+        own = [sorted(each.names(metric)) for each in self.runs]
+        if metric is Metric.STEP_TIME and not names and all(len(each) == 1 for each in own):
+            self.warnings.append(_warned("about", text.warning_names([each[0] for each in own])))
+            yield own[0][0], [each.points(metric, only) for each, (only,) in zip(self.runs, own, strict=True)]
+
     def _judged(self, metric: Metric, name: str, points: Sequence[Points], found: Levels) -> MetricVerdict:
         kind, tolerance = KINDS[metric], self._tolerance(metric)
-        sign = -1.0 if kind.more_is_better else 1.0
+        sign = kind.sign
         limit = tolerance if kind.is_share else math.log1p(tolerance)
         result = judged(found, kind.prior, limit, sign=sign)
         decided = result.answer is not Answer.INCONCLUSIVE
         more = Further(0, 0) if decided else further_runs(found, kind.prior, limit, sign=sign)
+        answer, why = result.answer, _WHY[result.answer]
+        mean = _mean_change(found) if metric in SPEEDS else None
+        if answer is Answer.PASSED and mean is not None and mean.change > max(limit * mean.least, _APART * mean.apart):
+            answer, why, more = Answer.INCONCLUSIVE, "stalls", None
         values = [float(np.median(each.values[np.isfinite(each.values)])) for each in points]
         split = len(self._candidates)
         ends = sorted(_shown(sign * each, is_share=kind.is_share) for each in (result.low, result.high))
         return MetricVerdict(
             metric=metric,
             name=name,
-            verdict=result.answer,
-            why=_WHY[result.answer],
+            verdict=answer,
+            why=why,
             unit=kind.unit,
             baseline=float(np.median(values[split:])),
             candidate=float(np.median(values[:split])),
             change=_shown(sign * result.change, is_share=kind.is_share),
             interval=(ends[0], ends[1]),
             worse=result.change if kind.is_share else math.expm1(result.change),
+            mean_worse=None if mean is None else math.expm1(mean.change),
             tolerance=tolerance,
             noise_between=result.between,
             noise_seen=result.seen,
@@ -240,6 +220,28 @@ _WHY: Mapping[Answer, Why] = {
     Answer.PASSED: "no_change",
     Answer.INCONCLUSIVE: "noise",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """Change of the mean time of the compared steps, as a logarithm; baselines are up to ``apart`` from their median.
+
+    It counts from ``least`` tolerances on.
+    """
+
+    change: float
+    apart: float
+    least: float
+
+
+def _mean_change(found: Levels) -> _Mean | None:
+    """Return how the mean of the steps that all runs have changed; None where there is no such step."""
+    if found.means is None:
+        return None
+    own, others = found.means[: found.candidates], found.means[found.candidates :]
+    usual = float(np.median(others))
+    change = float(own.mean()) - usual
+    return _Mean(change, float(np.abs(others - usual).max()), 1.0 if len(others) > 1 else _OF_ONE)
 
 
 def _shown(change: float, *, is_share: bool) -> float:

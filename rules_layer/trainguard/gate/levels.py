@@ -34,7 +34,8 @@ class Levels:
 
     ``within`` is the standard error of each level by the run's own scatter, 0 where it has one step. ``columns`` steps
     were compared, ``windows`` of them apart; ``cut`` are left out in front as a warm-up. ``in_order``: the steps have
-    other numbers, so the first record was compared with the first.
+    other numbers, so the first record was compared with the first. ``means`` are float64[R], logarithms of mean times
+    in which stalls count; None where no step is in all runs.
     """
 
     levels: Floats
@@ -44,9 +45,10 @@ class Levels:
     windows: int
     cut: int
     in_order: bool
+    means: Floats | None = None
 
 
-def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = True) -> Levels | None:
+def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = True, sign: float = 1.0) -> Levels | None:
     """Return the levels of runs, candidates first; None where a candidate and half the baselines share no step."""
     usable = [_usable(each, logarithmic=logarithmic) for each in runs]
     table, in_order = _beside(usable, candidates), False
@@ -57,6 +59,7 @@ def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = Tr
     if not table.shape[1] or not np.isfinite(table).any(axis=1).all():
         return None
     cut = _warm_up(table)
+    means = _means(sign * table[:, max(cut, int(_WARM_UP_PART * table.shape[1])) :]) if logarithmic else None
     table = table[:, cut:]
     with warnings.catch_warnings():
         # A run that lacks all steps of a window has no value there.
@@ -65,7 +68,17 @@ def levels_of(runs: Sequence[Points], candidates: int, *, logarithmic: bool = Tr
         within = MAD_TO_SD * np.nanmedian(np.abs(residuals), axis=1)
     counts = np.isfinite(residuals).sum(axis=1)
     within = np.where(counts > 1, MEDIAN_TO_MEAN * within / np.sqrt(np.maximum(counts, 1)), 0.0)
-    return Levels(levels, within, candidates, table.shape[1], residuals.shape[1], cut, in_order)
+    return Levels(levels, within, candidates, table.shape[1], residuals.shape[1], cut, in_order, means)
+
+
+def _means(table: Floats) -> Floats | None:
+    """Return the logarithms of the mean times of the steps that all runs have."""
+    common = table[:, np.isfinite(table).all(axis=0)]
+    if not common.shape[1]:
+        return None
+    largest = common.max(axis=1)
+    means: Floats = largest + np.log(np.exp(common - largest[:, None]).mean(axis=1))
+    return means
 
 
 def _usable(points: Points, *, logarithmic: bool) -> tuple[NDArray[np.int64], Floats]:

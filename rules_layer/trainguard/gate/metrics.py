@@ -46,6 +46,11 @@ class MetricKind:
     measured: bool = False
     is_share: bool = False
 
+    @property
+    def sign(self) -> float:
+        """The factor on a value by which more is worse."""
+        return -1.0 if self.more_is_better else 1.0
+
 
 # Learnt from 800 published runs in 90 groups of repeats, docs/gate.md.
 _SPEED = Prior(spread=0.0025, weight=3.0)
@@ -59,12 +64,17 @@ KINDS: Mapping[Metric, MetricKind] = {
 }
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
-_WORK = "samples|sample|tokens|token|images|image|imgs|img|examples|sequences|sentences|steps|step|iterations|iters|it|"
+_WORK = (
+    "samples|sample|tokens|token|tok|images|image|imgs|img|examples|sequences|sentences|steps|step|iterations|iters|it|"
+)
 _WORK += "batches|frames|graphs|items|queries"
-_THROUGHPUT = re.compile(rf"(?:.*_)?(?:throughput|tps|ips|(?:{_WORK})_(?:per_)?(?:s|sec|secs|second|seconds))(?:_.*)?")
+_THROUGHPUT = re.compile(
+    rf"(?:.*_)?(?:throughput|tps|ips|fps|qps|wps|(?:{_WORK})_(?:per_)?(?:s|sec|secs|second|seconds))(?:_.*)?"
+)
 _STEP = "step|iter|iteration|batch"
 _STEP_TIME = re.compile(
-    rf"(?:.*_)?(?:(?:{_STEP})_(?:time|timing|duration|seconds|latency)|(?:time|seconds|secs?|ms)_per_(?:{_STEP})|s_it)"
+    rf"(?:.*_)?(?:(?:{_STEP})_(?:time|timing|duration|seconds|latency|ms|us|ns)|(?:time|seconds|secs?|ms)_per_(?:{_STEP})"
+    rf"|(?:seconds|secs?|ms)_(?:{_STEP})|s_it)"
     r"(?:_.*)?"
 )
 _MEMORY = re.compile(r"(?:.*_)?(?:mem|memory|vram)(?:_.*)?")
@@ -74,7 +84,7 @@ _UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 
 def metric_of(name: str) -> tuple[Metric, float] | None:
     """Return what a name of a column or scalar measures, and the factor to the unit of the metric; None of others."""
-    plain = _SEPARATORS.sub("_", name.lower()).strip("_")
+    plain = _SEPARATORS.sub("_", name.lower().replace("µ", "u").replace("μ", "u")).strip("_")
     if has_meaning(EVALUATION, name):
         return None
     if _STEP_TIME.fullmatch(plain):

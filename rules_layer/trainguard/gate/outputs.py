@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from html import escape
 
 from trainguard.core.text import one_line
+from trainguard.core.units import counted, listed
 from trainguard.gate.document import GateVerdict, MetricVerdict
 from trainguard.gate.noise import Answer
-from trainguard.gate.text import NAMES, change_of
+from trainguard.gate.text import NAMES, change_of, other_faults
 from trainguard.render.names import shown_name
 
 _MARKS = {Answer.PASSED: "✅", Answer.REGRESSION: "❌", Answer.INCONCLUSIVE: "⚠️"}
@@ -31,8 +32,8 @@ def markdown(verdict: GateVerdict) -> str:
 def _lines(verdict: GateVerdict) -> Iterator[str]:
     yield f"### {_MARKS[verdict.verdict]} trainguard gate: {verdict.verdict}"
     yield from ("", _plain(verdict.reason), "")
-    for fault in verdict.faults:
-        yield f"- {_plain(fault.text)}"
+    for fault in other_faults(verdict):
+        yield f"- {_plain(fault.text)}."
     if verdict.metrics:
         yield from ("", "| metric | verdict | change | interval | noise between runs | runs needed |")
         yield "|---|---|---|---|---|---|"
@@ -44,11 +45,11 @@ def _lines(verdict: GateVerdict) -> Iterator[str]:
         for each in verdict.operators[:_SHOWN_OPERATORS]:
             yield f"| {_plain(shown_name(each.name, _LONGEST_NAME))} | {_plain(each.change)} | {each.delta_ms:+.3f} |"
     if verdict.warnings:
-        yield from ("", f"<details><summary>{len(verdict.warnings)} warnings</summary>", "")
+        yield from ("", f"<details><summary>{counted(len(verdict.warnings), 'warning')}</summary>", "")
         yield from (f"- {_plain(each.text)}" for each in verdict.warnings)
         yield from ("", "</details>")
     yield ""
-    yield f"{len(verdict.candidates)} of the candidate, {len(verdict.baselines)} of the baseline."
+    yield f"Candidate: {_plain(listed(verdict.candidates))}. Runs of the baseline: {len(verdict.baselines):,}."
 
 
 def _row(metric: MetricVerdict) -> str:

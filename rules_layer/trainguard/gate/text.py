@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainguard.core.text import one_line
 from trainguard.core.units import counted, listed
-from trainguard.gate.document import Cause, FaultKind, GateFault, MetricVerdict
+from trainguard.gate.document import Cause, FaultKind, GateFault, GateVerdict, MetricVerdict
 from trainguard.gate.metrics import KINDS, Metric
 from trainguard.gate.noise import MOST_FURTHER, Answer
 
@@ -39,15 +40,31 @@ def reason_of(metric: MetricVerdict) -> str:
     """Say in a sentence why a metric has its verdict."""
     name = NAMES[metric.metric]
     if metric.change is None or metric.interval is None:
-        return f"{name}: no step is in the candidate and in the baselines with a value."
+        return f"{name}: the runs have no values under one name that can be compared."
     low, high = (change_of(metric, each) for each in metric.interval)
-    said = f"{name}: {change_of(metric, metric.change)} ({low} to {high})"
+    said = f"{name} {change_of(metric, metric.change)} ({low} to {high})"
     if metric.verdict is Answer.REGRESSION:
         return f"{said}, more than the noise between runs explains."
     if metric.verdict is Answer.PASSED:
-        return f"{said}; a change for the worse by {_plain(metric)} is excluded."
-    spread = f"the noise between runs is {100.0 * (metric.noise_between or 0.0):.2f} %"
-    return f"{said}: {spread}, too much to tell. {further(metric.runs_needed, metric.candidate_runs_needed)}"
+        return f"{said}, {_within(metric)}."
+    if metric.why == "stalls":
+        longer = _part(metric.mean_worse)
+        return f"{said} by the usual step, but the mean step takes {longer} longer: some take longer than in baselines."
+    assumed = "" if metric.noise_seen is not None else " (assumed, as one run a side shows none)"
+    noise = f"noise of {_part(metric.noise_between)} between runs{assumed} and {_part(metric.noise_within)} within them"
+    more = further(metric.runs_needed, metric.candidate_runs_needed)
+    return f"{said}: {noise} leaves open whether it is within the tolerance of {_plain(metric)}. {more}"
+
+
+def _within(metric: MetricVerdict) -> str:
+    """Say how a change passes: all of its interval is better, or less than the tolerance worse."""
+    low, high = metric.interval or (0.0, 0.0)
+    is_better = low > 0.0 if KINDS[metric.metric].more_is_better else high < 0.0
+    return "better than the baselines" if is_better else f"within the tolerance of {_plain(metric)}"
+
+
+def _part(part: float | None) -> str:
+    return f"{100.0 * (part or 0.0):.2f} %"
 
 
 def further(runs: int | None, candidates: int | None) -> str:
@@ -60,14 +77,19 @@ def further(runs: int | None, candidates: int | None) -> str:
 
 
 def _plain(metric: MetricVerdict) -> str:
-    return change_of(metric, metric.tolerance).lstrip("+")
+    return f"{100.0 * metric.tolerance:.3g} {'points' if KINDS[metric.metric].is_share else '%'}"
 
 
-FAULTS: Mapping[FaultKind, str] = {
+_FAULTS: Mapping[FaultKind, str] = {
     "failed": "{place} failed, by what recorded it",
-    "not_finite": "{place} has a loss that is no number, and no baseline has",
-    "cut_short": "{place} has far fewer steps than the baselines: it crashed, or still runs",
+    "not_finite": "{place} has a loss that is no number",
+    "cut_short": "{place} ends after {own}, the baselines after {of:,} or more: it may have crashed, or still run",
+    "unusable": "{place} has no number above 0 in {many:,} of {of:,} values of {name}: it may have stood still",
 }
+
+
+def fault_text(kind: FaultKind, place: str, own: int, of: int, name: str) -> str:
+    return _FAULTS[kind].format(place=place, own=counted(own, "record"), many=own, of=of, name=one_line(name, 80))
 
 
 _WORDS = {Answer.PASSED: "Pass", Answer.REGRESSION: "Regression", Answer.INCONCLUSIVE: "Inconclusive"}
@@ -79,10 +101,16 @@ def summary(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[Metr
         return f"{_WORDS[verdict]}: {broken[0]}."
     deciding = [each for each in metrics if each.verdict is verdict]
     if verdict is Answer.PASSED:
-        return f"Pass: {listed([NAMES[each.metric] for each in deciding])} of {candidate} no worse than the baselines."
+        return f"Pass: {' '.join(each.reason for each in deciding)}"
     if not deciding:
         return f"Inconclusive: {candidate} and the baselines have nothing in common that can be compared."
     return f"{_WORDS[verdict]}: {deciding[0].reason}"
+
+
+def other_faults(verdict: GateVerdict) -> list[GateFault]:
+    """Return the faults but for the first that decides, which is the summary."""
+    said = next((each for each in verdict.faults if each.verdict is verdict.verdict), None)
+    return [each for each in verdict.faults if each is not said]
 
 
 def cause_text(cause: Cause) -> str:
@@ -99,7 +127,17 @@ def warning_about(what: str, candidate: str, baseline: str) -> str:
 
 def warning_length(candidate: int, low: int, high: int) -> str:
     usual = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"The candidate has {counted(candidate, 'record')}, the baselines {usual}; steps of both are compared."
+    return f"The candidate has {counted(candidate, 'record')}, the baselines {usual}; only what both have is compared."
+
+
+def warning_faster(metric: MetricVerdict) -> str:
+    change = change_of(metric, metric.change or 0.0)
+    return f"{NAMES[metric.metric]} {change} is far better than in the baselines: the runs may not do the same work."
+
+
+def warning_names(names: Sequence[str]) -> str:
+    different = listed([one_line(each, 80) for each in dict.fromkeys(names)])
+    return f"The runs call the step time {different}: they are compared in seconds."
 
 
 def warning_missing(missing: int, of: int) -> str:
@@ -108,6 +146,10 @@ def warning_missing(missing: int, of: int) -> str:
 
 def warning_order(metric: Metric) -> str:
     return f"{NAMES[metric]}: the runs share few steps, so their records are compared in their order."
+
+
+def warning_both(place: str) -> str:
+    return f"{place} is a candidate: it is no baseline, and is left out."
 
 
 def warning_broken(place: str) -> str:
@@ -120,7 +162,7 @@ def warning_assumed(metrics: Sequence[Metric]) -> str:
 
 
 def warning_node(node: str, part: float) -> str:
-    return f"{node} of the candidate takes {percent(part)} of the time of its other nodes a step."
+    return f"A step takes {_part(part)} longer on {node} than on the median node of the candidate."
 
 
 def warning_unsure(metric: MetricVerdict) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainguard.core.errors import NoProfileError, TelemetryFormatError
+from trainguard.core.errors import NoProfileError, ProfileSourceError, TelemetryFormatError
 from trainguard.gate.runs import GateRun
 from trainguard.local.gate_table import SUFFIXES, table_run
 
@@ -35,10 +35,15 @@ def gate_run(place: str, clients: "Clients | None" = None) -> GateRun:
 
 
 def _table_in(folder: Path) -> GateRun | None:
-    """Return the one table of a run that a folder holds; None where there is none, or several."""
+    """Return the one table of a run that a folder holds, None where there is none; raises ProfileSourceError."""
     files = sorted(each for each in folder.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
     found = [run for file in files[:_MOST_TABLES] if (run := _table_or_none(file)) is not None]
-    return replace(found[0], place=str(folder)) if len(found) == 1 else None
+    if len(found) > 1:
+        pattern = str(folder / f"*{Path(found[0].place).suffix}")
+        raise ProfileSourceError(
+            str(folder), f"holds {len(found):,} tables: name one, or a pattern such as {pattern!r}"
+        )
+    return replace(found[0], place=str(folder)) if found else None
 
 
 def _table_or_none(file: Path) -> GateRun | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trainguard.core.units import counted
 from trainguard.kernels.columns import Gpu
 from trainguard.kernels.peaks import peaks_of
 from trainguard.kernels.rollup_entries import PeaksEntry
@@ -60,3 +61,8 @@ def _peaks(model: str) -> PeaksEntry | None:
     words = model.split()
     memory = int(words[-2]) if words[-1] == "GB" and words[-2].isdecimal() else 0
     return peaks_of(Gpu(name=model, memory=memory * _GIB, capability=(0, 0), sms=0))
+
+
+def machines_of(cluster: Cluster) -> str:
+    kind = cluster.instance_type
+    return f"{cluster.nodes:,} x {kind}" if kind else counted(cluster.nodes, "node")

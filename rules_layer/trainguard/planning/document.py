@@ -41,6 +41,11 @@ class Lacking(StrEnum):
     TOTAL_STEPS = "total_steps"
     TIMED_STEPS = "timed_steps"
     TOO_FEW_STEPS = "too_few_steps"
+    STEPS_LEFT = "steps_left"
+    # The size or batch is so unlike the job's that no published result says how it scales.
+    TOO_UNLIKE = "too_unlike"
+    # A GPU would have less than one sample in a step.
+    NO_SAMPLE = "no_sample"
 
 
 class Assumption(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +57,7 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """``name`` is the instance type that it is of, or empty."""
+    """``name`` is the instance type, or the machines of a row, that it is of, or empty."""
 
     kind: Lacking
     name: str = ""
@@ -130,8 +135,8 @@ class FinishForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def misses_limit(self) -> bool:
-        """Whether even the early bound is behind the limit."""
-        return self.limit_at is not None and self.end.low > self.limit_at
+        """Whether even the early bound is behind the limit; one that has passed did not end the job."""
+        return self.limit_at is not None and self.end.low > self.limit_at >= self.at
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,8 @@ FEWEST_POINTS = 3
 # Stretches that follow each other are alike, so their mean is no surer than one. Fitted to the runs of MLPerf
 # Training, and to small ones on a busy machine (tests/verdicts/recorded_runs), whose paces change most.
 _DEVIATIONS, _LEAST = 1.3, 0.01
-_OF_FEW = 0.05
+# Of paces that are too few to have a deviation.
+OF_FEW = 0.05
 
 
 def forecast_finish(points: Iterable[Point], total: int, limit_at: float | None = None) -> FinishForecast | Lacking:
@@ -66,4 +67,4 @@ def _deviation(points: Sequence[Point]) -> float:
         if point[1] - edges[-1][1] >= length:
             edges.append(point)
     paces = [(later - at) / (step - before) for (at, before), (later, step) in pairwise(edges)]
-    return stdev(paces) / fmean(paces) if len(paces) > 1 else _OF_FEW
+    return stdev(paces) / fmean(paces) if len(paces) > 1 else OF_FEW

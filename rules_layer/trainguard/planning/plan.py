@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.ledger.bucket import Bucket
-from trainguard.planning.cluster import Cluster
+from trainguard.planning.cluster import Cluster, machines_of
 from trainguard.planning.communication import Communication, knows_links
 from trainguard.planning.document import Assumed, Assumption, Lack, Lacking, PlannedRow, Range
 from trainguard.planning.scaling import MEASURED, Scaling, sort_factor
@@ -18,6 +18,8 @@ _AS_OFTEN = (Bucket.CHECKPOINT,)
 # Mishaps, which the next run is not expected to have.
 _MISHAPS = (Bucket.RESTART, Bucket.HANG, Bucket.BROKEN)
 _OF_STEPS = (Bucket.COMPUTE, Bucket.COMMUNICATION, Bucket.PEERS, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
+# Published results have up to so many times as many GPUs: what is more unlike is not planned.
+MOST_UNLIKE = 64.0
 # The job has the same length for all machines: nothing is known of a step without them.
 _LEAST_S = 1.0
 
@@ -26,13 +28,15 @@ _LEAST_S = 1.0
 class MeasuredJob:
     """How a job ran: seconds of a node by bucket, on which machines.
 
-    ``left`` is the factor from the steps that were done to all of them, 1 of a job that has ended. ``communication`` is
-    None without a kernel trace that has collectives. ``precision`` is that of most kernels, where a trace says it.
+    ``left`` is the factor from the steps that were done to all of them, 1 of a job that has ended; ``left_width`` is
+    half the interval of the time that is left, as a part of it. ``communication`` is None without a kernel trace that
+    has collectives. ``precision`` is that of most kernels, where a trace says it.
     """
 
     seconds: Mapping[Bucket, float]
     cluster: Cluster
     left: float = 1.0
+    left_width: float = 0.0
     communication: Communication | None = None
     traced: bool = False
     precision: str | None = None
@@ -82,6 +86,9 @@ class Planner:
         name = asked.cluster.instance_type or ""
         if not asked.cluster.gpus:
             return [Lack(kind=Lacking.GPUS_OF_TYPE, name=name)]
+        gpus = asked.cluster.world / self.job.cluster.world
+        if any(not 1.0 / MOST_UNLIKE <= each <= MOST_UNLIKE for each in (gpus, asked.batch)):
+            return [Lack(kind=Lacking.TOO_UNLIKE, name=machines_of(asked.cluster))]
         unknown = self._changes_sort(asked) and self._sort(asked) is None
         return [Lack(kind=Lacking.PEAKS, name=name)] if unknown else []
 
@@ -97,15 +104,13 @@ class Planner:
         parts = self.job.whole() if ran is None else self._parts(asked)
         total = max(sum(parts.values()), _LEAST_S)
         fixed = sum(parts.get(bucket, 0.0) for bucket in (*_ONCE, *_AS_OFTEN))
-        width = 0.0 if ran is None else self._half_width(asked)
-        seconds = Range(total, *(fixed + (total - fixed) * math.exp(sign * width) for sign in (-1.0, 1.0)))
-        low, middle, high = (asked.cluster.cost(each) for each in (seconds.low, seconds.value, seconds.high))
-        cost = None if low is None or middle is None or high is None else Range(middle, low, high)
-        faster, dearer = Range(1.0, 1.0, 1.0), None if cost is None else Range(1.0, 1.0, 1.0)
-        if ran is not None:
-            before = ran.seconds.value
-            faster = Range(before / seconds.value, before / seconds.high, before / seconds.low)
-            dearer = None if cost is None or ran.cost is None else _by(cost, ran.cost.value)
+        width, left = 0.0 if ran is None else self._half_width(asked), self.job.left_width * (1.0 - 1.0 / self.job.left)
+        seconds = _around(total, fixed, math.hypot(width, left))
+        # How long the rest takes is as unsure on the job's own machines: comparisons with them do not have it.
+        compared = _around(total, fixed, width)
+        before = total if ran is None else ran.seconds.value
+        cost, was = _costs(asked.cluster, seconds), self.job.cluster.cost(before)
+        changed = _costs(asked.cluster, compared)
         return PlannedRow(
             measured=ran is None and self.job.left == 1.0,
             nodes=asked.cluster.nodes,
@@ -115,8 +120,8 @@ class Planner:
             steps_factor=asked.steps,
             seconds=seconds,
             cost=cost,
-            faster=faster,
-            dearer=dearer,
+            faster=Range(before / total, before / compared.high, before / compared.low),
+            dearer=None if changed is None or was is None else _by(changed, was),
             parts={bucket.value: each for bucket, each in parts.items() if each > 0.0},
         )
 
@@ -196,6 +201,15 @@ class Planner:
             yield Assumption(kind=Assumed.COLLECTIVES, value=float(len(found.collectives)))
         else:
             yield Assumption(kind=Assumed.LINKS_UNKNOWN)
+
+
+def _around(total: float, fixed: float, width: float) -> Range:
+    return Range(total, *(fixed + (total - fixed) * math.exp(sign * width) for sign in (-1.0, 1.0)))
+
+
+def _costs(cluster: Cluster, seconds: Range) -> Range | None:
+    low, middle, high = (cluster.cost(each) for each in (seconds.low, seconds.value, seconds.high))
+    return None if low is None or middle is None or high is None else Range(middle, low, high)
 
 
 def _name(peaks: PeaksEntry | None) -> str | None:

@@ -86,6 +86,77 @@ def test_verdict_of_a_run(candidate: GateRun, answer: Answer, fault: str | None,
     assert verdict.runs_needed == (None if answer is Answer.INCONCLUSIVE else 0)
 
 
+def stalled(every: int, factor: float) -> GateRun:
+    """A run whose usual step is as long as ever, but each so many-th is not."""
+    points = run(9).points(Metric.STEP_TIME, "step_time_s")
+    longer = points.values * np.where(np.arange(len(points)) % every == every - 1, factor, 1.0)
+    return GateRun("stalled", {Metric.STEP_TIME: {"step_time_s": Points(points.steps, longer)}})
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_run_that_stalls_at_few_steps_never_passes(count: int) -> None:
+    verdict = verdict_of([stalled(5, 10.0)], [run(number) for number in range(1, 1 + count)])
+    assert (verdict.verdict, verdict.metrics[0].why) == (Answer.INCONCLUSIVE, "stalls")
+    assert verdict.metrics[0].mean_worse == pytest.approx(1.9, abs=0.3)
+    also = [stalled(5, 10.0), stalled(5, 10.0)]
+    assert verdict_of([stalled(5, 10.0)], also).verdict is Answer.PASSED
+
+
+def test_a_longer_start_is_no_stall() -> None:
+    points = run(9).points(Metric.STEP_TIME, "step_time_s")
+    longer = points.values * np.where(np.arange(len(points)) < 8, 5.0, 1.0)
+    candidate = GateRun("cold", {Metric.STEP_TIME: {"step_time_s": Points(points.steps, longer)}})
+    assert verdict_of([candidate], [run(1), run(2)]).verdict is Answer.PASSED
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, -1.0])
+def test_a_run_that_stands_still_never_passes(value: float) -> None:
+    points = run(9).points(Metric.STEP_TIME, "step_time_s")
+    values = np.where(np.arange(len(points)) < 20, points.values, value)
+    candidate = GateRun("still", {Metric.STEP_TIME: {"step_time_s": Points(points.steps, values)}})
+    verdict = verdict_of([candidate], [run(1), run(2)])
+    assert (verdict.verdict, [each.kind for each in verdict.faults]) == (Answer.INCONCLUSIVE, ["unusable"])
+    assert verdict_of([run(9)], [candidate, run(2)]).verdict is Answer.PASSED
+
+
+QUIET = [run(number) for number in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("length", "baselines", "said"),
+    [
+        (1.0085, QUIET, "within the tolerance of 2 %"),
+        (0.95, QUIET, "better than the baselines"),
+        (1.03, QUIET, "more than the noise between runs explains"),
+        (1.014, QUIET[:1], "(assumed, as one run a side shows none)"),
+    ],
+)
+def test_sentences_say_what_the_facts_are(length: float, baselines: list[GateRun], said: str) -> None:
+    verdict = verdict_of([run(9, length=length)], baselines)
+    assert said in verdict.reason
+    assert "no worse" not in verdict.reason
+    assert f"{100.0 * (verdict.metrics[0].change or 0.0):+.2f} %" in verdict.reason
+
+
+def test_a_loss_that_ends_undefined_is_said_so() -> None:
+    baselines = [run(number, loss=broken(20)) for number in (1, 2)]
+    (fault,) = verdict_of([run(9, loss=broken(-1))], baselines).faults
+    assert (fault.kind, "no baseline" in fault.text) == ("not_finite", False)
+
+
+def test_step_times_of_other_names_are_compared_in_seconds() -> None:
+    points = run(9).points(Metric.STEP_TIME, "step_time_s")
+    candidate = GateRun("other", {Metric.STEP_TIME: {"step_time_ms": points}})
+    verdict = verdict_of([candidate], [run(1), run(2)])
+    assert verdict.verdict is Answer.PASSED
+    assert [each.kind for each in verdict.warnings] == ["about"]
+
+
+def test_a_run_that_is_far_faster_has_a_warning() -> None:
+    verdict = verdict_of([run(9, length=0.25)], [run(1), run(2)])
+    assert (verdict.verdict, [each.kind for each in verdict.warnings]) == (Answer.PASSED, ["about"])
+
+
 def test_runs_with_nothing_in_common_are_inconclusive() -> None:
     other = GateRun("other", {Metric.THROUGHPUT: {"throughput": Points(np.arange(40), np.ones(40))}})
     assert judge(other).verdict is Answer.INCONCLUSIVE

@@ -123,6 +123,29 @@ def test_ranks_of_a_table_count_by_the_slowest(tmp_path: Path) -> None:
     assert [each["text"] for each in document["warnings"] if each["kind"] == "slow_node" and "host-2" in each["text"]]
 
 
+def test_a_candidate_that_a_pattern_finds_is_no_baseline(tmp_path: Path) -> None:
+    tables(tmp_path)
+    candidate = write(tmp_path / "b9.csv", rows(7, slower=0.03))
+    code, document = answer(candidate, [tmp_path / "b*.csv"])
+    assert (code, len(document["baselines"])) == (1, 3)
+    assert [each["text"] for each in document["warnings"] if "b9.csv" in each["text"]]
+    assert answer(candidate, [candidate])[0] == 0
+
+
+def test_a_folder_of_several_tables_is_refused_with_what_to_name(tmp_path: Path) -> None:
+    first = tables(tmp_path)[0]
+    result = gate("--baseline", tmp_path, first)
+    assert result.exit_code == 2
+    assert "*.csv" in result.output
+
+
+def test_an_answer_is_said_once(tmp_path: Path) -> None:
+    baselines = [word for each in tables(tmp_path) for word in ("--baseline", each)]
+    short = write(tmp_path / "short.csv", rows(7, steps=8))
+    for words in ([], ["--markdown", "-"]):
+        assert gate(*baselines, short, *words).stdout.count("may have crashed") == 1
+
+
 def test_settings_of_a_file_and_of_options(tmp_path: Path) -> None:
     tables(tmp_path)
     candidate = write(tmp_path / "c.csv", rows(7, slower=0.03))

@@ -65,7 +65,15 @@ def test_what_is_unknown_is_said_and_not_invented(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--nodes", "0"], ["--nodes", "2;4"], ["--batch-per-gpu", "8:"], ["--time-limit", "x"]]
+    "words",
+    [
+        ["--nodes", "0"],
+        ["--nodes", "2;4"],
+        ["--batch-per-gpu", "8:"],
+        ["--time-limit", "x"],
+        ["--time-limit", "0s"],
+        ["--batch-per-gpu", "16", "--keep-global-batch"],
+    ],
 )
 def test_wishes_that_cannot_be_read_are_refused(run: Path, words: list[str]) -> None:
     plan(run, *words, code=2)
@@ -82,3 +90,54 @@ def test_end_is_forecast_from_the_times_of_steps(tmp_path: Path) -> None:
     assert found["end"]["low"] < found["end"]["value"] < found["end"]["high"]
     assert found["end"]["low"] > found["limit_at"]
     assert plan(folder)["finish"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["--nodes", 99_999], "too_unlike"),
+        (["--batch-per-gpu", 999_999_999], "too_unlike"),
+        (["--nodes", 32, "--keep-global-batch"], "no_sample"),
+    ],
+)
+def test_what_no_published_result_covers_is_left_out(run: Path, words: list[object], kind: str) -> None:
+    found = plan(run, "--ran-on", "ml.g5.12xlarge", *words)
+    assert len(found["rows"]) == 1
+    assert kind in {each["kind"] for each in found["missing"]}
+
+
+@pytest.fixture
+def half_done(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    times = {step: 2.0 - step / 400 for step in range(0, 201, 2)}
+    (folder / "events.out.tfevents.1.h").write_bytes(events(times, "loss"))
+    return folder
+
+
+def test_the_time_that_is_left_has_an_interval(half_done: Path) -> None:
+    ran, twice = plan(half_done, "--total-steps", 400)["rows"]
+    assert ran["seconds"]["low"] < ran["seconds"]["value"] < ran["seconds"]["high"]
+    assert not ran["measured"]
+    assert ran["faster"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert twice["faster"] == pytest.approx(plan(half_done)["rows"][1]["faster"])
+
+
+def test_too_few_steps_are_not_carried_over_to_all(tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1.h").write_bytes(events({0: 2.0, 2: 1.9}, "loss"))
+    ran = plan(tmp_path, "--total-steps", 400)["rows"][0]
+    assert ran["seconds"]["value"] == pytest.approx(2.0)
+
+
+def test_a_job_whose_steps_are_done_has_no_end_to_forecast(half_done: Path) -> None:
+    found = plan(half_done, "--total-steps", 200, "--time-limit", "10h")
+    assert found["finish"] is None
+    assert "steps_left" in {each["kind"] for each in found["missing"]}
+
+
+def test_a_limit_that_has_passed_did_not_end_the_job(half_done: Path) -> None:
+    (said,) = [
+        each for each in plan(half_done, "--total-steps", 400, "--time-limit", "10s")["sentences"] if "limit" in each
+    ]
+    assert "ran on" in said
+    assert "ends it" not in said

@@ -1,5 +1,7 @@
 """From runs to a verdict, on the terminal and in files."""
 
+import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from trainguard.cli.output.files import write_files
 from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, table
 from trainguard.cli.output.result import FIRED, NO_VERDICT, RAN, CommandResult
 from trainguard.core.errors import RequestError
+from trainguard.gate import text
 from trainguard.gate.cause import ledger_cause
 from trainguard.gate.document import Cause, ChangedOperator, GateVerdict, MetricVerdict
 from trainguard.gate.judge import verdict_of
@@ -17,7 +20,7 @@ from trainguard.gate.noise import Answer
 from trainguard.gate.outputs import junit as junit_report
 from trainguard.gate.outputs import markdown as markdown_summary
 from trainguard.gate.runs import GateRun
-from trainguard.gate.text import NAMES, change_of
+from trainguard.gate.text import NAMES, change_of, other_faults
 from trainguard.local.gate import gate_run
 from trainguard.local.gate_settings import GateSettings, expanded, metrics_of, tolerances_of
 from trainguard.render.names import shown_name
@@ -40,8 +43,11 @@ def gated(
     against = expanded(baselines or settings.baselines)
     if not against:
         raise RequestError("No baseline is given", "Name its runs by --baseline, or as baselines in a file (--config).")
-    own = [gate_run(place) for place in expanded(candidates)]
-    others = [gate_run(place) for place in against]
+    own_places = expanded(candidates)
+    others_places, notes = _apart(against, own_places)
+    own = [gate_run(place) for place in own_places]
+    others = [gate_run(place) for place in others_places]
+    own[0] = dataclasses.replace(own[0], notes=(*own[0].notes, *notes))
     verdict = verdict_of(
         own,
         others,
@@ -50,6 +56,15 @@ def gated(
         loss_step=settings.loss_step if loss_step is None else loss_step,
     )
     return verdict if verdict.verdict is Answer.PASSED else _explained(verdict, own, others)
+
+
+def _apart(baselines: Sequence[str], candidates: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+    """Return the baselines that are no candidate, as a pattern may find it, too; all where no other is left."""
+    own = {os.path.realpath(each) for each in candidates}
+    both = [each for each in baselines if os.path.realpath(each) in own]
+    if not both or len(both) == len(baselines):
+        return baselines, []
+    return [each for each in baselines if each not in both], [text.warning_both(each) for each in both]
 
 
 def _explained(verdict: GateVerdict, own: Sequence[GateRun], others: Sequence[GateRun]) -> GateVerdict:
@@ -86,7 +101,7 @@ def written(verdict: GateVerdict, *, junit: Path | None, markdown: Path | None, 
 def _blocks(verdict: GateVerdict) -> Iterator[Block]:
     yield Heading(", ".join(verdict.candidates))
     yield Line(verdict.reason, style=_STYLES[verdict.verdict])
-    yield from (Line(each.text) for each in verdict.faults)
+    yield from (Line(f"{each.text}.") for each in other_faults(verdict))
     if verdict.metrics:
         yield table(
             verdict.metrics,

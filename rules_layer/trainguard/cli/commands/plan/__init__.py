@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.command import Result, command
-from trainguard.cli.options import Prices, Where, argument, instance_types, option, span
+from trainguard.cli.options import Prices, Where, argument, instance_types, option, refuse, span
 
 _Source = Annotated[
     str,
@@ -83,6 +83,9 @@ def plan(
     from trainguard.cli.commands.plan.planned import Asked, planned
     from trainguard.cli.output.progress import stderr_progress
 
+    refuse("--keep-global-batch", {"--batch-per-gpu": keep_global_batch and batch_per_gpu})
+    if time_limit is not None and time_limit <= 0.0:
+        raise typer.BadParameter("expected a span above 0, such as 12h", param_hint="--time-limit")
     asked = Asked(
         nodes=_counts(nodes),
         types=tuple(instance_type or ()),

@@ -1,7 +1,7 @@
 """A job's plan on the terminal, and as a document."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from trainguard.core.timestamps import epoch_of
 from trainguard.local.planning import cluster_of_job, declared, measured_job, points_of, trace_of
 from trainguard.local.runs import find_runs
 from trainguard.local.settings import given_settings, prices_from
-from trainguard.planning.cluster import Cluster, cluster_of
+from trainguard.planning.cluster import Cluster, cluster_of, machines_of
 from trainguard.planning.document import (
     Assumed,
     Assumption,
@@ -28,8 +28,8 @@ from trainguard.planning.document import (
     PlanDocument,
     PlannedRow,
 )
-from trainguard.planning.finish import forecast_finish
-from trainguard.planning.plan import Planner, Wanted, wanted
+from trainguard.planning.finish import OF_FEW, forecast_finish
+from trainguard.planning.plan import MeasuredJob, Planner, Wanted, wanted
 from trainguard.planning.text import (
     assumed,
     lacking,
@@ -83,11 +83,12 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     limit_s = asked.limit_s or (None if stored is None else stored.time_limit_s)
     cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
     job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
+    finish, ends = _finish(report, total, limit_s)
     missing += _of_price(cluster)
     rows: list[PlannedRow] = []
     assumptions: list[Assumption] = []
     if job is not None:
-        planner = Planner(job)
+        planner = Planner(_with_rest(job, finish, ends))
         changes, lacks = _changes(asked, cluster, own.batch_per_gpu, prices)
         missing += [*lacks, *(lack for each in changes for lack in planner.lacks(each))]
         missing += [lack for each in changes for lack in _of_price(each.cluster)]
@@ -96,8 +97,7 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
         assumptions = list(planner.assumptions(possible))
         if cluster.hourly is not None and cluster.instance_type is not None:
             assumptions.append(Assumption(kind=Assumed.PRICES, name=prices.origin_of(cluster.instance_type)))
-    finish, lacks = _finish(report, total, limit_s)
-    missing = list(dict.fromkeys([*missing, *lacks]))
+    missing = list(dict.fromkeys([*missing, *ends]))
     return PlanDocument(
         job=drawn.job,
         source=drawn.source,
@@ -112,6 +112,15 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
             *map(lacking, missing),
         ],
     )
+
+
+def _with_rest(job: MeasuredJob, finish: FinishForecast | None, ends: Sequence[Lack]) -> MeasuredJob:
+    """Return the job with how sure the time of its other steps is; of too few steps, as far as it came."""
+    if any(each.kind is Lacking.TOO_FEW_STEPS for each in ends):
+        return dataclasses.replace(job, left=1.0)
+    if finish is None:
+        return dataclasses.replace(job, left_width=OF_FEW)
+    return dataclasses.replace(job, left_width=(finish.end.high - finish.end.value) / (finish.end.value - finish.at))
 
 
 def _of_price(cluster: Cluster) -> list[Lack]:
@@ -138,7 +147,10 @@ def _changes(
         for size in sizes
     ]
     changes = [wanted(cluster, each, batch=factor, keeps_global_batch=asked.keeps_global_batch) for each in clusters]
-    return [each for each in changes if each.cluster != cluster or each.batch != 1.0], lacks
+    changes = [each for each in changes if each.cluster != cluster or each.batch != 1.0]
+    empty = [each for each in changes if batch_now is not None and asked.batch is None and batch_now * each.batch < 1.0]
+    lacks += [Lack(kind=Lacking.NO_SAMPLE, name=machines_of(each.cluster)) for each in empty]
+    return [each for each in changes if each not in empty], lacks
 
 
 def _finish(report: Report, total: int | None, limit_s: float | None) -> tuple[FinishForecast | None, list[Lack]]:
@@ -154,7 +166,7 @@ def _finish(report: Report, total: int | None, limit_s: float | None) -> tuple[F
     found = forecast_finish(points, total, None if limit_s is None else begin + limit_s)
     if isinstance(found, Lacking):
         return None, [Lack(kind=found)]
-    return (None, []) if found.done >= total else (found, [])
+    return (None, [Lack(kind=Lacking.STEPS_LEFT)]) if found.done >= total else (found, [])
 
 
 def _blocks(document: PlanDocument) -> Iterator[Block]:
