@@ -88,6 +88,8 @@ def test_only_an_opted_in_running_job_may_be_stopped(
         "why": answer.value["why"],
         "stopAt": None,
         "optedIn": tags == OPTED_IN,
+        "kind": "",
+        "action": "",
     }
     assert why in answer.value["why"]
     (line,) = answer.logged
@@ -345,7 +347,7 @@ def stop(deployment: Deployment, fire: dict[str, Any]) -> Any:
 def test_opted_in_job_is_stopped_and_the_row_says_so(deployment: Deployment) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment)
-    assert stop(deployment, fire)["stop"] == {"made": True, "error": None}
+    assert stop(deployment, fire)["stop"] == {"made": True, "error": None, "pending": False}
     described = deployment.world.training_jobs.describe(JOB)
     assert described is not None
     assert described.status is not JobStatus.IN_PROGRESS
