@@ -77,7 +77,7 @@ class Places:
                 if not real.is_relative_to(self.root):
                     raise RequestError(f"{str(each)!r} is a link to a place outside the root", "Remove the link.")
                 entries += 1
-                # A job that goes on removes files meanwhile; a link to itself leads nowhere.
+                # A job that goes on removes files, and a link to itself leads nowhere.
                 with suppress(OSError):
                     about = real.stat()
                     if stat.S_ISDIR(about.st_mode) and str(real) not in seen:
