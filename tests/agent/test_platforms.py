@@ -1,18 +1,19 @@
 """The agent on each scheduler: what owners allow is seen, done once, and marked; a lost answer is looked up."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.agent.clusters import ApiServer, SlurmCommands, api_server
 from tests.support.workload_cluster import MemoryDesk
-from trainguard.stack.actions.cluster_agents import AgentRequest
-from trainguard_collector.agent.carrying_out import Agent
+from trainguard.stack.actions.cluster_agents import AgentRequest, AgentState
+from trainguard_collector.agent.carrying_out import Agent, objection_to, states_of
 from trainguard_collector.agent.kubernetes import Api, Kubernetes
-from trainguard_collector.agent.resources import Platform
+from trainguard_collector.agent.resources import Platform, Request, Resource
 from trainguard_collector.agent.slurm import Slurm
 
 BEGAN = 1_800_000_000.0
@@ -214,6 +215,42 @@ def test_withdrawn_consent_and_dry_run_do_nothing(case: Case) -> None:
     agent.run_once()
     assert desk.answers["f2"].why == "its owner has not opted in"
     assert desk.states == {}
+
+
+def test_state_of_any_length_is_one_that_the_stack_reads() -> None:
+    long = Resource("job/team-a/train", "suspend", "active", True, BEGAN, job="\N{PILE OF POO}" * 60_000)
+    (state,) = states_of(long).values()
+    assert msgspec.convert({**state, "at": BEGAN}, AgentState).job != long.job
+
+
+def test_workload_that_names_its_job_alone_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = SlurmCommands(tmp_path)
+    monkeypatch.setenv("PATH", commands.path)
+    commands.put("job", "1234", f"{SLURM_JOB} Comment=trainguard-job=train-17")
+    with api_server() as server:
+        (tmp_path / "token").write_text("a-token")
+        server.put(JOBS, {**job(""), "metadata": annotated("train", **{"trainguard/job": "train-17"})})
+        api = Api(f"http://127.0.0.1:{server.server_port}", tmp_path)
+        found = [*Slurm().opted_in(), *Kubernetes(api).opted_in()]
+    assert [(each.action, each.job) for each in found] == [("", "train-17")] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"action": ""}, "its owner has not opted in"),
+        ({"exempt": True}, "it is exempt"),
+        ({"action": "cancel"}, "its owner allows cancel, and suspend was announced"),
+        ({"job": "another"}, "it is of job 'another'"),
+        ({"runs": False}, "it is active, and does not run"),
+        ({"started_at": BEGAN + 9.0}, "it was started again since"),
+    ],
+)
+def test_each_objection_stands_alone(changes: dict[str, Any], why: str | None) -> None:
+    found = Resource("job/team-a/train", "suspend", "active", True, BEGAN, job="train-17")
+    request = Request("f1", found.name, found.action, "train-17", "R", BEGAN, BEGAN + 60.0)
+    assert objection_to(request, replace(found, **changes)) == why
 
 
 def test_comment_of_another_job_gives_no_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

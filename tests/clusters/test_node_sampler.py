@@ -166,12 +166,15 @@ def test_pod_waits_until_it_is_known_which_gpus_it_has(
     assert len(node.started) == 1
 
 
+@pytest.mark.parametrize(
+    "annotations", [{"tags": "[1]"}, {"tags": "[" * 100_000}, {"nodes": "9" * 5_000}], ids=["kind", "depth", "number"]
+)
 def test_unusable_annotation_leaves_other_pods_sampled(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    annotations: dict[str, Any], server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(server, tmp_path)
     good = pod(status=RUNNING)
-    bad = pod(status=RUNNING, tags="[1]", name="bad")
+    bad = pod(status=RUNNING, name="bad", **annotations)
     bad["metadata"]["uid"] = "other"
     node.gpus[("nlp", "bad")] = ["GPU-2"]
     server.pods = [bad, good]
@@ -179,6 +182,21 @@ def test_unusable_annotation_leaves_other_pods_sampled(
     node.sampler.look()
     assert [each.settings.identity.node for each in node.started] == ["train-0-x7k2p"]
     assert capsys.readouterr().err.count("nlp/bad") == 1
+
+
+def test_node_that_starts_no_process_now_tries_again(server: Server, tmp_path: Path) -> None:
+    node = Node(server, tmp_path)
+    server.pods = [pod(status=RUNNING)]
+    spawn = node.sampler._spawn
+
+    def fails(_: Settings) -> Any:
+        raise BlockingIOError("fork")
+
+    node.sampler._spawn = fails
+    node.sampler.look()
+    node.sampler._spawn = spawn
+    node.sampler.look()
+    assert len(node.started) == 1
 
 
 def test_stopped_node_sampler_leaves_its_jobs_open(server: Server, tmp_path: Path) -> None:

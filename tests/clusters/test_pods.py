@@ -59,7 +59,7 @@ JOBSET = {"jobset.sigs.k8s.io/jobset-name": "llm", "jobset.sigs.k8s.io/jobset-ui
 )
 def test_labels_of_each_operator_name_the_job(found: dict[str, Any], job: str) -> None:
     name, _, digest = job_of(found).rpartition("-")
-    assert (name, len(digest)) == (job, 8)
+    assert (name, len(digest)) == (job, 16)
 
 
 def test_pods_of_one_run_have_one_name_and_no_others_do() -> None:
@@ -71,6 +71,13 @@ def test_pods_of_one_run_have_one_name_and_no_others_do() -> None:
     named = [pod(job="mine", namespace=namespace) for namespace in ("nlp", "vision")]
     assert job_of(named[0]) != job_of(named[1]), "no annotation reaches into another namespace's job"
     assert job_of(named[0]) == job_of(pod(owner=None, name="other", job="mine"))
+
+
+def test_pods_with_long_names_are_nodes_of_their_own() -> None:
+    names = [f"{'llm-' * 20}worker-{index}" for index in range(3)]
+    nodes = {identity.node for name in names if (identity := identity_of(pod(name=name), "kubernetes"))}
+    assert len(nodes) == 3
+    assert max(map(len, nodes)) <= 64
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The desk in DynamoDB: what the stack asks an agent reads, one of both writes an answer first, and brakes hold."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -67,6 +69,17 @@ def test_state_lasts_until_it_is_withdrawn(sides: Sides) -> None:
     sides.agent.publish(STATE.resource, msgspec.to_builtins(STATE))
     sides.agent.withdraw(STATE.resource)
     assert sides.stack.state("prod", STATE.resource) is None
+
+
+def test_the_agents_role_writes_no_column_of_a_rule(sides: Sides) -> None:
+    sides.agent.publish(STATE.resource, msgspec.to_builtins(STATE))
+    sides.agent.begin("f1")
+    written = {name for item in sides.world.dynamodb.scan(TableName="RuleState")["Items"] for name in item}
+    page = (Path(__file__).parents[2] / "docs" / "actions.md").read_text("utf-8")
+    policy = json.loads(page.split("```json\n")[-1].partition("```")[0])
+    (statement,) = [each for each in policy["Statement"] if "dynamodb:PutItem" in each["Action"]]
+    allowed = statement["Condition"]["ForAllValues:StringEquals"]
+    assert (allowed["dynamodb:LeadingKeys"], set(allowed["dynamodb:Attributes"])) == ("*agents/prod", written)
 
 
 def test_only_one_side_writes_the_first_answer(sides: Sides) -> None:

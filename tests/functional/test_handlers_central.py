@@ -141,23 +141,30 @@ def test_account_of_the_envelope_is_the_jobs_whatever_it_states(deployment: Depl
         {"stated_at": "soon"},
         {"region": "../eu"},
         {"job": ""},
+        {"job": "\N{PILE OF POO}" * 1_000},
+        {"team": "t" * 3_000},
+        {"target": "r" * 2_000},
         {"item": {}},
+        *({"number": number} for number in ("1e999", "NaN", "9" * 400)),
         {"item": {"TrainingJobName": {"S": "starved"}, "Status": {"N": "1"}}},
         {"rows": [{"RuleTarget": {"S": "A"}, "Status": {"S": "ON_FIRE"}}]},
         {"rows": [{"RuleTarget": {"S": "A"}, "AlertId": 7}]},
         {"rows": [{}]},
         {"schema_version": "2"},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:40],
 )
 def test_statement_that_is_none_is_counted_and_dropped(deployment: Deployment, change: dict[str, Any]) -> None:
-    given = event(stated())
+    given = event(stated(replace(STARVED, owners={"team": change.pop("team", "vision")})))
+    given["detail"]["rows"][0]["RuleTarget"] = {"S": change.pop("target", "A")}
+    given["detail"]["item"]["EvaluationEveryS"] = {"N": change.pop("number", "60")}
     account = change.get("account", HERE)
     given = {"account": account, "detail": given["detail"] | {k: v for k, v in change.items() if k != "account"}}
     answer = deployment.function("keep_statement")(given)
     assert answer.value == {"kept": False}
     assert answer.metrics["BadStatements"] == 1
     assert list(deployment.world.jobs.all()) == []
+    assert deployment.world.dynamodb.scan(TableName="RuleState")["Items"] == []
 
 
 def test_rows_beyond_an_events_size_are_left_out() -> None:

@@ -18,6 +18,9 @@ LOG = logging.getLogger("trainguard-agent")
 # A state that has not changed is written again after so many seconds: it says that the agent runs.
 FRESH_S = 120.0
 
+# The stack reads no longer text, and the table keeps no item of more than 400 KB.
+_LONGEST = 512
+
 _TRIES = 3
 
 
@@ -143,7 +146,7 @@ def states_of(found: Resource) -> "dict[str, dict[str, Any]]":
         "status": found.status,
         "runs": found.runs,
         "exempt": found.exempt,
-        "job": found.job,
+        "job": None if found.job is None else found.job[:_LONGEST],
     }
     if found.job is not None:
         return {found.name: {**state, "started_at": found.started_at}}

@@ -98,10 +98,10 @@ class Kubernetes:
     def opted_in(self) -> "Iterator[Resource]":
         for scope in self._scopes:
             for job in self._api.items(f"{self._jobs}{scope}/jobs"):
-                if ON_FIRE in _annotations(job):
+                if _has_word(job):
                     yield self._job(job)
             for workload in self._api.items(f"{self._workloads}{scope}/workloads"):
-                if ON_FIRE in _annotations(workload):
+                if _has_word(workload):
                     yield self._workload(workload, _full_name("kueue", workload), workload)
         if self._with_nodes:
             for node in self._api.items("/api/v1/nodes"):
@@ -192,6 +192,11 @@ class Kubernetes:
 
 def _annotations(found: "dict[str, Any]") -> "dict[str, str]":
     return found["metadata"].get("annotations") or {}
+
+
+def _has_word(workload: "dict[str, Any]") -> bool:
+    """Whether its owner allows an action, or names its job: that counts for its node."""
+    return not {ON_FIRE, JOB}.isdisjoint(_annotations(workload))
 
 
 def _full_name(kind: str, found: "dict[str, Any]") -> str:

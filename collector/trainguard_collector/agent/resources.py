@@ -53,7 +53,7 @@ class Platform(Protocol):
     """A scheduler."""
 
     def opted_in(self) -> Iterable[Resource]:
-        """Iterate over the resources whose owners allow an action."""
+        """Iterate over the resources whose owners allow an action, and the workloads that name their job."""
 
     def look(self, name: str) -> Optional[Resource]:
         """Return a resource as it is now; None when there is none."""

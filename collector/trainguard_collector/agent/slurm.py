@@ -36,7 +36,8 @@ class Slurm:
 
     def opted_in(self) -> "Iterator[Resource]":
         for fields in self._shown("job"):
-            if _CONSENT.search(fields.get("Comment", "")):
+            comment = fields.get("Comment", "")
+            if _CONSENT.search(comment) or _JOB.search(comment):
                 yield _job(fields)
         if self._with_nodes:
             for fields in self._shown("node"):

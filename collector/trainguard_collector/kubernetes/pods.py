@@ -35,7 +35,10 @@ _INDEXES = (
 )
 # Their pods serve: they end with no job.
 _SERVING = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
-_DIGEST_SHOWN, _NAME_SHOWN = 8, 54
+# So many that no annotation is found whose name is that of another namespace's job.
+_DIGEST_SHOWN, _NAME_SHOWN = 16, 46
+# Names of pods are up to 253 characters long, those of nodes 64.
+_LONGEST_NODE, _NODE_SHOWN = 64, 47
 # Of labels that are tags of the job.
 _MOST_TAGS = 50
 _STOPPED = frozenset({"Evicted", "Preempting", "Shutdown", "NodeShutdown", "Terminated"})
@@ -77,15 +80,14 @@ def identity_of(pod: Body, platform: str) -> Optional[Identity]:
         uid = str(owner.get("uid") or uid_of(pod))
     if annotations.get(JOB):
         job, uid = annotations[JOB], None
-    # The same on each node. With the namespace in it, no pod gets into the job of another namespace.
-    digest = hashlib.sha256(f"{namespace}/{job}/{uid}".encode()).hexdigest()[:_DIGEST_SHOWN]
     indexes = [int(labels[each]) for each in _INDEXES if str(labels.get(each, "")).isdecimal()]
     nodes = annotations.get(NODES) or next(_values(pod, "PET_NNODES"), "")
     own = dict(sorted((label, value) for label, value in labels.items() if "/" not in label)[:_MOST_TAGS])
     user = annotations.get(USER)
     return Identity(
-        job_name(f"{job_name(job)[:_NAME_SHOWN]}-{digest}"),
-        node_name(name),
+        # The same on each node. With the namespace in it, no pod gets into the job of another namespace.
+        job_name(f"{job_name(job)[:_NAME_SHOWN]}-{_digest(f'{namespace}/{job}/{uid}')}"),
+        node_name(name) if len(name) <= _LONGEST_NODE else f"{node_name(name[:_NODE_SHOWN])}-{_digest(name)}",
         # Only the first node is looked for.
         max(indexes, default=None),
         int(nodes) if nodes.isdecimal() and int(nodes) else None,
@@ -93,6 +95,10 @@ def identity_of(pod: Body, platform: str) -> Optional[Identity]:
         queue=next((labels[each] for each in _QUEUES if labels.get(each)), None),
         submitted={**own, ACCOUNT_TAG: namespace, **({USER_TAG: user[:256]} if user else {})},
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_SHOWN]
 
 
 def _named_by(labels: Mapping[str, str]) -> "Optional[tuple[str, Optional[str]]]":

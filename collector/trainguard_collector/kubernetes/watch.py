@@ -26,7 +26,7 @@ from trainguard_collector.kubernetes.pods import (
     uid_of,
 )
 from trainguard_collector.process import LEFT
-from trainguard_collector.settings import SettingError, Settings, read_settings
+from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import end, spawn
 
 POLL_S = 10.0
@@ -126,12 +126,13 @@ class NodeSampler:
     def _begin(self, uid: str, pod: Mapping[str, Any], allocated: Allocated) -> None:
         try:
             settings = self._settings(pod, allocated)
-        except SettingError as fault:
+            if settings is not None:
+                self.observed[uid] = _Observed(settings, self._spawn(settings))
+        except OSError as fault:
+            self._say(uid, f"pod {'/'.join(place_of(pod))} is not sampled yet: {fault}")
+        except (ValueError, RecursionError) as fault:  # what its owner wrote spoils no other pod
             self._over.add(uid)
             self._say(uid, f"pod {'/'.join(place_of(pod))} is not sampled: {fault}")
-            return
-        if settings is not None:
-            self.observed[uid] = _Observed(settings, self._spawn(settings))
 
     def _settings(self, pod: Mapping[str, Any], allocated: Allocated) -> Optional[Settings]:
         """Return what a sampler of the pod needs; None where it is not sampled, or not yet."""
@@ -164,8 +165,9 @@ class NodeSampler:
             if not each.is_gone():
                 continue
             if each.until is None and each.starts < _MOST_STARTS:
-                each.sampler = self._spawn(each.settings)
                 each.starts += 1
+                with suppress(OSError):
+                    each.sampler = self._spawn(each.settings)
             else:
                 del self.observed[uid]
                 self._over.add(uid)

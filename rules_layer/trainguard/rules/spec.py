@@ -43,6 +43,7 @@ UNEVEN = Symptom("some GPUs do less than the others")
 DATA_WAITS = Symptom("GPUs wait for batches")
 SMALL_WORK = Symptom("the work leaves CPU, GPUs and GPU memory unused")
 SLOW_STEPS = Symptom("some training steps are slow")
+STANDSTILL = Symptom("no GPU works any more")
 # No GPU of a node ever worked: a matter of the node's start and no matter of load, batches or balance.
 UNUSED_NODE = Symptom("never used")
 # Every GPU of a node stopped working: no other rule says why a node hangs.

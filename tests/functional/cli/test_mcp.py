@@ -149,6 +149,13 @@ def test_no_server_listens_beyond_this_machine_unguarded(session: Session, token
         http_app(make_server(session, READING), "0.0.0.0", token, hosts)  # noqa: S104 -- it is refused
 
 
+def test_tools_that_act_need_a_token_on_this_machine_too(session: Session) -> None:
+    server = make_server(session, READING)
+    with pytest.raises(RequestError, match="--allow-stop"):
+        http_app(server, "127.0.0.1", "", (), acts=True)
+    http_app(server, "127.0.0.1", TOKEN, (), acts=True)
+
+
 def test_stdio_serves_the_same(session: Session) -> None:
     root = str(session.places.root)
 

@@ -76,6 +76,7 @@ def test_workload_that_an_agent_names_is_stopped_by_it() -> None:
         ({"at": NOW - SILENT_S - 60.0}, "no agent runs on prod"),
         ({"exempt": True}, "is exempt"),
         ({"job": "another"}, "the tag trainguard:job"),
+        ({"action": ""}, "its owner has not opted in"),
         ({"runs": False}, "does not run"),
         ({"started_at": None}, "it is not known since when"),
         ({"started_at": NOW}, "and the profile began by"),
@@ -110,6 +111,14 @@ def test_only_a_broken_gpu_acts_on_its_own_node(given: dict[str, Any], kind: str
     assert decision.kind == kind or not kind
     if kind == "node":
         assert (decision.stop, decision.action, decision.resources) == (True, "replace", ("prod/node/gpu-7",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"), [({"job": "another"}, "workload"), ({"job": None}, "workload"), ({"action": ""}, "node")]
+)
+def test_node_is_acted_on_for_a_workload_of_the_job_alone(changes: dict[str, Any], kind: str) -> None:
+    decision = decide(both(**changes), "workload", "node")
+    assert (decision.kind, decision.stop) == (kind, kind == "node")
 
 
 def decided(**changes: Any) -> ResourceDecision:

@@ -161,6 +161,15 @@ def test_given_a_hang_or_garbage_then_unhealthy(
     assert found.share_of(bucket) == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize(("kind", "root"), [("lost", "GPUHealth"), ("xid", "GPUHealth"), ("heat", "HungJob")])
+def test_a_broken_gpu_explains_a_hang_and_a_hot_one_does_not(kind: str, root: str) -> None:
+    found = diagnosed(fired("HungJob", (6.0, None)), fired("GPUHealth", (5.9, None), kind=kind), job=ended())
+
+    assert found.root is not None
+    assert found.root.rule == root
+    assert ("HungJob" in {each.rule for each in found.causes}) is (root == "HungJob")
+
+
 @pytest.mark.parametrize("job", [JOB, ended()])
 def test_given_a_risk_alone_then_attention(job: JobRecord) -> None:
     assert diagnosed(*QUIET, fired("GPUMemoryIncrease", affected_share=1.0), job=job).level == "attention"

@@ -8,9 +8,20 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.support.hostile_text import PHRASES
+from trainguard.core.finding import Severity
 from trainguard.hangs.verdict import Culprit, HangVerdict
-from trainguard.report.agents.verdict import MOST_BYTES, agent_verdict_schema, of_hang
+from trainguard.report.agents.foreign import foreign
+from trainguard.report.agents.verdict import (
+    MOST_BYTES,
+    AgentFinding,
+    AgentPlace,
+    AgentVerdict,
+    agent_verdict_schema,
+    bounded,
+    of_hang,
+)
 from trainguard.report.document import encode_schema
+from trainguard.report.job_verdict import Verdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.family_rules import names as of_families
 from trainguard.rules.registry import OWN_NAMES, spec_of
@@ -44,6 +55,27 @@ def test_a_verdict_fits_whatever_names_a_job_has(text: str) -> None:
     encoded = msgspec.json.encode(of_hang(text, hang))
     assert len(encoded) <= MOST_BYTES
     Draft202012Validator(json.loads(PUBLISHED.read_text("utf-8"))).validate(json.loads(encoded))
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 64, '"' * 64, "\x01" * 64], ids=["bytes", "quotes", "control"])
+def test_long_names_with_many_facts_leave_the_codes(text: str) -> None:
+    name, facts = foreign(text), {f"{number}{'f' * 40}": 1.2345e-10 for number in range(6)}
+    verdict = AgentVerdict(
+        schema_version="1",
+        job=name,
+        status="InProgress",
+        verdict=Verdict.WASTED,
+        change=ChangeCode.FEED_FASTER,
+        do=ChangeCode.FEED_FASTER.do,
+        confidence="medium",
+        finding=AgentFinding(rule="HungJob", kind="k" * 48, severity=Severity.CRITICAL, facts=facts, names={"n": name}),
+        place=AgentPlace(node=name, device=name, process=name, operator=name, line=name),
+        unread={f"kind_of_an_unread_part_{number}": 1_234_567 for number in range(8)},
+        next=["explain", "what_if", "ledger", "kernels", "series"],
+    )
+    found = bounded(verdict)
+    assert len(msgspec.json.encode(found)) <= MOST_BYTES
+    assert (found.change, found.unread) == (verdict.change, verdict.unread)
 
 
 def test_each_rule_that_fires_asks_for_a_change() -> None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 BY_TEAM_INDEX = "ByTeam"
 
+_MOST_BYTES_OF_KEYS = {"TrainingJobName": 2_048, "RuleTarget": 1_024, "Team": 2_048}
+_NUMBERS_BELOW = 1e125
+
 _IS_LATER = "attribute_not_exists(#StatedAt) OR #StatedAt < :at"
 
 
@@ -74,12 +77,38 @@ class DynamoCentralTables:
         more = {"StatedAt": moment(at), "Stack": text(event.detail.stack)}
         if team := job.owners.get("team"):
             more["Team"] = text(team)
-        for row in rows:
-            self._put(self._rows, row_item(replace(row, expires_at=forgotten_at)) | more, at)
-        return self._put(self._jobs, job_item(replace(job, expires_at=forgotten_at)) | more, at)
+        items = [row_item(replace(row, expires_at=forgotten_at)) | more for row in rows]
+        item = job_item(replace(job, expires_at=forgotten_at)) | more
+        for each in (*items, item):
+            _check_keys(each)
+        for each in items:
+            self._put(self._rows, each, at)
+        return self._put(self._jobs, item, at)
 
     def _put(self, table: Table, item: "Item", at: float) -> bool:
         return table.put(item, _IS_LATER, {":at": moment(at)})
+
+
+def _check_keys(item: "Item") -> None:
+    """Raise ValueError for a key that DynamoDB takes from nobody: to try again would not help."""
+    for column, most in _MOST_BYTES_OF_KEYS.items():
+        size = len(item.get(column, {}).get("S", "").encode("utf-8", "surrogatepass"))
+        if size > most:
+            raise ValueError(f"{column} has {size:,} bytes, expected at most {most:,}")
+
+
+def _check_numbers(stated: object) -> None:
+    """Raise ValueError for a number that DynamoDB does not take, or that is none."""
+    waiting = [stated]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            number = value.get("N")
+            if isinstance(number, str) and not abs(float(number)) < _NUMBERS_BELOW:
+                raise ValueError(f"a number is {number[:20]}, expected one below {_NUMBERS_BELOW:g}")
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _plain(item: "Item") -> StatedItem:
@@ -89,6 +118,7 @@ def _plain(item: "Item") -> StatedItem:
 def records_of(event: StatedEvent) -> tuple[JobRecord, list[RuleRow]]:
     """Read a statement's job and rows, under the job's name in the central tables; raises StateCodecError."""
     with decoding(event.name):
+        _check_numbers([event.detail.item, event.detail.rows])
         job = job_of_item(cast("Item", event.detail.item) | {"TrainingJobName": text(event.name)})
         rows = [row_of_item(event.name, cast("Item", row)) for row in event.detail.rows]
     return replace(job, owners={**job.owners, ACCOUNT: event.account}), rows

@@ -35,6 +35,7 @@ IDENTITY = f"urn:trainguard:agent-verdict:{SCHEMA_VERSION}"
 
 MOST_BYTES = 1_000
 _MOST_FACTS, _MOST_NAMES, _MOST_RULES = 6, 3, 4
+_SHORTEST = 16
 Confidence = Literal["high", "medium", "low"]
 
 
@@ -117,7 +118,7 @@ def of_report(report: Report, word: JobVerdict) -> AgentVerdict:
     root = next((each for each in report.findings if each.rule == report.verdict.rule), None)
     change = report.verdict.change_code
     confidence: Confidence = "low" if word.certainty is None else word.certainty.value
-    return _bounded(
+    return bounded(
         AgentVerdict(
             schema_version=SCHEMA_VERSION,
             job=foreign(report.job.name),
@@ -219,12 +220,12 @@ def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 3)
 
 
-def _bounded(verdict: AgentVerdict) -> AgentVerdict:
-    """Leave facts, names and others out, the last first, until a kilobyte holds the verdict."""
+def bounded(verdict: AgentVerdict) -> AgentVerdict:
+    """Leave facts, names, others and places out, the last first, until a kilobyte holds the verdict."""
     verdict = replace(verdict, others=verdict.others[:_MOST_RULES])
     while len(msgspec.json.encode(verdict)) > MOST_BYTES:
-        found = verdict.finding
-        if found is not None and len(found.facts) > 2:
+        found, place = verdict.finding, verdict.place
+        if found is not None and (len(found.facts) > 2 or (found.facts and place == AgentPlace())):
             facts = dict(list(found.facts.items())[:-1])
             verdict = replace(verdict, finding=replace(found, facts=facts))
         elif found is not None and found.names:
@@ -232,8 +233,11 @@ def _bounded(verdict: AgentVerdict) -> AgentVerdict:
             verdict = replace(verdict, finding=replace(found, names=names))
         elif verdict.others:
             verdict = replace(verdict, others=verdict.others[:-1])
+        elif place != AgentPlace():
+            short = AgentPlace(rank=place.rank, node=place.node)
+            verdict = replace(verdict, place=short if place != short else AgentPlace())
         else:
-            verdict = replace(verdict, place=AgentPlace(rank=verdict.place.rank, node=verdict.place.node))
+            verdict = replace(verdict, job=foreign(verdict.job.data, _SHORTEST))
             break
     return verdict
 
@@ -249,7 +253,7 @@ def of_kernels(document: KernelProfiles) -> AgentVerdict:
     place = AgentPlace() if first is None else _place(first.facts)
     if first is not None and place.operator is None and first.evidence:
         place = replace(place, operator=foreign(first.evidence[0].what))
-    return _bounded(
+    return bounded(
         AgentVerdict(
             schema_version=SCHEMA_VERSION,
             job=foreign(document.job or document.source),
@@ -290,7 +294,7 @@ def of_hang(source: str, hang: HangVerdict) -> AgentVerdict:
     kind = (own(first.kind) if first else None) or "unknown"
     facts = {"ranks": float(hang.ranks), "ranks_waiting": float(len(hang.victims))}
     facts |= {"ranks_without_dump": float(len(hang.without_dump))} if hang.without_dump else {}
-    return _bounded(
+    return bounded(
         AgentVerdict(
             schema_version=SCHEMA_VERSION,
             job=foreign(source),
@@ -316,7 +320,7 @@ def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
     first = found.causes[0] if found.causes else None
     change = ChangeCode.NOTHING if first is None else straggler_change(first)
     price = found.price
-    return _bounded(
+    return bounded(
         AgentVerdict(
             schema_version=SCHEMA_VERSION,
             job=foreign(source),

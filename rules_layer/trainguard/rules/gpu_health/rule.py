@@ -28,13 +28,15 @@ from trainguard.rules.gpu_health.text import HealthKind, text
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import SYSTEM, ParameterHelp, RuleSpec
+from trainguard.rules.spec import STANDSTILL, SYSTEM, ParameterHelp, RuleSpec
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
 NAMED = 4
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
 GRAVITY: tuple[Kind, ...] = get_args(Kind)
 _THROTTLED = (HealthKind.HEAT, HealthKind.SLOWDOWN, HealthKind.POWER_LIMIT)
+# With such a GPU its peers wait without end.
+_BROKEN = (HealthKind.LOST, HealthKind.VANISHED, HealthKind.UNANSWERED, HealthKind.XID, HealthKind.ECC)
 # Load that is older says nothing of now.
 STALE_S = 900.0
 
@@ -224,6 +226,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             ),
         },
         inputs=SYSTEM,
+        explains_as=dict.fromkeys(_BROKEN, (STANDSTILL,)),
         changes={"": ChangeCode.REPLACE_NODE, **dict.fromkeys(_THROTTLED, ChangeCode.COOL_NODE)},
         text=text,
         details=HealthDetails,

@@ -7,10 +7,10 @@ from trainguard.rules.standstill import KnownHang, KnownRank
 
 NAMED_RANKS, NAMED_FAULTS = 4, 2
 
-# Kinds of GPUHealth that may hold up a collective; a throttled GPU goes on.
+# Faults of a GPU that may hold up a collective, by their kind; a throttled GPU goes on.
 GPU_FAULTS = frozenset({"lost", "vanished", "unanswered", "xid", "xid_after_reset", "ecc", "rows", "link"})
 
-# By node what GPUHealth finds there: its kind and facts.
+# By node the fault of a GPU there: its kind and facts.
 GpuFaults = Mapping[str, tuple[str, tuple[Fact, ...]]]
 
 

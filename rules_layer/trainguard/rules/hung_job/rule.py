@@ -18,7 +18,7 @@ from trainguard.rules.hung_job.text import HungKind, text
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import LOW_GPUS, SYSTEM, TAKEN_GPU, ParameterHelp, RuleSpec
+from trainguard.rules.spec import LOW_GPUS, STANDSTILL, SYSTEM, TAKEN_GPU, ParameterHelp, RuleSpec
 from trainguard.rules.standstill import KnownHang
 from trainguard.rules.windows.warm_up import lacks_utilization, waiting
 
@@ -99,6 +99,7 @@ SPEC = RuleSpec(
         "near_idle": ParameterHelp("% of the power at work", "a busy GPU that draws less does not work"),
     },
     inputs=SYSTEM,
+    symptom=STANDSTILL,
     explains=(LOW_GPUS, TAKEN_GPU),
     changes={"": ChangeCode.FIND_HANG},
     text=text,

@@ -28,9 +28,9 @@ _Text = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource with an opt-in; ``job`` as in the tag ``trainguard:job``, times in epoch seconds.
+    """A resource; ``job`` as in the tag ``trainguard:job``, times in epoch seconds.
 
-    ``action`` is what the owner allows. ``resource`` is what is acted on: of a pod, its node.
+    ``action`` is what the owner allows, empty without an opt-in. ``resource`` is what is acted on: of a pod, its node.
     """
 
     resource: _Text
@@ -80,7 +80,7 @@ class ClusterDesk(Protocol):
 
 
 def resource_states(desk: ClusterDesk, kind: str, identities: Sequence[str], now: float) -> list[ResourceState]:
-    """Return the state of each ``<cluster>/<resource>`` whose owner opted in; ``now`` in epoch seconds."""
+    """Return the state of each ``<cluster>/<resource>`` that an agent names; ``now`` in epoch seconds."""
     found = []
     for identity in identities:
         cluster, _, resource = identity.partition("/")
@@ -91,7 +91,7 @@ def resource_states(desk: ClusterDesk, kind: str, identities: Sequence[str], now
 
 
 def _resource_state(kind: str, identity: str, cluster: str, state: AgentState, now: float) -> ResourceState:
-    tags = {STOP_TAG: STOP_ALLOWED} | ({EXEMPT_TAG: "true"} if state.exempt else {})
+    tags = ({STOP_TAG: STOP_ALLOWED} if state.action else {}) | ({EXEMPT_TAG: "true"} if state.exempt else {})
     is_old = now - state.at > SILENT_S
     return ResourceState(
         kind=kind,

@@ -206,7 +206,7 @@ def decide_any_stop(
         return decide_stop(case, description, services.switches(), known=known, now=now), case.identity
     named = () if known.job is None else known.job.resources
     node = _node_of(case, named, known) if "node" in services.kinds else None
-    if node is not None and (found := services.resources["node"]([node])):
+    if node is not None and _names_job(services, named, case) and (found := services.resources["node"]([node])):
         decision = decide_resource_stop(
             case, found, services.switches(), kinds=services.kinds, known=known, now=now, node=node
         )
@@ -215,6 +215,12 @@ def decide_any_stop(
     found = services.resources[kind](identities) if kind in services.kinds and identities else []
     decision = decide_resource_stop(case, found, services.switches(), kinds=services.kinds, known=known, now=now)
     return decision, identity_of(case, decision) if decision.resources else case.identity
+
+
+def _names_job(services: StopServices, named: Sequence[str], case: StopCase) -> bool:
+    """Whether the workload's owner says that it is of this job: else a profile could name anybody's node."""
+    states = services.resources["workload"](split_resources(named)[1][:1])
+    return any(from_tag(each.tags.get(JOB_TAG, "")) == case.job for each in states)
 
 
 def _node_of(case: StopCase, named: Sequence[str], known: StopPreconditions) -> str | None:

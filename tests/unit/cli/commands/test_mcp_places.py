@@ -30,6 +30,7 @@ def places(tmp_path: Path) -> Places:
     "source",
     [
         *("", "../secret.csv", "run/../../secret.csv", "out", "linked", "/etc/passwd", "run\0", "x" * 2_000, "no/run"),
+        "x" * 300,
         *("s3://other/runs", "s3://own/runs-2", "s3://own/runs/../x", "mlflow+https://own.example.evil", "../x#1"),
         "prometheus+http://169.254.169.254/",
     ],
@@ -48,6 +49,13 @@ def test_places_below_the_root_and_allowed_ones_are_found(places: Places) -> Non
     ]
     os.utime(places.root / "run" / "log.csv", (1, 4_000_000_000))
     assert places.find("run").version != run.version
+
+
+def test_what_leads_nowhere_or_vanishes_spoils_no_run(places: Places) -> None:
+    run = places.root / "run"
+    (run / "loop").symlink_to("loop")
+    (run / "gone").symlink_to("deep/removed")
+    assert places.find("run").text == str(run)
 
 
 @pytest.mark.parametrize("text", PHRASES)

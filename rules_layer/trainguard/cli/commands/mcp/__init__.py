@@ -87,7 +87,8 @@ def mcp(
     server = make_server(session, tools)
     try:
         if http:
-            serve_http(http_app(server, host, token, allowed_host or ()), host, port)
+            app = http_app(server, host, token, allowed_host or (), acts=allow_brake or allow_stop)
+            serve_http(app, host, port)
         else:
             serve_stdio(server)
     finally:

@@ -1,6 +1,8 @@
 """The places that agents may name: below a root, or as the operator has allowed them; nothing else is opened."""
 
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,7 @@ class Places:
             return self._remote(source)
         path, mark, run = self._divided(source)
         file = self._below(path)
-        if not file.exists():
+        if not _is_there(file):
             if JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None:
                 return Place(source)
             raise RequestError(f"{source!r} is not there", "Name a folder or file below the root, or a job.")
@@ -55,7 +57,7 @@ class Places:
         )
 
     def _divided(self, source: str) -> tuple[str, str, str]:
-        if MARK not in source or (self.root / source).exists():
+        if MARK not in source or _is_there(self.root / source):
             return source, "", ""
         return source.rpartition(MARK)
 
@@ -70,19 +72,19 @@ class Places:
         entries, size, newest = 0, 0, 0.0
         seen, waiting = {str(top)}, [top]
         while waiting:
-            folder = waiting.pop()
-            for each in os.scandir(folder) if folder.is_dir() else ():
-                real = Path(os.path.realpath(each.path)) if each.is_symlink() else Path(each.path)
+            for each in _entries(waiting.pop()):
+                real = Path(os.path.realpath(each)) if each.is_symlink() else each
                 if not real.is_relative_to(self.root):
-                    raise RequestError(f"{each.path!r} is a link to a place outside the root", "Remove the link.")
+                    raise RequestError(f"{str(each)!r} is a link to a place outside the root", "Remove the link.")
                 entries += 1
-                if each.is_dir():
-                    if str(real) not in seen:
+                # A job that goes on removes files, and a link to itself leads nowhere.
+                with suppress(OSError):
+                    about = real.stat()
+                    if stat.S_ISDIR(about.st_mode) and str(real) not in seen:
                         seen.add(str(real))
                         waiting.append(real)
-                elif each.is_file():
-                    about = each.stat()
-                    size, newest = size + about.st_size, max(newest, about.st_mtime)
+                    elif stat.S_ISREG(about.st_mode):
+                        size, newest = size + about.st_size, max(newest, about.st_mtime)
                 if entries > MOST_ENTRIES or size > MOST_BYTES:
                     much = f"{MOST_ENTRIES:,} files or {MOST_BYTES / 1024**3:.0f} GiB"
                     raise RequestError(f"{str(top)!r} holds more than {much}", "Name a folder below.")
@@ -90,6 +92,22 @@ class Places:
             about = top.stat()
             size, newest = about.st_size, about.st_mtime
         return f"{entries} {size} {newest}"
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a path leads to something; a name that is too long leads nowhere."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing of a file, and of what cannot be listed."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _begins(source: str, allowed: str) -> bool:

@@ -42,9 +42,17 @@ def serve_stdio(server: "Server[Any]") -> None:
     anyio.run(run)
 
 
-def http_app(server: "Server[Any]", host: str, token: str, hosts: Sequence[str]) -> "Starlette":
-    """Return the application; raises RequestError where others could call it without a token, or by any name."""
+def http_app(server: "Server[Any]", host: str, token: str, hosts: Sequence[str], *, acts: bool = False) -> "Starlette":
+    """Return the application; raises RequestError where others could call it without a token, or by any name.
+
+    One that ``acts`` needs the token on this machine, too: all its users reach the port.
+    """
     is_local = _is_local(host)
+    if acts and len(token) < _LEAST_TOKEN:
+        raise RequestError(
+            f"--http with --allow-brake or --allow-stop has no token of {_LEAST_TOKEN} characters",
+            "Set TRAINGUARD_MCP_TOKEN, or serve over stdio.",
+        )
     if not is_local and len(token) < _LEAST_TOKEN:
         raise RequestError(
             f"--host {host} is no address of this machine alone, and there is no token of {_LEAST_TOKEN} characters",
