@@ -28,6 +28,7 @@ locals {
   template = "${local.release}/trainguard.template.json"
   parameters = {
     AssetBucket          = var.asset_bucket
+    AssetBucketByRegion  = var.asset_bucket_by_region
     AssetPrefix          = var.asset_prefix
     ProfileBucket        = var.profile_bucket
     ProfileKeyArn        = var.profile_key_arn
@@ -39,14 +40,24 @@ locals {
     CentralBusArn        = var.central_bus_arn
     StopSwitch           = var.stop_switch
     MaxStopsPerHour      = var.max_stops_per_hour
+    StopLimitFunction    = var.stop_limit_function
     Canary               = var.canary
     Dashboard            = var.dashboard
     LogRetentionDays     = var.log_retention_days
     EvaluatorConcurrency = var.evaluator_concurrency
     EvaluatorMemoryMb    = var.evaluator_memory_mb
     ReportMemoryMb       = var.report_memory_mb
+    SchedulerMemoryMb    = var.scheduler_memory_mb
+    ReconcileMemoryMb    = var.reconcile_memory_mb
+    LifecycleMemoryMb    = var.lifecycle_memory_mb
+    PlanReportMemoryMb   = var.plan_report_memory_mb
+    KernelDigestMemoryMb = var.kernel_digest_memory_mb
+    KernelJoinMemoryMb   = var.kernel_join_memory_mb
     KmsKeyArn            = var.kms_key_arn
     PermissionsBoundary  = var.permissions_boundary
+    RolePath             = var.role_path
+    CodeSigningConfigArn = var.code_signing_config_arn
+    OrganizationId       = var.organization_id
     SubnetIds            = var.subnet_ids
     SecurityGroupIds     = var.security_group_ids
   }

@@ -5,6 +5,12 @@ variable "asset_bucket" {
   type        = string
 }
 
+variable "asset_bucket_by_region" {
+  description = "Whether the stack's Region is added to the bucket's name, as in our-assets-eu-west-1, for stack sets."
+  type        = string
+  default     = null
+}
+
 variable "asset_prefix" {
   description = "Prefix of the assets in that bucket. It ends with a slash, or is empty."
   type        = string
@@ -54,7 +60,7 @@ variable "operations_email" {
 }
 
 variable "central_bus_arn" {
-  description = "ARN of the EventBridge bus that findings are forwarded to. Empty: none."
+  description = "ARN of the EventBridge bus that findings and statements of jobs go to. Empty: none."
   type        = string
   default     = null
 }
@@ -71,8 +77,14 @@ variable "max_stops_per_hour" {
   default     = null
 }
 
+variable "stop_limit_function" {
+  description = "ARN of the central stack's StopLimitFunction. Without its answer nothing is stopped. Empty: none."
+  type        = string
+  default     = null
+}
+
 variable "canary" {
-  description = "Whether a synthetic job a week proves that the deployment detects, alerts and reports."
+  description = "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
   type        = bool
   default     = null
 }
@@ -107,6 +119,42 @@ variable "report_memory_mb" {
   default     = null
 }
 
+variable "scheduler_memory_mb" {
+  description = "Memory of scheduler, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
+variable "reconcile_memory_mb" {
+  description = "Memory of reconcile_job, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
+variable "lifecycle_memory_mb" {
+  description = "Memory of job_lifecycle, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
+variable "plan_report_memory_mb" {
+  description = "Memory of plan_report, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
+variable "kernel_digest_memory_mb" {
+  description = "Memory of digest_trace, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
+variable "kernel_join_memory_mb" {
+  description = "Memory of join_capture, in MiB. A new account allows 3,008."
+  type        = string
+  default     = null
+}
+
 variable "kms_key_arn" {
   description = "ARN of the KMS key for the stack's bucket, tables, queues, topics and logs. Empty: keys of AWS."
   type        = string
@@ -115,6 +163,24 @@ variable "kms_key_arn" {
 
 variable "permissions_boundary" {
   description = "ARN of the policy that bounds every role. Empty: none."
+  type        = string
+  default     = null
+}
+
+variable "role_path" {
+  description = "Path of every role, such as /trainguard/. Empty: none."
+  type        = string
+  default     = null
+}
+
+variable "code_signing_config_arn" {
+  description = "ARN of the code signing configuration of every function; sign the assets before. Empty: none."
+  type        = string
+  default     = null
+}
+
+variable "organization_id" {
+  description = "Id of the organisation whose accounts may write profiles below their id. Empty: none."
   type        = string
   default     = null
 }

@@ -30,7 +30,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         stated = msgspec.convert(event, StatedEvent)
         kept = tables.keep(stated, now=time.time())
     except (ValueError, StateCodecError) as fault:
-        account = str(event.get("account"))
+        account = str(msgspec.convert(event, dict[str, Any]).get("account"))
         journal.count("bad_statements", account=account, reason=str(fault))
         return {"kept": False}
     if stated.detail.rows_left_out:

@@ -17,6 +17,7 @@ from trainguard_collector.kubernetes.api import Api, ApiError
 from trainguard_collector.kubernetes.watch import NodeSampler, first_process
 from trainguard_collector.process import LEFT
 from trainguard_collector.settings import Settings
+from trainguard_collector.spawn import NODE_SETTINGS
 
 RUNNING = {"phase": "Running", "containerStatuses": [{"state": {"running": {"startedAt": "2026-11-21T08:00:00Z"}}}]}
 
@@ -223,7 +224,10 @@ def test_only_named_namespaces_are_asked_for(server: Server) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_job_goes_on_under_the_next_sampler_and_ends_once(tmp_path: Path, server: Server) -> None:
+def test_job_goes_on_under_the_next_sampler_and_ends_once(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NODE_SETTINGS, "")  # what starts a sampler sets it
     output = tmp_path / "output"
     variables = {"TRAINGUARD_OUTPUT": str(output), "NODE_NAME": "node-1", "TRAINGUARD_SPOOL": str(tmp_path / "spool")}
     variables |= {"TRAINGUARD_INTERVAL_MS": "100", "TRAINGUARD_FINISH_S": "10"}

@@ -158,7 +158,9 @@ class Deployment:
         evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings | brakes
         return {
             "evaluate_objects": evaluation,
-            "scheduler": {**jobs, "RECONCILE_JOB_FUNCTION": RECONCILE_JOB, "CANARY": "on"} | bucket | brakes | settings,
+            "scheduler": {**jobs, "RECONCILE_JOB_FUNCTION": RECONCILE_JOB, **brakes, "CANARY": "on"}
+            | bucket
+            | {"DEFAULT_SETTINGS_PARAMETER": DEFAULT_SETTINGS},
             "reconcile_job": evaluation,
             "poll_source": jobs | {"LIVE_SOURCES": self.live_sources},
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,

@@ -281,6 +281,8 @@ def test_description_of_a_running_job_is_complete(clients: Clients) -> None:
     )
     assert found == {
         "job": "job",
+        "platform": "sagemaker",
+        "queue": None,
         "arn": ARN,
         "status": JobStatus.IN_PROGRESS,
         "secondary_status": "Training",

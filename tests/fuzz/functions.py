@@ -23,7 +23,9 @@ from tests.functional.deployment import (
 from tests.functional.offline import offline_clients
 from tests.fuzz.target import Target, documents, of_document
 from tests.support.printing import printed
+from trainguard.aws.dynamodb.central import statement_of
 from trainguard.core.errors import TrainGuardError
+from trainguard.core.records import JobRecord
 
 # A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails.
 REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
@@ -38,6 +40,11 @@ _CAPTURE = {
     "folder": f"{PREFIX}{JOB}/k/",
 }
 _TRACE = {**_PLACE, "key": "k", "name": "n", "etag": "e", "rows": 10}
+_MADE = JobRecord(
+    job=JOB, arn=f"arn:aws:sagemaker:us-east-1:111122223333:training-job/{JOB}", bucket=BUCKET, prefix=PREFIX
+)
+_STATEMENT = msgspec.to_builtins(statement_of(_MADE, [], stack="TrainGuard", region="us-east-1", now=1_800_000_000.0))
+_STOP = {"asker": "arn:aws:lambda:us-east-1:111122223333:function:DecideStop", "fire_id": "f1", "job": JOB}
 _RUN_FILE = event("s3_object_created_system")
 _NAMES: dict[str, tuple[str, ...]] = {
     "evaluate_objects": ("sqs_objects", "sqs_task_flush", "sqs_task_close", "sqs_training_job_end", "sqs_rule_output"),
@@ -64,7 +71,18 @@ _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "plan_capture": (_CAPTURE,),
     "digest_trace": (_TRACE,),
     "join_capture": (_CAPTURE,),
+    "send_statements": ({"time": "2026-11-23T11:00:00Z"}, {"time": "2026-11-23T11:00:00Z", "job": JOB}),
+    "keep_statement": ({"account": "111122223333", "detail": _STATEMENT},),
+    "admit_stop": (_STOP,),
+    "draw_fleet": ({"time": "2026-11-23T07:00:00Z"},),
 }
+
+
+class _Bus:
+    """An organisation's bus, which takes all."""
+
+    def put_events(self, *, Entries: list[Any]) -> dict[str, Any]:  # noqa: N803 -- of boto3
+        return {"FailedEntryCount": 0, "Entries": [{} for _ in Entries]}
 
 
 class _Deployed:
@@ -93,6 +111,8 @@ class _Deployed:
             if (before := _BEFORE.get(self._name)) is not None:
                 deployment.function(before)(_given(before)[0])
             self._function = deployment.function(self._name)
+            if self._name == "send_statements":
+                vars(self._function.module)["bus"] = _Bus()
             yield
         self._function = None
 

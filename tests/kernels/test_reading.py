@@ -167,7 +167,7 @@ def test_a_deep_nest_in_a_trace_costs_the_event_that_it_is_in() -> None:
 def test_a_fault_of_a_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(chrome())
-    faulty = "trainguard.cli.commands.kernels.judged.rank_profile"
+    faulty = "trainguard.local.judged_traces.rank_profile"
     monkeypatch.setattr(faulty, lambda trace: 1 // 0 if "rank1" in trace.name else rank_profile(trace))
     result = judged.judged(str(tmp_path), tmp_path / "out", None)
     assert isinstance(result.document, KernelProfiles)

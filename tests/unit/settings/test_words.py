@@ -52,6 +52,7 @@ def test_given_neither_yes_nor_no_when_read_then_it_is_refused(text: str) -> Non
         ("1.5 H", 5_400.0),
         ("24h", 86_400.0),
         ("86400", 86_400.0),
+        ("1d", 86_400.0),
     ],
 )
 def test_given_a_time_when_read_then_it_is_in_seconds(text: str, seconds: float) -> None:
@@ -59,7 +60,7 @@ def test_given_a_time_when_read_then_it_is_in_seconds(text: str, seconds: float)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "1d", "24.001h", "86401", "1e3", "nan", "inf", "1,5h", "٣m", "9" * 40, "5 m m"]
+    "text", ["", "-1", "1.1d", "24.001h", "86401", "1e3", "nan", "inf", "1,5h", "٣m", "9" * 40, "5 m m"]
 )
 def test_duration_beyond_a_day_or_invalid_is_refused(text: str) -> None:
     assert read_duration_s(text) is None

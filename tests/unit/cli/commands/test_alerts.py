@@ -158,7 +158,7 @@ def test_sent_alert_carries_the_stop_of_its_row(machine: Machine) -> None:
     machine.run("send", JOB)
     payload: Any = machine.executions.started[f"resend-1-{name}"]
     assert payload["resend"]["decision"]["why"] == "its owner has not opted in"
-    assert payload["resend"]["stop"] == {"made": False, "error": None}
+    assert payload["resend"]["stop"] == {"made": False, "error": None, "pending": False}
 
 
 def test_failed_attempt_sets_exit_code_and_the_next_is_renamed(
