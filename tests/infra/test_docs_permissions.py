@@ -37,8 +37,9 @@ def sources(template: Template, policy: str) -> set[str]:
 def test_page_counts_the_rules_that_send_to_a_queue(template: Template) -> None:
     rules = template.of_type("AWS::Events::Rule")
     of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
-    others = {f"{{{name}.Arn}}" for name in rules} - set(of_objects)
-    assert sources(template, "IngestEventDeadLettersPolicy") == {str(of_objects), *others}
+    notices = ["{MonitoringExecutionsFailRule.Arn}", "{MonitoringAlarmsEndRule.Arn}"]
+    others = {f"{{{name}.Arn}}" for name in rules} - {*of_objects, *notices}
+    assert sources(template, "IngestEventDeadLettersPolicy") == {str(of_objects), str(notices), *others}
     assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
     any_rule = "arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:rule/*"
     assert sources(template, "IngestDoorbellsPolicy") == {any_rule}

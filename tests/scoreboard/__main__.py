@@ -1,4 +1,4 @@
-"""``make scoreboard``: judges all labelled sets and writes docs/scoreboard.md; ``--only PATTERN`` prints those alone.
+"""``make scoreboard``: judges all labelled sets and writes docs/scoreboard.md; ``--only PATTERN …`` judges some.
 
 Each tool answers a set in a process of its own: CPU time counts all that this starts, memory is its largest process.
 """
@@ -36,7 +36,7 @@ def measured(name: str, place: int) -> tuple[Score, float, int]:
 def main() -> None:
     """Do what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m tests.scoreboard", description=__doc__)
-    parser.add_argument("--only", default="*", metavar="PATTERN")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN")
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.run:
@@ -44,7 +44,8 @@ def main() -> None:
         sys.stdout.write(json.dumps(asdict(SETS[name][int(place)]())))
         return
     lines, failures = [*HEAD], []
-    for name in (each for each in SETS if fnmatch(each, asked.only)):
+    chosen = [name for name in SETS if any(fnmatch(name, pattern) for pattern in asked.only)]
+    for name in chosen:
         for place in range(len(SETS[name])):
             score, cpu_s, peak_mb = measured(name, place)
             lines.append(row(name, score, cpu_s, peak_mb))
@@ -53,13 +54,12 @@ def main() -> None:
     asked_git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(asked_git, cwd=ROOT, capture_output=True, text=True).stdout
     written = [f"On {time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit.strip()}:", "", *lines, ""]
+    if left_out := [name for name in SETS if name not in chosen]:
+        written += [f"Not judged in this run: {', '.join(left_out)}.", ""]
     written += ["## Right is", "", *described(), "", "## What fails", "", *failures]
-    if asked.only == "*":
-        page = ROOT / PAGE
-        above = page.read_text("utf-8").partition(MARK)[0]
-        page.write_text("\n".join([above + MARK, "", *written, ""]), "utf-8")
-    else:
-        sys.stdout.write("\n".join(written) + "\n")
+    page = ROOT / PAGE
+    above = page.read_text("utf-8").partition(MARK)[0]
+    page.write_text("\n".join([above + MARK, "", *written, ""]), "utf-8")
 
 
 if __name__ == "__main__":
