@@ -1,5 +1,6 @@
 """Loaders of torch whose workers record: batches, settings and errors stay as they are; the engine reads the times."""
 
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -60,7 +61,11 @@ def rows(job: Path) -> list[tuple[int, int]]:
     for path, events in zip(sorted(job.rglob("*w-node-1_pythontimeline.json")), read(job), strict=True):
         assert not events.tally["bad_events"]
         assert events.table.durations_us.min() >= 5_000
-        lines = [json.loads(line.rstrip(",")) for line in path.read_text().splitlines() if '"ph":"X"' in line]
+        lines = [
+            json.loads(line.rstrip(","))
+            for line in gzip.decompress(path.read_bytes()).decode().splitlines()
+            if '"ph":"X"' in line
+        ]
         found += [(line["args"]["worker_id"], line["args"]["batch"]) for line in lines]
     return sorted(found)
 

@@ -1,5 +1,6 @@
 """The tensor recorder on real models of torch, read and judged by TrainGuard."""
 
+import gzip
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -263,7 +264,9 @@ def test_timed_model_has_all_phases_and_leaves_no_hooks(record: Record, send: Se
     assert not model._forward_hooks
     assert recorder.faults.newest == {}
     (file,) = (send() / "profiler-output").rglob("*_pythontimeline.json")
-    names = Counter(line.split('"')[3] for line in file.read_text().splitlines() if '"ph":"X"' in line)
+    names = Counter(
+        line.split('"')[3] for line in gzip.decompress(file.read_bytes()).decode().splitlines() if '"ph":"X"' in line
+    )
     assert names == {"forward": 7, "backward": 6, "optimizer": 6, "Step:ModeKeys.TRAIN": 8}  # one forward raised
 
 

@@ -1,5 +1,6 @@
 """Small trainings of gloo ranks under the recorder, with planted sleeps."""
 
+import gzip
 import os
 import random
 import socket
@@ -205,5 +206,5 @@ def timelines(folder: Path, nodes: list[str]) -> dict[tuple[str, str], bytes]:
         for key, path in outgoing.ready():
             if key.endswith("_pythontimeline.json"):
                 process = key.rpartition("/")[2].split("_")[1].partition("-")[0]
-                files[node, process] = path.read_bytes()
+                files[node, process] = gzip.decompress(path.read_bytes())
     return files
