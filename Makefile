@@ -84,7 +84,7 @@ test: install  ## Run `make lint` and every test: unit, property, functional, in
 	@$(MAKE) --no-print-directory -j 2 types tests
 
 tests: structure
-	$(PYTEST) -n $(WORKERS) --dist loadscope -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
+	$(PYTEST) -n $(WORKERS) --dist loadscope --durations 20 -m $(QUICK) $(addprefix --ignore=,$(STRUCTURE))
 
 $(TORCH)/.installed: tests/torch/requirements.lock
 	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TORCH)
