@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -111,6 +112,10 @@ def run() -> None:
             sys.exit(_READER_GONE)
         if ended.code == _INTERRUPTED:
             typer.echo("trainguard: interrupted", err=True)
+            # A pool that the interrupt met half-way may not end; its workers end with this process.
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(_INTERRUPTED)
         raise
     except Exception:
         traceback.print_exc()

@@ -38,11 +38,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def workers_for(tasks: int, cores: int | None = None) -> int:
+def workers_for(tasks: int, cores: int | None = None, threads: int | None = None) -> int:
     """Return how many processes help with so many tasks: none on one core, or where it would not pay."""
     if multiprocessing.parent_process() is not None:
         return 0  # The processes of a pool are as many as help.
-    if threading.current_thread() is not threading.main_thread():
+    if (threading.active_count() if threads is None else threads) > 1:
         return 0  # A fork beside other threads may never get a lock that one of them holds.
     if cores is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -142,6 +142,7 @@ def test_interrupt_exits_130_and_leaves_nothing_half_written(long_job: Path, tmp
     words = [*AT_A_TERMINAL, *COMMAND, str(long_job), "--out", str(out), "--reading", reading]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not out.exists():
+        assert process.poll() is None
         time.sleep(0.01)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the command and its workers

@@ -163,8 +163,14 @@ def test_killed_main_process_ends_its_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "cores", "workers"),
-    [(SMALLEST_JOB, 1, 0), (SMALLEST_JOB - 1, 8, 0), (SMALLEST_JOB, 2, 2), (1_000, 64, MAX_WORKERS)],
+    ("tasks", "cores", "threads", "workers"),
+    [
+        (SMALLEST_JOB, 1, 1, 0),
+        (SMALLEST_JOB - 1, 8, 1, 0),
+        (SMALLEST_JOB, 2, 1, 2),
+        (1_000, 64, 1, MAX_WORKERS),
+        (1_000, 64, 2, 0),
+    ],
 )
-def test_worker_count_follows_tasks_and_cores(tasks: int, cores: int, workers: int) -> None:
-    assert workers_for(tasks, cores) == workers
+def test_worker_count_follows_tasks_cores_and_threads(tasks: int, cores: int, threads: int, workers: int) -> None:
+    assert workers_for(tasks, cores, threads) == workers
