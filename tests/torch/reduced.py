@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import reduce_rows
+from trainguard_collector.recorder.tensors.reductions import Scratch, reduce_rows
 from trainguard_collector.recorder.tensors.saving import DEFAULT_REDUCTIONS
 
 VIEWS = frozenset(
@@ -23,8 +23,8 @@ MOST_LAUNCHES = 200
 
 def reduced(tensors: Sequence[torch.Tensor], kinds: Sequence[str]) -> torch.Tensor:
     """Return float32[tensors, kinds]."""
-    groups = reduce_rows(torch, tensors, kinds)
-    places = [place for group in groups for place in group.places]
+    groups = reduce_rows(torch, tensors, kinds, Scratch())
+    places = [place for group in groups for place in group.layout.places]
     assert sorted(places) == list(range(len(tensors)))
     values = fold(torch, [(group, torch.cat(group.parts)) for group in groups], kinds)
     found = torch.empty_like(values)
@@ -101,5 +101,6 @@ def launched(shapes: Iterable[tuple[int, ...]], **options: Any) -> Taken:
     """Return what the reductions of parameters take on a device."""
     tensors = [torch.empty(shape, device="meta", **options) for shape in shapes]
     with Taken() as taken:
-        torch.cat([part for group in reduce_rows(torch, tensors, DEFAULT_REDUCTIONS) for part in group.parts])
+        groups = reduce_rows(torch, tensors, DEFAULT_REDUCTIONS, Scratch())
+        torch.cat([part for group in groups for part in group.parts])
     return taken

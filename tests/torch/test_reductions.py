@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, reduced, resnet_50
 from trainguard_collector.recorder.tensors import reductions
-from trainguard_collector.recorder.tensors.reductions import reduce_rows
+from trainguard_collector.recorder.tensors.folding import fold
+from trainguard_collector.recorder.tensors.reductions import Scratch, reduce_rows
 from trainguard_collector.recorder.tensors.saving import ALLOWED, DEFAULT_REDUCTIONS
 
 pytestmark = pytest.mark.torch
@@ -122,9 +123,18 @@ def test_norm_beside_deviation_is_that_of_norm_alone(values: tuple[float, float]
 def test_reductions_are_of_the_time_they_were_asked_for() -> None:
     tensors = [torch.ones(5), torch.ones(64), torch.ones(2000), torch.ones(100, dtype=torch.float64)]
     for tensor in tensors:
-        groups = reduce_rows(torch, [tensor], ("min", "max"))
+        groups = reduce_rows(torch, [tensor], ("min", "max"), Scratch())
         storages = {part.untyped_storage().data_ptr() for group in groups for part in group.parts}
         assert tensor.untyped_storage().data_ptr() not in storages
+
+
+def test_kept_memory_holds_no_part_of_an_earlier_step() -> None:
+    memory, shapes = Scratch(), [(64, 64), (64,), (200, 1000), (2000, 1000)]
+    steps = [[torch.full(shape, float(step)) for shape in shapes] for step in range(2)]
+    groups = [reduce_rows(torch, tensors, DEFAULT_REDUCTIONS, memory) for tensors in steps]
+    values = [fold(torch, [(each, torch.cat(each.parts)) for each in made], ("min", "max", "mean")) for made in groups]
+    assert [each.unique().tolist() for each in values] == [[0.0], [1.0]]
+    assert len(memory._kept) == 2  # one dtype for tensors that are put together, one for their differences
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -6,7 +6,7 @@ from typing import Any, Optional, Union
 
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import Group, reduce_rows
+from trainguard_collector.recorder.tensors.reductions import Group, Scratch, reduce_rows
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
@@ -28,7 +28,7 @@ class Reduced:
     """Reductions of named tensors, of one step; ``values`` are float32[names, kinds] on the host, once it has them."""
 
     def __init__(self, names: "list[str]", kinds: Sequence[str], groups: "list[tuple[Group, _Sent]]") -> None:
-        self.names = [names[place] for group, _ in groups for place in group.places]
+        self.names = [names[place] for group, _ in groups for place in group.layout.places]
         self.kinds = list(kinds)
         self.groups = groups
         self.values: Any = None
@@ -46,8 +46,9 @@ class StepBatch:
         mode_step: int,
         at: float,
         buffers: Optional[HostBuffers] = None,
+        memory: Optional[Scratch] = None,
     ) -> None:
-        self._torch, self._buffers = torch, buffers or HostBuffers()
+        self._torch, self._buffers, self._memory = torch, buffers or HostBuffers(), memory or Scratch()
         self.about = {"step": step, "mode": mode, "mode_step": mode_step, "at": at}
         self._leaving: dict[Any, tuple[list[_Sent], list[Any]]] = {}
         self._numbers: list[tuple[Entry, _Sent]] = []
@@ -72,7 +73,7 @@ class StepBatch:
 
     def reduce(self, named: "Sequence[tuple[str, Any]]", kinds: Sequence[str], *, is_saved: bool = True) -> Reduced:
         """Have tensors reduced; their reductions are saved with the step, or only part of a total."""
-        groups = reduce_rows(self._torch, [tensor for _, tensor in named], kinds)
+        groups = reduce_rows(self._torch, [tensor for _, tensor in named], kinds, self._memory)
         sent = [(group._replace(parts=[]), self._send(group.parts)) for group in groups]
         reduced = Reduced([name for name, _ in named], kinds, sent)
         self._reduced.append(reduced)

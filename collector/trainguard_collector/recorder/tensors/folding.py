@@ -5,9 +5,10 @@
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from trainguard_collector.recorder.tensors.reductions import Group, source
+from trainguard_collector.recorder.tensors.reductions import Group, Layout, source
 
 
 def fold(torch: Any, groups: "Sequence[tuple[Group, Any]]", kinds: Sequence[str]) -> Any:
@@ -21,18 +22,13 @@ class _Fold:
 
     def __init__(self, torch: Any, groups: "Sequence[tuple[Group, Any]]") -> None:
         self._torch = torch
-        columns, tails, widths, counts = [], [], [], []
+        columns, tails = [], []
         for group, host in groups:
-            in_rows = sum(group.rows)
+            in_rows = sum(group.layout.rows)
             whole = len(group.needs) * in_rows
             columns.append(host[:whole].view(len(group.needs), in_rows))
             tails.append(host[whole:])
-            widths.append(float(group.width))
-            counts.append(in_rows)
-        rows = [count for group, _ in groups for count in group.rows]
-        self._lengths = torch.tensor([*rows, *(tail for group, _ in groups for tail in group.tails)])
-        self._sizes = torch.tensor([size for group, _ in groups for size in group.sizes], dtype=torch.float64)
-        self._widths = torch.tensor(widths, dtype=torch.float64).repeat_interleave(torch.tensor(counts))
+        self._lengths, self._sizes, self._widths = _segments(torch, tuple(group.layout for group, _ in groups))
         self._columns = dict(zip(groups[0][0].needs, torch.cat(columns, dim=1).double()))
         self._tail = {"": torch.cat(tails).double()}
         self._parts: dict[str, Any] = {}
@@ -80,3 +76,14 @@ class _Fold:
     def _joined_by(self, how: str, rows: Any, tail: Any, join: Any) -> Any:
         segments = self._torch.segment_reduce(self._torch.cat((rows, tail)), how, lengths=self._lengths, unsafe=True)
         return join(*segments.chunk(2))
+
+
+@lru_cache(maxsize=64)
+def _segments(torch: Any, layouts: "tuple[Layout, ...]") -> "tuple[Any, Any, Any]":
+    """Return the segments' lengths, the sizes of tensors and the width of each row."""
+    rows = [count for layout in layouts for count in layout.rows]
+    lengths = torch.tensor([*rows, *(tail for layout in layouts for tail in layout.tails)])
+    sizes = torch.tensor([size for layout in layouts for size in layout.sizes], dtype=torch.float64)
+    counts = torch.tensor([sum(layout.rows) for layout in layouts])
+    widths = torch.tensor([layout.width for layout in layouts], dtype=torch.float64).repeat_interleave(counts)
+    return lengths, sizes, widths

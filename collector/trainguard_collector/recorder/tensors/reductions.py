@@ -6,6 +6,8 @@ reduced in float32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from trainguard_collector.recorder.tensors.bits import dense
@@ -23,39 +25,71 @@ WIDTHS = ((16 * 1024, 64), (1024 * 1024, 1024))
 # A row on a device. On a processor a longer sum of squares than 1,024 would lose digits in float32.
 WIDEST = 16 * 1024
 
+_DTYPE, _DEVICE = attrgetter("dtype"), attrgetter("device")
 _ABSOLUTE = "abs_"
 _SUMMED = frozenset({"mean", "sum"})
 _SPREAD = frozenset({"std", "variance"})
 _GIVE_NORM = frozenset({"min", "max", "deviation"})
 
 
-class Group(NamedTuple):
-    """Tensors of one dtype on one device: ``places`` in what was given, and of each its rows, tail and size.
+class Layout(NamedTuple):
+    """How tensors of one dtype on one device are cut: ``places`` in what was given, and rows and tail of each there."""
 
-    ``parts`` are tensors of one dimension: for each need a number for each row, then the tails.
-    """
-
-    places: "list[int]"
+    places: "tuple[int, ...]"
     width: int
-    rows: "list[int]"
-    tails: "list[int]"
-    needs: "tuple[str, ...]"
-    parts: "list[Any]"
+    rows: "tuple[int, ...]"
+    tails: "tuple[int, ...]"
 
     @property
     def sizes(self) -> "list[int]":
         return [rows * self.width + tail for rows, tail in zip(self.rows, self.tails)]
 
 
-def reduce_rows(torch: Any, tensors: Sequence[Any], kinds: Iterable[str]) -> "list[Group]":
+class Group(NamedTuple):
+    """Tensors of a layout; ``parts`` are tensors of one dimension: for each need a number for each row, then tails."""
+
+    layout: Layout
+    needs: "tuple[str, ...]"
+    parts: "list[Any]"
+
+
+class Scratch:
+    """Memory that reductions write to; a processor's is kept, as the first use of new memory is slow."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def take(self, use: str, like: Any, size: int) -> Any:
+        """Return ``size`` entries of the dtype of ``like``, on its device, until the same use takes them again."""
+        if not like.is_cpu:
+            return like.new_empty(size)
+        kept = self._kept.get((use, like.dtype))
+        if kept is None or kept.shape[0] < size:
+            kept = self._kept[use, like.dtype] = like.new_empty(max(size, PIECE_ON_PROCESSOR))
+        return kept[:size]
+
+
+def reduce_rows(torch: Any, tensors: Sequence[Any], kinds: Iterable[str], memory: Scratch) -> "list[Group]":
     """Return what the host needs for the reductions ``kinds`` of tensors, none of them empty."""
-    needs = needed(kinds)
+    needs = needed(tuple(kinds))
+    sizes = tuple(map(torch.Tensor.numel, tensors))
+    layouts = _layouts(sizes, tuple(map(_DTYPE, tensors)), tuple(map(_DEVICE, tensors)))
+    return [_group(torch, tensors, layout, needs, memory) for layout in layouts]
+
+
+# Saved steps have the same few lists of tensors.
+@lru_cache(maxsize=64)
+def _layouts(sizes: "tuple[int, ...]", dtypes: "tuple[Any, ...]", devices: "tuple[Any, ...]") -> "list[Layout]":
+    """Return layouts, each with its smallest tensor first."""
     found: dict[Any, list[tuple[int, int]]] = {}
-    for place, tensor in enumerate(tensors):
-        size = tensor.numel()
-        width = _width(size, tensor.is_cpu)
-        found.setdefault((width, tensor.dtype, tensor.device), []).append((size, place))
-    return [_group(torch, tensors, sorted(sized), width, needs) for (width, _, _), sized in found.items()]
+    for place, (size, dtype, device) in enumerate(zip(sizes, dtypes, devices)):
+        found.setdefault((_width(size, device.type == "cpu"), dtype, device), []).append((size, place))
+    layouts = []
+    for (width, _, _), sized in found.items():
+        lengths, places = zip(*sorted(sized))
+        rows, tails = zip(*(divmod(length, width) for length in lengths))
+        layouts.append(Layout(places, width, rows, tails))
+    return layouts
 
 
 def _width(size: int, is_cpu: bool) -> int:
@@ -65,7 +99,8 @@ def _width(size: int, is_cpu: bool) -> int:
     return WIDTHS[-1][1] if is_cpu else WIDEST
 
 
-def needed(kinds: Iterable[str]) -> "tuple[str, ...]":
+@lru_cache(maxsize=64)
+def needed(kinds: "tuple[str, ...]") -> "tuple[str, ...]":
     """Return the parts of which reductions are made; a deviation and a mean give the norm as well."""
     needs: set[str] = set()
     for kind in kinds:
@@ -89,30 +124,31 @@ def source(kind: str) -> "tuple[str, str]":
     return ("", "l2") if name == "l2" else (_ABSOLUTE, "sum" if name == "l1" else name)
 
 
-def _group(
-    torch: Any, tensors: Sequence[Any], sized: "list[tuple[int, int]]", width: int, needs: "tuple[str, ...]"
-) -> Group:
+def _group(torch: Any, tensors: Sequence[Any], layout: Layout, needs: "tuple[str, ...]", memory: Scratch) -> Group:
+    places, width, rows, tails = layout
     whole, ends = [], []
-    for size, place in sized:
-        tensor, tail = dense(tensors[place]), size % width
+    for place, count, tail in zip(places, rows, tails):
+        tensor = tensors[place]
+        if not tensor.is_contiguous():
+            tensor = dense(tensor)
         if not tail:
-            whole.append((size, tensor))
-        elif size < width:
+            whole.append((count * width, tensor))
+        elif not count:
             ends.append(tensor)
         else:
             flat = tensor.reshape(-1)
-            whole.append((size - tail, flat[: size - tail]))
-            ends.append(flat[size - tail :])
-    rows = [size // width for size, _ in sized]
-    most = PIECE_ON_PROCESSOR if tensors[sized[0][1]].is_cpu else PIECE_ON_DEVICE
+            whole.append((count * width, flat[: count * width]))
+            ends.append(flat[count * width :])
+    most = PIECE_ON_PROCESSOR if tensors[places[0]].is_cpu else PIECE_ON_DEVICE
     most = max(min(most // width, sum(rows)), 1) * width
     columns: dict[str, list[Any]] = {name: [] for name in needs}
     scratch: Any = None
-    for piece in _pieces(torch, whole, most):
+    for piece in _pieces(torch, whole, most, memory):
         matrix = _as_float(torch, piece).view(-1, width)
         if scratch is None:
-            scratch = matrix.new_empty(most)
-        for name, column in _reduced(torch, matrix, scratch, needs).items():
+            scratch = memory.take("differences", matrix, most)
+        room = scratch[: matrix.numel()].view(matrix.shape)
+        for name, column in _reduced(torch, matrix, room, needs).items():
             columns[name].append(column)
         del piece, matrix  # before the next is made
     parts = [column for name in needs for column in columns[name]]
@@ -120,10 +156,10 @@ def _group(
         together = _together(torch, ends)
         # One alone is no copy, and the training goes on with it.
         parts.append(_as_float(torch, together.clone() if len(ends) == 1 else together))
-    return Group([place for _, place in sized], width, rows, [size % width for size, _ in sized], needs, parts)
+    return Group(layout, needs, parts)
 
 
-def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int) -> "Iterator[Any]":
+def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int, memory: Scratch) -> "Iterator[Any]":
     """Yield all entries of tensors, in order and the smallest first: small ones together, parts of large ones."""
     together: list[Any] = []
     length = 0
@@ -137,7 +173,7 @@ def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int) -> "Iterator[
             yield from tensor.reshape(-1).split(most)
         else:
             if room is None and tensor.is_cpu:
-                room = tensor.new_empty(most)
+                room = memory.take("together", tensor, most)
             together.append(tensor)
             length += size
     if together:
@@ -157,9 +193,8 @@ def _as_float(torch: Any, values: Any) -> Any:
     return values if values.dtype in (torch.float32, torch.float64) else values.float()
 
 
-def _reduced(torch: Any, rows: Any, scratch: Any, needs: "tuple[str, ...]") -> "dict[str, Any]":
-    """Return each part, a number for each of float[rows, entries]; ``scratch`` is overwritten."""
-    room = scratch[: rows.numel()].view(rows.shape)
+def _reduced(torch: Any, rows: Any, room: Any, needs: "tuple[str, ...]") -> "dict[str, Any]":
+    """Return each part, a number for each of float[rows, entries]; ``room``, of the same shape, is overwritten."""
     found: dict[str, Any] = {}
     if any(each.startswith(_ABSOLUTE) for each in needs):
         _reduce_into(torch, found, _ABSOLUTE, torch.abs(rows, out=room), room, needs)
@@ -177,4 +212,5 @@ def _reduce_into(
     if f"{prefix}l2" in needs:
         found[f"{prefix}l2"] = norm(rows, 2, dim=1)
     if f"{prefix}deviation" in needs:
-        found[f"{prefix}deviation"] = norm(torch.sub(rows, found[f"{prefix}mean"].unsqueeze(1), out=room), 2, dim=1)
+        apart = torch.sub(rows, found[f"{prefix}mean"].unsqueeze(1), out=room)
+        found[f"{prefix}deviation"] = norm(apart, 2, dim=1)

@@ -9,6 +9,7 @@ from trainguard_collector.recorder.harmless import module
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
+from trainguard_collector.recorder.tensors.reductions import Scratch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collection, collections_of
 
 LONGEST_NAME = 1_000
@@ -36,7 +37,7 @@ class StepSaver:
         self._due: dict[str, Collection] = {}
         self._batch: Optional[StepBatch] = None
         self._pending: list[StepBatch] = []
-        self._buffers = HostBuffers()
+        self._buffers, self._memory = HostBuffers(), Scratch()
         self._late: dict[str, Any] = {}
         self._is_in_step = self._has_collections_file = False
         self._worker = "worker_0"
@@ -91,6 +92,7 @@ class StepSaver:
             mode_step=numbers.mode_step,
             at=time.time(),
             buffers=self._buffers,
+            memory=self._memory,
         )
 
     def _add_late(self, batch: StepBatch) -> None:
