@@ -9,6 +9,7 @@ from infra.context import BOOLEAN, Form, integer, listed, matching, nearest, one
 T = TypeVar("T")
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
+WEBHOOK_SERVICES = ("json", "slack", "pagerduty", "opsgenie")
 # Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself.
 RUN_FILES = "wandb"
 
@@ -29,6 +30,10 @@ POLICY_ARN = rf"arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/[\w+=,.@/-]{{1,512}}
 _MLFLOW_ARN = rf"arn:{_PARTITION}:sagemaker:{_REGION}:\d{{12}}:mlflow-(tracking-server|app)/[A-Za-z0-9-]{{1,256}}"
 _URL = r"https?://[A-Za-z0-9.-]{1,253}(:\d{1,5})?(/[\w./~-]{0,500})?"
 
+_SECRET = matching(
+    rf"arn:{_PARTITION}:secretsmanager:{_REGION}:\d{{12}}:secret:[\w/+=.@-]{{1,512}}",
+    "the ARN of a secret in Secrets Manager",
+)
 _KEY = matching(rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias")
 _MEMORY = integer(128, 10_240)
 _EMAILS = listed(EMAIL, "addresses separated by commas")
@@ -111,6 +116,14 @@ class DeploymentConfig:
         Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
     weekly_digest : bool
         Whether both topics get the waste of the week.
+    webhook_secret : str or None
+        ARN of a secret in Secrets Manager, a JSON object with the ``url`` that alerts are posted to, and its ``key``.
+    webhook_service : {"json", "slack", "pagerduty", "opsgenie"}
+        Whose format the posted alerts have; ``json`` is the alert's document.
+    ops_items : bool
+        Whether each broken GPU gets an OpsItem in OpsCenter.
+    event_schemas : bool
+        Whether EventBridge has a registry with the schemas of TrainGuard's events.
     live_sources : tuple of str
         Services that jobs may name as source, such as ``prometheus+https://host:9090``, ``logs`` and ``wandb``.
     live_source_secret : str or None
@@ -207,6 +220,10 @@ class DeploymentConfig:
     tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
     verdict_endpoint: bool = _set(False, BOOLEAN)
     weekly_digest: bool = _set(False, BOOLEAN)
+    webhook_secret: str | None = _set(None, _SECRET)
+    webhook_service: Literal["json", "slack", "pagerduty", "opsgenie"] = _set("json", one_of(*WEBHOOK_SERVICES))
+    ops_items: bool = _set(False, BOOLEAN)
+    event_schemas: bool = _set(False, BOOLEAN)
     live_sources: tuple[str, ...] = _set(
         (),
         listed(
@@ -214,12 +231,7 @@ class DeploymentConfig:
             "services such as prometheus+https://host:9090, mlflow+https://host, logs and wandb, separated by commas",
         ),
     )
-    live_source_secret: str | None = _set(
-        None,
-        matching(
-            rf"arn:{_PARTITION}:secretsmanager:{_REGION}:\d{{12}}:secret:[\w/+=.@-]{{1,512}}", "the ARN of a secret"
-        ),
-    )
+    live_source_secret: str | None = _set(None, _SECRET)
     kms_key_arn: str | None = _set(None, _KEY)
     permissions_boundary: str | None = _set(
         None, matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy")
@@ -328,6 +340,9 @@ def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]
         ),
         "profile_notifications=queue and wandb in live_sources: run files need the bucket's events": (
             by_queue and isinstance(sources, tuple) and RUN_FILES in sources
+        ),
+        "webhook_service needs webhook_secret: the address and the key of the webhook": (
+            "webhook_service" in values and "webhook_secret" not in given
         ),
         "live_source_secret needs live_sources": "live_source_secret" in given and "live_sources" not in given,
         "profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own": (

@@ -9,6 +9,7 @@ from infra.constructs.canary import build_canary
 from infra.constructs.captures import Captures
 from infra.constructs.dashboard import Dashboard
 from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation
+from infra.constructs.event_schemas import build_event_schemas
 from infra.constructs.forwarding import Forwarding
 from infra.constructs.function import Platform
 from infra.constructs.ingest import Ingest
@@ -18,12 +19,14 @@ from infra.constructs.live_sources import build_live_sources
 from infra.constructs.monitoring import Monitoring, WatchedParts
 from infra.constructs.nag import acknowledge, findings_that_stand
 from infra.constructs.network import Network
+from infra.constructs.ops_items import build_ops_items
 from infra.constructs.policy import bound_roles
 from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
 from infra.constructs.verdict import build_verdict
+from infra.constructs.webhook import Webhook
 from infra.constructs.weekly_digest import build_weekly_digest
 from infra.constructs.writers import let_accounts_write
 from infra.overlay import Overlay
@@ -80,7 +83,12 @@ class TrainGuardStack(Stack):
         verdict = build_verdict(self, platform) if config.verdict_endpoint else None
         digest = build_weekly_digest(self, platform, actions.topics) if config.weekly_digest else None
         stated = Forwarding(self, platform, config.central_bus_arn).function if config.central_bus_arn else None
-        others = (verdict, digest, live)
+        if config.webhook_secret:
+            Webhook(self, platform, config.webhook_secret)
+        ops_items = build_ops_items(self, platform) if config.ops_items else None
+        if config.event_schemas:
+            build_event_schemas(self, config.stack_name)
+        others = (verdict, digest, live, ops_items)
         watched = WatchedParts(platform, evaluation, lifecycle, actions, reports, captures, canary, others)
         monitoring = Monitoring(self, watched)
         if config.dashboard:

@@ -96,6 +96,7 @@ class Actions(Construct):
         # It handles the most foreign text: it may send alerts, and write into no rule's row.
         bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
         claims = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALERTS}}
+        webhook = {"WEBHOOK_SERVICE": config.webhook_service, "STACK_NAME": config.stack_name}
         self.send_alert = function(
             "send_alert",
             statements=[
@@ -104,7 +105,12 @@ class Actions(Construct):
                 allow("ClaimAlerts", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [rows], claims),
                 platform.settings.read_brakes(),
             ],
-            environment={**variables, **self.topics, **platform.settings.environment_of_brakes()},
+            environment={
+                **variables,
+                **self.topics,
+                **platform.settings.environment_of_brakes(),
+                **(webhook if config.webhook_secret else {}),
+            },
             timeout_s=30,
         )
         self.functions = (record_fire, decide_stop, stop_job, self.send_alert)

@@ -11,6 +11,7 @@ from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_ta
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
 from trainguard.aws.fault_points import LATE_S
+from trainguard.aws.observability import RULE_DIMENSION, SEVERITY_DIMENSION
 
 _COLUMNS = 24
 _HEIGHT = 6
@@ -58,6 +59,7 @@ class Dashboard(Construct):
             self._verdicts(),
             self._input(),
             self._findings(),
+            self._alerts(),
             self._machines(),
             self._queues(),
             self._functions(),
@@ -105,14 +107,15 @@ class Dashboard(Construct):
         ]
 
     def _findings(self) -> list[Chart]:
-        evaluation, actions = self._parts.evaluation, self._parts.actions
-        namespace = evaluation.evaluate_objects.metrics_namespace
-        # A stack's name with a hyphen must stand in quotation marks.
-        search = f"SEARCH('{{\"{namespace}\",service,RuleName}} MetricName=\"FiresOfRule\"', 'Sum', 300)"
-        fires = cloudwatch.MathExpression(expression=search, using_metrics={}, label="", period=PERIOD)
-        alerts = actions.alerts
         return [
-            _chart("Fires, by rule and who saw them", [fires]),
+            _chart("Fires, by rule and who saw them", [self._of_each("FiresOfRule", RULE_DIMENSION)]),
+            _chart("Fires, by severity", [self._of_each("FiresOfSeverity", SEVERITY_DIMENSION)]),
+            _chart("Money lost, by rule, of jobs that ended", [self._of_each("MoneyLostOfRule", RULE_DIMENSION)]),
+        ]
+
+    def _alerts(self) -> list[Chart]:
+        actions, alerts = self._parts.actions, self._parts.actions.alerts
+        return [
             _chart(
                 "Alerts",
                 [
@@ -124,6 +127,13 @@ class Dashboard(Construct):
             ),
             _chart("Stops", [product_metric(name, actions.send_alert) for name in STOPS]),
         ]
+
+    def _of_each(self, metric: str, dimension: str) -> cloudwatch.MathExpression:
+        """Return a metric of each function and value of a dimension."""
+        namespace = self._parts.evaluation.evaluate_objects.metrics_namespace
+        # A stack's name with a hyphen must stand in quotation marks.
+        search = f"SEARCH('{{\"{namespace}\",service,{dimension}}} MetricName=\"{metric}\"', 'Sum', 300)"
+        return cloudwatch.MathExpression(expression=search, using_metrics={}, label="", period=PERIOD)
 
     def _machines(self) -> list[Chart]:
         machines = {

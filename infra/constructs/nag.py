@@ -31,6 +31,7 @@ def _wildcard(resource: str) -> str:
 
 
 _ALL = _wildcard("*")
+_STARS = (_ALL, "Serverless::Serverless-LambdaStarPermissions")
 NO_DLQ = "Serverless::Serverless-LambdaDLQ"
 NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
 
@@ -180,7 +181,7 @@ def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGua
             yield f"{path}/Function/Resource", rule, _TESTED_RUNTIME
         looks = part.service_name in _LOOK_AT_RESOURCES
         if config.traced or config.subnet_ids or (looks and config.stoppable_by_aws):
-            for rule in (_ALL, "Serverless::Serverless-LambdaStarPermissions"):
+            for rule in _STARS:
                 yield f"{path}/Role/Resource", rule, _NO_RESOURCES + (_AND_LOOKS if looks else "")
         if not config.traced:
             yield f"{path}/Function/Resource", "Serverless::Serverless-LambdaTracing", _UNTRACED
@@ -210,6 +211,14 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
     if config.weekly_digest:
         reason = "The function's dead-letter queue keeps a failed digest, ready to be sent again."
         yield "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
+    if config.ops_items:
+        yield (
+            "OpsItems/OpenOpsItems/Function/EventInvokeConfig/Resource",
+            NO_ASYNC_DESTINATION,
+            "The function's dead-letter queue keeps a failed event, ready to be sent again.",
+        )
+        for rule in () if config.traced or config.subnet_ids else _STARS:
+            yield "OpsItems/OpenOpsItems/Role/Resource", rule, "ssm:CreateOpsItem: an OpsItem has no ARN before."
     if config.central_bus_arn:
         reason = "The function's dead-letter queue keeps a failed event; the next hour states the same jobs."
         yield "Forwarding/SendStatements/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason

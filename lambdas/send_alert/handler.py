@@ -1,7 +1,8 @@
 """Sends an alert: of a fire, of a later notification about it, or of a stop that is to come."""
 
+import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -14,6 +15,9 @@ from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.stack.actions.send_alert import AlertSender
 
+if TYPE_CHECKING:
+    from trainguard.stack.actions.webhook import WebhookService
+
 logger = Logger()
 metrics = Metrics()
 environment = load_environment(
@@ -21,16 +25,20 @@ environment = load_environment(
 )
 clients = Clients()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
+webhook = os.environ.get("WEBHOOK_SERVICE")
 sender = AlertSender(
     channels=AlertChannels(
         sns=clients.sns,
         events=clients.events,
         alerts=environment.alert_topic_arn,
         chat=environment.chat_topic_arn,
+        webhook=cast("WebhookService", webhook),
+        stack=os.environ.get("STACK_NAME", ""),
     ),
     sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table),
     journal=journal,
     brakes=KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter), journal),
+    has_webhook=webhook is not None,
 )
 
 

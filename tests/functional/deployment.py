@@ -184,6 +184,7 @@ class Deployment:
             },
             "canary": {"RULE_STATE_TABLE": RULE_STATE} | jobs | bucket,
             "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
+            "open_ops_items": {},
             "weekly_digest": {
                 "RULE_STATE_TABLE": RULE_STATE,
                 "ALERT_TOPIC_ARN": ALERT_TOPIC,

@@ -1,4 +1,4 @@
-"""The journal as CloudWatch reads it: whatever happens where, a function and a rule are the only dimensions."""
+"""The journal as CloudWatch reads it: a function, and a rule or a severity, are the only dimensions."""
 
 import json
 from collections import Counter
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trainguard.aws.fault_points import FAULT_FIELD
 from trainguard.aws.observability import (
     BY_RULE,
+    BY_SEVERITY,
     MOST_OF_JOB,
     MOST_OF_KIND,
     QUIET,
@@ -25,7 +26,9 @@ from trainguard.aws.observability import (
 )
 
 WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
-WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]), st.text(min_size=1, max_size=20))
+WHERE = st.dictionaries(
+    st.sampled_from(["job", "node", "key", "rule", "severity", "reason"]), st.text(min_size=1, max_size=20)
+)
 
 
 @pytest.fixture
@@ -54,20 +57,32 @@ def test_metrics_have_only_function_and_rule_dimensions(
     for document in emitted(journal, capsys):
         for directive in document["_aws"]["CloudWatchMetrics"]:
             names = {metric["Name"] for metric in directive["Metrics"]}
-            of_rule = names & {metric_name(each) for each in BY_RULE.values()}
-            assert directive["Dimensions"] == ([["service", "RuleName"]] if of_rule else [["service"]])
+            of_rule, of_severity = (names & {*map(metric_name, each.values())} for each in (BY_RULE, BY_SEVERITY))
+            further = (["RuleName"] if of_rule else []) + (["Severity"] if of_severity else [])
+            assert directive["Dimensions"] == [["service", *further]]
+            assert len(further) < 2
             assert directive["Namespace"] == "TrainGuard"
         assert document["service"] == "scheduler"
 
 
-def test_counted_fire_has_its_function_and_rule(
+def test_counted_fire_has_its_function_rule_and_severity(
     journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    journal[0].count("fires_started", job="j", rule="BatchSize")
-    of_rule, of_function = emitted(journal, capsys)
+    journal[0].count("fires_started", job="j", rule="BatchSize", severity="high")
+    of_rule, of_severity, of_function = emitted(journal, capsys)
     assert (of_rule["FiresOfRule"], of_rule["RuleName"]) == ([1.0], "BatchSize")
+    assert (of_severity["FiresOfSeverity"], of_severity["Severity"]) == ([1.0], "high")
+    assert "RuleName" not in of_severity
     assert of_function["FiresStarted"] == [1.0]
-    assert "RuleName" not in of_function
+    assert not {"RuleName", "Severity"} & of_function.keys()
+
+
+def test_money_is_counted_with_its_cents(
+    journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal[0].count("money_lost", 12.34, job="j", rule="BatchSize")
+    of_rule, of_function = emitted(journal, capsys)
+    assert (of_rule["MoneyLostOfRule"], of_function["MoneyLost"]) == ([12.34], [12.34])
 
 
 def test_given_a_time_when_measured_then_it_is_in_seconds(

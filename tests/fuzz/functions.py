@@ -23,6 +23,7 @@ from tests.functional.deployment import (
 from tests.functional.offline import offline_clients
 from tests.fuzz.target import Target, documents, of_document
 from tests.support.printing import printed
+from tests.unit.actions.test_ops_items import MemoryOpsItems
 from trainguard.aws.dynamodb.central import statement_of
 from trainguard.core.errors import TrainGuardError
 from trainguard.core.records import JobRecord
@@ -45,6 +46,12 @@ _MADE = JobRecord(
 )
 _STATEMENT = msgspec.to_builtins(statement_of(_MADE, [], stack="TrainGuard", region="us-east-1", now=1_800_000_000.0))
 _STOP = {"asker": "arn:aws:lambda:us-east-1:111122223333:function:DecideStop", "fire_id": "f1", "job": JOB}
+_BROKEN_GPU = {
+    **dict.fromkeys(("job", "job_arn", "reason", "report_uri", "fired_at"), "x"),
+    "node": "algo-1",
+    "finding_kind": "xid",
+    "facts": [{"name": "xid", "value": 79, "node": "algo-1", "device": "gpu3"}],
+}
 _RUN_FILE = event("s3_object_created_system")
 _NAMES: dict[str, tuple[str, ...]] = {
     "evaluate_objects": ("sqs_objects", "sqs_task_flush", "sqs_task_close", "sqs_training_job_end", "sqs_rule_output"),
@@ -74,6 +81,7 @@ _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "send_statements": ({"time": "2026-11-23T11:00:00Z"}, {"time": "2026-11-23T11:00:00Z", "job": JOB}),
     "keep_statement": ({"account": "111122223333", "detail": _STATEMENT},),
     "admit_stop": (_STOP,),
+    "open_ops_items": ({"detail": _BROKEN_GPU},),
     "draw_fleet": ({"time": "2026-11-23T07:00:00Z"},),
 }
 
@@ -113,6 +121,8 @@ class _Deployed:
             self._function = deployment.function(self._name)
             if self._name == "send_statements":
                 vars(self._function.module)["bus"] = _Bus()
+            if self._name == "open_ops_items":
+                vars(self._function.module)["ops_items"] = MemoryOpsItems()
             yield
         self._function = None
 

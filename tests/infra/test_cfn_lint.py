@@ -13,7 +13,12 @@ from tests.infra.variants import CONTEXTS
 REGIONS = ["us-east-1", "cn-north-1", "us-gov-west-1"]
 
 # Regions in which a choice cannot be made, each with its reason.
-ABROAD = {"verdict": ("us-gov-west-1", "Lambda has no function URLs there, and the documents say so")}
+NO_WEBHOOK = ("us-gov-west-1", "EventBridge has no API destinations there, and the documents say so")
+ABROAD = {
+    "verdict": ("us-gov-west-1", "Lambda has no function URLs there, and the documents say so"),
+    "webhook": NO_WEBHOOK,
+    "opsgenie": NO_WEBHOOK,
+}
 
 # Choices without a property that those which are linted lack: cfn-lint reads a template for seconds.
 LIKE_OTHERS = {"emulator", "person", "second", "stops", "watched", "without-canary"}

@@ -12,8 +12,13 @@ from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS, SHARED_BUDGE
 
 TEMPLATES = {"second": "TrainGuard-Research", "everything": "Everything"}
 SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
-# What a choice adds that GovCloud lacks, as the documents say.
-ABROAD = {"verdict": {"AWS::Lambda::Url"}}
+# What a choice adds that GovCloud, or some Region, lacks, as the documents say.
+_WEBHOOK = {"AWS::Events::Connection", "AWS::Events::ApiDestination"}
+ABROAD = {
+    "verdict": {"AWS::Lambda::Url"},
+    "webhook": _WEBHOOK,
+    "opsgenie": {*_WEBHOOK, "AWS::EventSchemas::Registry", "AWS::EventSchemas::Schema"},
+}
 
 # Types that CloudFormation knows in every partition and Region.
 EVERYWHERE = {

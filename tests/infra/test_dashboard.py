@@ -15,7 +15,14 @@ from infra.constructs.operating_cost import unit_prices
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
-from trainguard.aws.observability import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
+from trainguard.aws.observability import (
+    BY_RULE,
+    BY_SEVERITY,
+    ROUTINE,
+    RULE_DIMENSION,
+    SEVERITY_DIMENSION,
+    metric_name,
+)
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 
@@ -49,11 +56,11 @@ AWS_METRICS = {
     },
 }
 
-SEARCHED = re.compile(r"SEARCH\('\{\"TrainGuard\",service,RuleName\} MetricName=\"(\w+)\"', 'Sum', 300\)")
+SEARCHED = re.compile(r"SEARCH\('\{\"TrainGuard\",service,(\w+)\} MetricName=\"(\w+)\"', 'Sum', 300\)")
 NAMED = re.compile(r'message (?:= "([^"]+)"|in \[([^\]]+)\])')
 
 # Functions that a setting adds to the stack.
-OFF_BY_DEFAULT = {"verdict", "weekly_digest", "poll_source", "send_statements"}
+OFF_BY_DEFAULT = {"verdict", "weekly_digest", "poll_source", "send_statements", "open_ops_items"}
 CENTRAL = {"keep_statement", "draw_fleet", "admit_stop"}
 
 
@@ -69,7 +76,7 @@ def literals(node: ast.expr) -> Iterator[str]:
 @cache
 def counted() -> frozenset[str]:
     """Return what the code counts, measures and tallies, by its own name."""
-    found = {"gaps", *DELIVERY_COUNTERS, *ROUTINE, *BY_RULE.values()}
+    found = {"gaps", *DELIVERY_COUNTERS, *ROUTINE, *BY_RULE.values(), *BY_SEVERITY.values()}
     paths = [*(ROOT / "rules_layer" / "trainguard").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py")]
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -158,8 +165,10 @@ def test_product_metrics_have_only_function_and_rule_dimensions(
         for entry in widget["properties"].get("metrics", [])
         if isinstance(entry[0], dict) and "SEARCH" in entry[0]["expression"]
     ]
-    assert [SEARCHED.fullmatch(each).groups() for each in searches] == [(metric_name(BY_RULE["fires_started"]),)]  # type: ignore[union-attr]  # a search that does not match fails here
-    assert RULE_DIMENSION == "RuleName"
+    of_each = {RULE_DIMENSION: BY_RULE, SEVERITY_DIMENSION: BY_SEVERITY}
+    known = [(dimension, metric_name(each)) for dimension, metrics in of_each.items() for each in metrics.values()]
+    found = [SEARCHED.fullmatch(each).groups() for each in searches]  # type: ignore[union-attr]  # no match fails here
+    assert sorted(found) == sorted(known)
 
 
 def test_dashboard_answers_the_questions_of_an_operator(widgets: list[dict[str, Any]]) -> None:

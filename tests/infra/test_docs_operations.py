@@ -18,7 +18,7 @@ from tests.support.fire_columns import fire_columns
 from tests.unit.test_docs_parameters import table
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.observability import BY_RULE, metric_name
+from trainguard.aws.observability import BY_RULE, BY_SEVERITY, metric_name
 from trainguard.core.finding import Fact, Finding
 from trainguard.core.records import JobRecord, RuleRow, Status
 
@@ -70,7 +70,7 @@ def metrics_in(value: Any) -> Iterator[str]:
 
 def emitted() -> set[str]:
     """Return the metric that each short text of the product's code would be, if it were counted."""
-    texts: set[str] = set(BY_RULE.values())
+    texts: set[str] = {*BY_RULE.values(), *BY_SEVERITY.values()}
     for file in (ROOT / "rules_layer" / "trainguard").rglob("*.py"):
         tree = ast.parse(file.read_text("utf-8"))
         texts |= {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from tests.infra.synthesis import ROOT
 from tests.infra.test_dashboard import counted
-from trainguard.aws.observability import BY_RULE, RULE_DIMENSION, metric_name
+from trainguard.aws.observability import BY_RULE, BY_SEVERITY, RULE_DIMENSION, SEVERITY_DIMENSION, metric_name
 
 DASHBOARD = json.loads((ROOT / "examples" / "grafana" / "trainguard.json").read_text(encoding="utf-8"))
 
@@ -21,6 +21,8 @@ def test_each_query_names_a_counted_metric_of_a_function() -> None:
         dimensions = query["dimensions"]
         if query["metricName"] in {metric_name(each) for each in BY_RULE.values()}:
             assert (dimensions, query["matchExact"]) == ({RULE_DIMENSION: "*"}, False)
+        elif query["metricName"] in {metric_name(each) for each in BY_SEVERITY.values()}:
+            assert (dimensions, query["matchExact"]) == ({SEVERITY_DIMENSION: "*"}, False)
         else:
             assert dimensions["service"] in functions
 

@@ -39,6 +39,7 @@ GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findi
 WORKSPACE = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b"
 TRACKING_SERVER = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/research"
 LIVE_SOURCES = f"prometheus+{WORKSPACE},mlflow+{TRACKING_SERVER},mlflow+https://mlflow.example.com,logs,wandb"
+WEBHOOK_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-a1b2c3"
 LIVE_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:tokens-a1b2c3"
 
 # Context of each variant that must synthesise without a finding.
@@ -60,13 +61,15 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "without-canary": {"canary": "false"},
     "verdict": {"verdict_endpoint": "true"},
     "watched": {"tracing": "active", "dashboard": "true", "stop_batch_jobs": "true", "stop_instances": "true"},
-    "digest": {"weekly_digest": "true", "stop_instances": "true"},
+    "digest": {"weekly_digest": "true", "ops_items": "true", "stop_instances": "true"},
     "stops": {
         "stop_batch_jobs": "true",
         "stop_instances": "true",
         "stop_workloads": "true",
         "act_on_nodes": "true",
     },
+    "webhook": {"webhook_secret": WEBHOOK_SECRET, "webhook_service": "pagerduty"},
+    "opsgenie": {"webhook_secret": WEBHOOK_SECRET, "webhook_service": "opsgenie", "event_schemas": "true"},
     "live": {"live_sources": LIVE_SOURCES, "live_source_secret": LIVE_SECRET},
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
     "their-bucket": {"profile_bucket": "our-profiles", "profile_key_arn": THEIR_KEY},

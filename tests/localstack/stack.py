@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +48,38 @@ STOPS = {"stop-rules": "CPUBottleneck"}
 def deploy_stack(emulator: Emulator, assembly: Path, home: Path) -> Stack:
     """Deploy the template that goes to AWS, with the emulator's overlay; its stop rate limit has room for all tests."""
     outside = {"stop_batch_jobs": True, "stop_instances": True}
-    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR, **outside})
-    return subscribed(emulator, deploy(emulator, assembly=assembly, home=home), STACK)
+    posts = Posts()
+    held = json.dumps({"url": posts.url, "key": WEBHOOK_KEY})
+    secret = emulator.client("secretsmanager").create_secret(Name="webhook", SecretString=held)["ARN"]
+    webhook = {"webhook_secret": secret, "webhook_service": "pagerduty"}
+    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR, **outside, **webhook})
+    stack = subscribed(emulator, deploy(emulator, assembly=assembly, home=home), STACK)
+    stack.posts = posts
+    return stack
+
+
+WEBHOOK_KEY = "routing-key-of-32-characters-000"
+
+
+class Posts:
+    """A server on this machine that takes what is posted: headers and bodies, in ``taken``."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[dict[str, str], Any]] = []
+        taken = self.taken
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                taken.append((dict(self.headers), json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+                self.send_response(202)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{server.server_port}/v2/enqueue"
 
 
 def subscribed(emulator: Emulator, outputs: Mapping[str, str], name: str) -> Stack:
@@ -70,12 +102,15 @@ class Stack:
 
     Attributes
     ----------
+    posts
+        What its webhook posts, where it has one.
     functions
         Name of each deployed function by its folder in ``lambdas/``.
     """
 
     def __init__(self, deployment: Deployment, name: str = STACK) -> None:
         self.name = name
+        self.posts: Posts | None = None
         self.deployment = deployment
         self.emulator = deployment.emulator
         self.outputs = deployment.outputs

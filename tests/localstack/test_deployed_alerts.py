@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.localstack.emulator_kit import until
-from tests.localstack.stack import PATIENCE_S, Job, Stack
+from tests.localstack.stack import PATIENCE_S, WEBHOOK_KEY, Job, Stack
 from tests.localstack.test_deployed_stack import RULE, fire_of
 from trainguard.cli.main import app
 
@@ -72,6 +72,28 @@ def test_unsent_alert_sent_by_operators_goes_out_once_unstopped(stack: Stack, al
     stack.await_quiet()
     assert len(job.alerts(RULE)) == 1
     assert len(stack.executions("resend-")) == len({each.name for each in stack.executions("resend-")})
+
+
+def test_webhook_gets_each_alert_with_its_secret_once(stack: Stack) -> None:
+    job = Job(stack, "cpu_bottleneck", "paged")
+    until(job.item, timeout_s=PATIENCE_S, what="the job's item")
+    fires = {kind: fire_of(job, "fire-paged", rule=RULE, kind=kind) for kind in ("fire", "cleared")}
+    assert stack.posts is not None
+    taken = stack.posts.taken
+    for kind, fire in fires.items():
+        fire["alertId"] = f"fire-paged-{kind}"
+        assert stack.start_execution(f"{RULE}-{kind}-paged", fire).status == "SUCCEEDED"
+
+    def posted() -> list[tuple[dict[str, str], Any]]:
+        return [each for each in taken if each[1].get("dedup_key") == "fire-paged"]
+
+    until(lambda: len(posted()) == 2, timeout_s=PATIENCE_S, what="both posts")
+    assert {headers["Authorization"] for headers, _ in posted()} == {WEBHOOK_KEY}
+    assert {body["routing_key"] for _, body in posted()} == {WEBHOOK_KEY}
+    assert sorted(body["event_action"] for _, body in posted()) == ["resolve", "trigger"]
+    stack.await_quiet()
+    assert len(posted()) == 2
+    assert WEBHOOK_KEY not in stack.emulator.client("cloudformation").get_template(StackName=stack.name)["TemplateBody"]
 
 
 @pytest.mark.thorough

@@ -90,7 +90,7 @@ class _CountingJournal(MemoryJournal):
         super().__init__()
         self.lines = 0
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
         """Count a line."""
         del what, amount, where
         self.lines += 1

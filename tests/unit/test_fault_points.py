@@ -16,8 +16,8 @@ class Kept:
         self.counted: list[str] = []
         self.measured: list[float] = []
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
-        self.counted += [what] * amount
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
+        self.counted += [what] * int(amount)
 
     def measure(self, what: str, seconds: float) -> None:
         self.measured.append(seconds)

@@ -1,4 +1,7 @@
-"""The channels of alerts: a topic for mail, queues, functions and web hooks, one for chats, and the event bus."""
+"""The channels of alerts: a topic for mail, queues and functions, one for chats, and the event bus.
+
+The bus has a finding as it is, and for a webhook the body that the stack's rule posts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
 from trainguard.stack.actions.alert import Alert
 from trainguard.stack.actions.marks import Channel
+from trainguard.stack.actions.webhook import WEBHOOK_EVENT, WebhookService, webhook_event
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
@@ -24,16 +28,20 @@ EVENT_TYPE = "TrainGuard Finding"
 
 @dataclass(frozen=True, slots=True)
 class AlertChannels:
-    """The topics, by ARN, and the account's default bus."""
+    """The topics, by ARN, and the account's default bus; ``webhook`` is the service behind that of ``stack``."""
 
     sns: "SNSClient"
     events: "EventBridgeClient"
     alerts: str
     chat: str
+    webhook: WebhookService = "json"
+    stack: str = ""
 
     def send(self, channel: Channel, alert: Alert) -> None:
         if channel is Channel.BUS:
             put_event(self.events, EVENT_TYPE, msgspec.json.encode(alert.document))
+        elif channel is Channel.WEBHOOK:
+            put_event(self.events, WEBHOOK_EVENT, msgspec.json.encode(webhook_event(self.webhook, self.stack, alert)))
         elif channel is Channel.MAIL:
             publish(self.sns, self.alerts, alert.document, alert.attributes, mail=(alert.subject, alert.text))
         else:

@@ -39,7 +39,7 @@ class LateVerdicts:
         self._journal = journal
         self._lags_s: list[float] = []
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
         self._journal.count(what, amount, **where)
 
     def measure(self, what: str, seconds: float) -> None:

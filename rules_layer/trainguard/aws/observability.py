@@ -1,6 +1,6 @@
 """The journal of a function: log lines and metrics, without job and node as dimensions, which cost money."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Literal
@@ -73,6 +73,7 @@ QUIET = frozenset(
 ROUTINE = QUIET | {
     "fires_started",
     "news_started",
+    "money_lost",
     "canary_passed",
     "stops_made",
     "stops_announced",
@@ -83,9 +84,12 @@ ROUTINE = QUIET | {
     "statements_late",
 }
 
-BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
+# Metrics with a dimension beside the function, by what is counted and by the field that it is the value of.
+BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule", "money_lost": "money_lost_of_rule"}
+BY_SEVERITY: Mapping[str, str] = {"fires_started": "fires_of_severity"}
 
-RULE_DIMENSION = "RuleName"
+RULE_DIMENSION, SEVERITY_DIMENSION = "RuleName", "Severity"
+_DIMENSIONS = (("rule", RULE_DIMENSION, BY_RULE), ("severity", SEVERITY_DIMENSION, BY_SEVERITY))
 
 _WITHHELD = "there are many lines of this kind: one a minute sums them up"
 
@@ -97,15 +101,16 @@ class PowertoolsJournal:
         self._logger = logger
         self._metrics = metrics
         self._budget = budget or LineBudget()
-        self._withheld: Counter[str] = Counter()
+        self._withheld: defaultdict[str, float] = defaultdict(float)
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
         """Count ``what`` as a ``CamelCase`` metric and log where; the line of a fault has its points."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
-        if what in BY_RULE and "rule" in where:
-            service, name = {"service": self._metrics.service or ""}, metric_name(BY_RULE[what])
-            with single_metric(name, MetricUnit.Count, amount, default_dimensions=service) as metric:
-                metric.add_dimension(RULE_DIMENSION, str(where["rule"]))
+        for field, dimension, metrics in _DIMENSIONS:
+            if what in metrics and field in where:
+                service, name = {"service": self._metrics.service or ""}, metric_name(metrics[what])
+                with single_metric(name, MetricUnit.Count, amount, default_dimensions=service) as metric:
+                    metric.add_dimension(dimension, str(where[field]))
         if what in QUIET:
             self._logger.debug(what, extra={"amount": amount, **where})
             return
@@ -124,7 +129,7 @@ class PowertoolsJournal:
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Seconds, value=seconds)
 
 
-def _points(what: str, amount: int) -> dict[str, int]:
+def _points(what: str, amount: float) -> dict[str, float]:
     points = FAULT_POINTS.get(what, 0) * amount
     return {FAULT_FIELD: points} if points else {}
 

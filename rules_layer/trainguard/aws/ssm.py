@@ -1,5 +1,6 @@
-"""SSM parameters: the deployment's documents of settings, and its stop switch with the operators' override."""
+"""SSM: the deployment's documents of settings, its stop switch with the operators' override, and OpsItems."""
 
+import json
 from typing import TYPE_CHECKING
 
 from trainguard.aws.aws_errors import translated, unless
@@ -9,7 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_ssm import SSMClient
+
+    from trainguard.stack.actions.ops_items import OpsItem
+
 _MISSING = frozenset({"ParameterNotFound"})
+_OPEN = frozenset({"OpsItemAlreadyExistsException"})
 
 
 class SsmSettingDocuments:
@@ -51,3 +56,28 @@ def stored_switches(client: "SSMClient", *, parameter: str, override: str) -> St
     deployed = client.get_parameter(Name=parameter)["Parameter"]["Value"]
     answer = unless(_MISSING, lambda: client.get_parameter(Name=override))
     return StopSwitches(deployed, None if answer is None else answer["Parameter"]["Value"])
+
+
+class SsmOpsItems:
+    """Opens OpsItems: OpsCenter refuses one whose ``dedupString`` an open one has."""
+
+    def __init__(self, *, client: "Callable[[], SSMClient]") -> None:
+        self._client = client
+
+    def open(self, item: "OpsItem") -> bool:
+        """Return whether it was opened now; raises PortUnavailableError."""
+        data = {name: {"Type": "SearchableString", "Value": value} for name, value in item.data.items()}
+        data["/aws/dedup"] = {"Type": "SearchableString", "Value": json.dumps({"dedupString": item.identity})}
+        with translated("ssm", "CreateOpsItem"):
+            answer = unless(
+                _OPEN,
+                lambda: self._client().create_ops_item(
+                    Title=item.title,
+                    Description=item.description,
+                    Source="TrainGuard",
+                    Category="Availability",
+                    Severity=item.severity,
+                    OperationalData=data,  # type: ignore[arg-type]  # literals, which a comprehension widens
+                ),
+            )
+        return answer is not None

@@ -268,7 +268,7 @@ class SourcePolls(Protocol):
 class Journal(Protocol):
     """Metrics and log lines of a function."""
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
         """Count ``what``, and log one line with ``where``: job, node, key, field, reason."""
 
     def measure(self, what: str, seconds: float) -> None:

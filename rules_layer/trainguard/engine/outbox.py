@@ -114,10 +114,17 @@ def drain(record: NodeRecord, job: JobRecord, services: Services) -> NodeRecord:
         return record
     for entry in unsent:
         started = services.executions.start(execution_name(entry, job.job), fire_payload(entry, job))
-        what = "fires" if entry.kind is AlertKind.FIRE else "news"
-        counted = f"{what}_started" if started else f"{what}_already_started"
+        kind = "fires" if entry.kind is AlertKind.FIRE else "news"
+        counted = f"{kind}_started" if started else f"{kind}_already_started"
         finding = entry.finding
-        services.journal.count(counted, job=job.job, node=finding.where, rule=finding.rule, kind=entry.kind.value)
+        services.journal.count(
+            counted,
+            job=job.job,
+            node=finding.where,
+            rule=finding.rule,
+            kind=entry.kind.value,
+            severity=finding.severity or "unknown",
+        )
     services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
     sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
     return replace(record, outbox={**record.outbox, **sent})

@@ -92,6 +92,9 @@ class Summariser:
             self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, report, context.expires_at)
+            for each in case.findings:
+                if each.loss is not None and each.loss.usd:
+                    self._services.journal.count("money_lost", round(each.loss.usd, 2), job=job.job, rule=each.rule)
         return assessment, finished
 
     def _with_hang(

@@ -323,7 +323,7 @@ class JournalEntry(NamedTuple):
     """One call of ``count``."""
 
     what: str
-    amount: int
+    amount: float
     where: Mapping[str, object]
 
 
@@ -333,7 +333,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._entries: list[JournalEntry] = []
 
-    def count(self, what: str, amount: int = 1, **where: object) -> None:
+    def count(self, what: str, amount: float = 1, **where: object) -> None:
         self._entries.append(JournalEntry(what, amount, MappingProxyType(where)))
 
     def measure(self, what: str, seconds: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 from demo.recording import Recording
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.core.records import RuleRow, Status
+from trainguard.core.records import JobStatus, RuleRow, Status
 from trainguard.ledger.document import lost_share_of
 from trainguard.rules.max_initialization_time.rule import MaxInitializationTime
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -111,6 +111,22 @@ def test_instance_type_without_a_price_shows_no_money() -> None:
     assert (row.status, row.finding.cost) == (Status.FIRED, None)
     fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
     assert [fire["cost"] for fire in fires] == [None] * 2
+
+
+def test_money_lost_is_counted_once_by_rule_when_the_job_has_ended() -> None:
+    network = play("cpu_bottleneck", {})
+    assert "money_lost" not in {each.what for each in network.world.journal.entries}
+    ended = replace(describe({}), status=JobStatus.COMPLETED, ended_at=network.now)
+    network.world.training_jobs.set(ended)
+    for _ in range(30):
+        network.run_until(network.now + 60.0, batch_s=0.0)
+        network.run_scheduler()
+    assert not network.job().active
+    lost = [each for each in network.world.journal.entries if each.what == "money_lost"]
+    by_rule = {str(each.where["rule"]): each.amount for each in lost}
+    assert len(lost) == len(by_rule)
+    assert by_rule["CPUBottleneck"] > 0.0
+    assert 0.0 < sum(by_rule.values()) < 1_000.0
 
 
 def test_raising_job_rule_is_counted_once_with_its_row(

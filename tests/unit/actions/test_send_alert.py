@@ -17,6 +17,7 @@ from trainguard.core.timestamps import epoch_of
 from trainguard.stack.actions.alert import Alert
 from trainguard.stack.actions.marks import Channel, Claim
 from trainguard.stack.actions.send_alert import AlertSender, AlertUnsentError
+from trainguard.stack.actions.webhook import webhook_event
 
 NOW = epoch_of("2026-07-14T10:00:00.000Z")
 CALL: dict[str, Any] = json.loads((Path(__file__).parents[3] / "events" / "send_alert.json").read_text("utf-8"))
@@ -333,7 +334,7 @@ class Services:
 
 def deliver(services: Services) -> Alert:
     alert = bare()
-    channels = AlertChannels(services, services, "arn:alerts", "arn:chat")  # type: ignore[arg-type]
+    channels = AlertChannels(services, services, "arn:alerts", "arn:chat", "slack", "Lab")  # type: ignore[arg-type]
     for channel in Channel:
         channels.send(channel, alert)
     return alert
@@ -350,9 +351,11 @@ def test_channels_get_the_forms_that_they_read() -> None:
     assert (chat["TopicArn"], json.loads(chat["Message"])) == ("arn:chat", alert.chat)
     attributes = {name: {"DataType": "String", "StringValue": value} for name, value in alert.attributes.items()}
     assert mail["MessageAttributes"] == chat["MessageAttributes"] == attributes
-    (entry,) = services.entries
+    entry, posted = services.entries
     assert (entry["Source"], entry["DetailType"]) == ("trainguard", "TrainGuard Finding")
     assert json.loads(entry["Detail"]) == alert.document
+    assert (posted["Source"], posted["DetailType"]) == ("trainguard", "TrainGuard Webhook")
+    assert json.loads(posted["Detail"]) == webhook_event("slack", "Lab", alert)
 
 
 def test_event_that_the_bus_refuses_is_an_error() -> None:

@@ -12,6 +12,7 @@ class Channel(StrEnum):
     BUS = "bus"
     MAIL = "mail"
     CHAT = "chat"
+    WEBHOOK = "webhook"
 
 
 # The channels of an alert that is not a canary's, beside the bus.

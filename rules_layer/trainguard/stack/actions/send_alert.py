@@ -1,4 +1,4 @@
-"""Sends one alert once on each channel: bus, mail, chats; the bus also gets withheld findings."""
+"""Sends one alert once on each channel: bus, mail, chats, webhook; the bus also gets withheld findings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +33,13 @@ class AlertUnsentError(TrainGuardError):
 
 @dataclass(frozen=True, slots=True)
 class AlertSender:
-    """Sends alerts, but for those that ``brakes`` silence."""
+    """Sends alerts, but for those that ``brakes`` silence; ``has_webhook``: not to people alone."""
 
     channels: Channels
     sent: SentAlerts
     journal: Journal
     brakes: Callable[[], BrakeList]
+    has_webhook: bool = False
 
     def send(self, call: Mapping[str, Any], *, now: float) -> dict[str, Any]:
         """Send the alert of ``call``, unless it waits or is withheld; ``last``: there is no other try.
@@ -58,8 +59,9 @@ class AlertSender:
         wait_until = None if call.get("due") else alert.routing.wait_until
         channels = []
         if alert.routing.withheld is None and wait_until is None:
-            # The chats get none of a canary.
-            channels = [Channel.MAIL] if alert.attributes["Kind"] == CANARY_KIND else [Channel.MAIL, Channel.CHAT]
+            # Chats and webhook get none of a canary.
+            further = [Channel.CHAT, *([Channel.WEBHOOK] if self.has_webhook else [])]
+            channels = [Channel.MAIL, *(further if alert.attributes["Kind"] != CANARY_KIND else [])]
         errors = dict(self._errors(alert, [Channel.BUS, *channels], faults, now=now))
         if call.get("last") and errors:
             raise AlertUnsentError(list(errors.values()))
