@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.claims.context import Context, Expected, Fact, Raw, Recompute
+from tests.claims.gpu_faults import IN_A_ROW, Gpu, faults_of
+from tests.claims.work import CLOCK_S
 
 _DUMP = re.compile(r"nccl_trace_rank_(\d+)(?:\.json)?")
 _STACK = re.compile(r"stack_rank_(\d+)\.(?:txt|json)")
 # Kinds of ranks that are in an operation themselves.
 _OWN_KINDS = {"unfinished", "other_order"}
+# An XID that a reset of the GPU ends.
+_ENDED_BY_RESET = 94
 
 
 @dataclass
@@ -141,9 +145,35 @@ def _line(context: Context, fact: Fact) -> Expected:
     return str(fact["value"]) if is_in else "its stack is not there"
 
 
+def _gpu(context: Context, fact: Fact) -> Gpu:
+    """Return what is known of a fact's GPU at the end of its time, or of the job's."""
+    until = context.raw.job.span[1] if fact.get("to") is None else float(fact["to"])
+    return faults_of(context, context.node(fact), until)[fact["device"]]
+
+
+def _gpu_fault(context: Context, fact: Fact) -> Expected:
+    """Return the kind of the fault, if the GPU has one of it at the end of the time that is said."""
+    gpu = _gpu(context, fact)
+    has = {
+        "lost": gpu.lost,
+        "vanished": gpu.silent >= IN_A_ROW,
+        "unanswered": gpu.unanswered >= IN_A_ROW,
+        "xid": bool(gpu.hardware_xids.keys() - {_ENDED_BY_RESET}),
+        "xid_after_reset": _ENDED_BY_RESET in gpu.hardware_xids,
+        "ecc": gpu.errors > 0.0,
+        "rows": gpu.rows_failed,
+        "link": any(each.lanes is not None and each.lanes < gpu.most_lanes for each in gpu.loaded),
+    }
+    kind = str(fact["value"])
+    return kind if has.get(kind, False) else f"one of {[each for each, is_so in has.items() if is_so]}"
+
+
 def _xid(context: Context, fact: Fact) -> Expected:
-    series = context.node(fact).of("XidErrors").get(fact["device"])
-    return float(fact["value"]) if series is not None and fact["value"] in series.values else math.nan
+    """Return the code, if the GPU reported it first and last when that is said."""
+    came = _gpu(context, fact).hardware_xids.get(int(fact["value"]))
+    if came is None or max(abs(came[0] - fact["from"]), abs(came[1] - fact["to"])) > CLOCK_S:
+        return math.nan
+    return float(fact["value"])
 
 
 FACTS: dict[str, Recompute] = {
@@ -160,5 +190,6 @@ FACTS: dict[str, Recompute] = {
     "awaited_group": _operation,
     "ranks_waiting": _waiting,
     "ranks_without_dump": _without_dump,
+    "gpu_fault": _gpu_fault,
     "gpu_xid": _xid,
 }

@@ -9,6 +9,7 @@ from tests.claims.check import checked, wrong_facts
 from tests.claims.context import Raw, raw_of
 from tests.claims.product import report_of
 from tests.functional.local.test_hang_dumps import HANG_MIN, STACK, hung_job, leave_dumps, taken_at
+from tests.verdicts.labelled.description import Reading
 
 Job = tuple[Raw, dict[str, Any]]
 
@@ -47,3 +48,38 @@ def test_a_wrong_fact_of_ranks_is_found(job: Job, name: str, value: object) -> N
     for fact in facts[:1]:
         fact["value"] = value
     assert not facts or wrong_facts(raw, report, "HungJob")
+
+
+@pytest.fixture(scope="module", params=["Lost", "XID"])
+def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    value = {"Lost": 1.0, "XID": 79.0}[request.param]
+    reading = Reading(name=request.param, value=value, start_min=HANG_MIN - 1.0, gpus=(1,))
+    folder = hung_job(tmp_path_factory.mktemp("broken"), reading)
+    leave_dumps(folder / "hang-dumps" / "algo-1" / taken_at(HANG_MIN + 2.0), as_json=True)
+    return raw_of(folder), report_of(folder)
+
+
+def test_what_is_said_of_gpus_in_a_hang_is_true(broken: Job) -> None:
+    assert [str(claim) for _, claim in checked("job", *broken).untrue] == []
+    assert any(each["name"] == "gpu_fault" for each in _hung(broken[1])["facts"])
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("gpu_fault", {"value": "rows"}),
+        ("gpu_fault", {"device": "gpu0"}),
+        ("gpu_xid", {"value": 48}),
+        ("gpu_xid", {"from": 0.0}),
+    ],
+)
+def test_a_wrong_fact_of_gpus_in_a_hang_is_found(broken: Job, name: str, changed: dict[str, object]) -> None:
+    raw, report = broken[0], copy.deepcopy(broken[1])
+    facts = [each for each in _hung(report)["facts"] if each["name"] == name]
+    for fact in facts:
+        fact.update(changed)
+    assert not facts or any(name in each for each in wrong_facts(raw, report, "HungJob"))
+
+
+def _hung(report: dict[str, Any]) -> dict[str, Any]:
+    return next(each for each in report["findings"] if each["rule"] == "HungJob")

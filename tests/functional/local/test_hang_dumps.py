@@ -10,6 +10,7 @@ import pytest
 from tests.hangs.simulated import Fault
 from tests.hangs.simulated import Job as Ranks
 from tests.verdicts.labelled.catalogue.collector import HANGS
+from tests.verdicts.labelled.description import Reading
 from tests.verdicts.labelled.profile_files import START, write_job
 from trainguard.local.api import JobReport, analyze
 
@@ -21,13 +22,15 @@ STACK = """Thread 0x1 (idle): "MainThread"
 """
 
 
-def hung_job(folder: Path) -> Path:
-    """Return the folder of a job that hangs from minute 24 on, without dumps."""
+def hung_job(folder: Path, *readings: Reading) -> Path:
+    """Return the folder of a job that hangs from minute 24 on, without dumps, with further readings of GPUs."""
     job = next(each for each in HANGS if each.name == "collected-hang-in-a-collective")
     pieces = [replace(piece, start_min=min(piece.start_min, HANG_MIN)) for piece in job.pieces]
     assert job.steps is not None
     steps = replace(job.steps, last_min=HANG_MIN, step_s=3.0)
-    shorter = replace(job, minutes=40.0, pieces=tuple(pieces), interval_s=5.0, steps=steps)
+    assert job.collected is not None
+    collected = replace(job.collected, readings=(*job.collected.readings, *readings))
+    shorter = replace(job, minutes=40.0, pieces=tuple(pieces), interval_s=5.0, steps=steps, collected=collected)
     return write_job(shorter, folder)
 
 
