@@ -46,6 +46,7 @@ class Event:
     is_operator: bool = False
     dims: tuple[tuple[int, ...], ...] = ()
     types: tuple[str, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
 
     @property
     def lasts(self) -> int:
@@ -145,6 +146,7 @@ def _pytorch(file: Path) -> Recording:
                 is_operator=each["cat"] == "cpu_op",
                 dims=tuple(map(tuple, said.get("Input Dims", []))),
                 types=tuple(said.get("Input type", [])),
+                strides=tuple(map(tuple, said.get("Input Strides", []))),
             )  # fmt: skip
             recording.events.append(event)
     return recording

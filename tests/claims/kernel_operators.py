@@ -15,11 +15,14 @@ from tests.claims.kernel_trace import KernelTrace
 LEAST, REACHED_OF_ALL, SHORTEST_NS = 0.1, 0.6, 10_000
 OF_ARITHMETIC, OF_MEMORY = 0.75, 0.85
 MATH = "aten::_scaled_dot_product_attention_math"
+COPIES = "aten::copy_"
 PRODUCT, EXPERTS = "aten::mm", "vllm::outplace_fused_experts"
 TURNED = "nchwtonhwc"
 GROUPS, UNEVEN = 4, 2.0
 # Rows of each expert; the part of the experts without a token.
 FEW_ROWS, UNUSED = 16, 0.25
+
+Dims = tuple[tuple[int, ...], ...]
 
 SIZES = {"c10::BFloat16": 2, "float": 4, "double": 8}
 # Of a card: operations a second by the bytes of an element, bytes a second, and the bytes of its cache.
@@ -33,9 +36,10 @@ class Called:
     """All calls of an operator with the same inputs, and the kernels that each of them started."""
 
     name: str
-    dims: tuple[tuple[int, ...], ...]
+    dims: Dims
     size: int
     kernels_of_calls: tuple[tuple[Event, ...], ...]
+    strides: Dims = ()
 
     @property
     def calls(self) -> int:
@@ -66,6 +70,8 @@ class Called:
             weights, rows = prod(first) + prod(second), tokens * chosen
             return 2 * rows * weights, self.size * (min(experts, rows) * weights + 2 * tokens * wide)
         given = [prod(each) for each in self.dims if each]
+        if self.name == COPIES:
+            return 0, self.size * sum(given)
         return given[0], self.size * (sum(given) + given[0])
 
 
@@ -91,12 +97,17 @@ def operator_of(trace: KernelTrace, kernel: Event) -> Event | None:
 
 def calls_of(trace: KernelTrace) -> list[Called]:
     """Return the operators of a window with what they cost and take."""
-    found: dict[tuple[str, tuple[tuple[int, ...], ...], tuple[str, ...]], list[tuple[Event, Event]]] = {}
+    found: dict[tuple[str, Dims, tuple[str, ...], Dims], list[tuple[Event, Event]]] = {}
     for kernel in trace.kernels:
         operator = operator_of(trace, kernel) if kernel.computes else None
         if operator is not None and operator.dims:
-            found.setdefault((operator.name, operator.dims, operator.types), []).append((operator, kernel))
-    return [Called(name, dims, SIZES[types[0]], _by_call(pairs)) for (name, dims, types), pairs in found.items()]
+            found.setdefault((operator.name, operator.dims, operator.types, operator.strides), []).append(
+                (operator, kernel)
+            )
+    return [
+        Called(name, dims, SIZES[types[0]], _by_call(pairs), strides)
+        for (name, dims, types, strides), pairs in found.items()
+    ]
 
 
 def _by_call(pairs: list[tuple[Event, Event]]) -> tuple[tuple[Event, ...], ...]:
@@ -152,6 +163,9 @@ def _slow(trace: KernelTrace, every: list[Called]) -> Found | None:
     why: dict[str, float | str] = {"slow_calls": worst.calls, "calls": calls}
     if worst.calls == calls:
         why = _of_experts(worst) if worst.name == EXPERTS else {}
+        if worst.name == COPIES:
+            # Rows of one side are columns of the other, which lie as far apart as a row is long.
+            why = {"stride": max(each[-1] for each in worst.strides)}
         if worst.name == PRODUCT:
             why = _groups(trace, every, worst) or _of_product(trace, worst, reached, by_memory=by_memory)
     facts: dict[str, float | str] = {
@@ -375,5 +389,5 @@ def fact(name: str) -> Callable[[KernelTrace], float | str]:
 NAMES = (
     "saved_share", "reached_share", "operator", "shapes", "odd_size", "faster_shape", "narrowest", "tiles",
     "multiprocessors", "tile_side", "math_share", "slow_calls", "calls", "layout_share", "groups", "most_rows",
-    "mean_rows", "experts", "rows", "starved_share", "compute_share", "experts_share", "most_used",
+    "mean_rows", "stride", "experts", "rows", "starved_share", "compute_share", "experts_share", "most_used",
 )  # fmt: skip

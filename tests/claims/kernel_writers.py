@@ -70,6 +70,7 @@ def _row(event: Event) -> dict[str, Any]:
         args |= {"bytes": event.bytes} if event.copies else {"blocks per SM": event.blocks}
     if event.is_operator:
         args = {"Input Dims": event.dims, "Input type": event.types, "Concrete Inputs": ["" for _ in event.dims]}
+        args |= {"Input Strides": event.strides} if event.strides else {}
     if event.collective[0]:
         name, group, ranks = event.collective
         args |= {"Collective name": name, "Process Group Name": group, "Group size": ranks}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.claims.kernel_files import CALL, COPY, HOST, KERNEL, SET, Card, Event
 from tests.claims.kernel_memory import FAULTS
-from tests.claims.kernel_operators import EXPERTS, MATH
+from tests.claims.kernel_operators import COPIES, EXPERTS, MATH
 from tests.claims.kernel_writers import write_nsight, write_pytorch, write_xla
 
 Dims = tuple[tuple[int, ...], ...]
@@ -46,6 +46,9 @@ FORMS_OF_WORK = ("layout", "groups", "experts", "exchange")
 
 WITH_FORMS = 2_000
 
+# From this seed on every second operator is a copy that turns rows into columns.
+WITH_COPIES = 3_000
+
 TURNS = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>(__half const*, __half*)"
 # Rows of experts that run one after the other.
 GROUPS = (1_024, 72, 64, 80, 136, 96)
@@ -77,7 +80,7 @@ class KernelJob:
     memory : str
         What is wrong with the first GPU's memory, of `kernel_memory.FAULTS`; else empty.
     operators : str
-        What its operators are, of `OPERATORS` or `FORMS_OF_WORK`; empty where a trace records none.
+        What its operators are, of `OPERATORS` or `FORMS_OF_WORK`, or ``copies``; empty where a trace records none.
     exchanges : bool
         Whether the collective is an exchange all to all.
     """
@@ -109,6 +112,7 @@ def drawn_kernels(seed: int) -> KernelJob:
             faults[name] = int(rng.integers(ranks)) if rng.random() < share else None
     kinds = OPERATORS if seed < WITH_FORMS else FORMS_OF_WORK
     asked = str(np.random.default_rng([seed, 27]).choice(kinds)) if seed >= WITH_OPERATORS else ""
+    asked = "copies" if seed >= WITH_COPIES else asked
     exchanges = asked == "exchange"
     if exchanges:
         ranks, gpus = int(rng.integers(3, 5)), 1
@@ -208,6 +212,7 @@ class Loop:
         self.host += US if kind == "math" and place % 4 < 2 else 0
         name, dims, kernel = "aten::mm", self.shape, self.gemm
         types: tuple[str, ...] = (size, size)
+        strides: Dims = ()
         if kind == "chain" and place % 6:
             name, dims, types = ELEMENTS[place % len(ELEMENTS)], self.elements, ("c10::BFloat16",)
             kernel = SINGLE.format(name)
@@ -215,6 +220,11 @@ class Loop:
             kernel, types = FP64, ("double", "double")
         elif kind == "layout" and place % 3 == 0:
             name, dims, types, kernel = "aten::cudnn_convolution", (), (), TURNS
+        elif kind == "copies" and place % 2:
+            # The bytes need a third of the time.
+            side = math.isqrt(lasts * 1555 // 12)
+            name, dims, strides = COPIES, ((side, side), (side, side)), ((side, 1), (1, side))
+            kernel, types = SINGLE.format("direct_copy_kernel"), ("c10::BFloat16", "c10::BFloat16")
         elif kind == "groups":
             dims = ((GROUPS[place % len(GROUPS)], self.shape[0][1]), self.shape[1])
         elif kind == "experts":
@@ -222,7 +232,8 @@ class Loop:
             types = ("c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "float")
         self.launch(KERNEL, kernel, lasts, "cudaLaunchKernel", gpu)
         self.host += US
-        self.events.append(Event(HOST, name, inner, self.host, is_operator=True, dims=dims, types=types))
+        event = Event(HOST, name, inner, self.host, is_operator=True, dims=dims, types=types, strides=strides)
+        self.events.append(event)
         if kind == "math" and place % 4 < 2:
             self.host += US
             self.events.append(Event(HOST, MATH, start, self.host, is_operator=True))

@@ -20,10 +20,12 @@ def called(
     types: list[str] | str = BF16,
     values: dict[int, str] | None = None,
     kernel_bytes: int = -1,
+    strides: Sequence[object] = (),
 ) -> Inputs:
     kinds = types if isinstance(types, list) else [types if shape else "" for shape in shapes]
     said = [(values or {}).get(place, "") for place in range(len(shapes))]
-    found = read_inputs(inputs_text(*(json.dumps(part).encode() for part in (shapes, kinds, said))), kernel_bytes)
+    recorded = (shapes, kinds, said, *([strides] if strides else []))
+    found = read_inputs(inputs_text(*(json.dumps(part).encode() for part in recorded)), kernel_bytes)
     assert found is not None
     return found
 
@@ -228,6 +230,27 @@ def test_arithmetic_and_bytes(name: str, inputs: Inputs, flops: int, moved: int)
     found = cost(name, inputs)
     assert found is not None
     assert (found.flops, found.bytes) == (flops, moved)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "strides", "elements"),
+    [
+        ("aten::add", [[8, 16], [8, 16], []], [[16, 1], [0, 1], []], 128 + 16 + 128),
+        ("aten::mul_", [[8, 16], [8, 16]], [[16, 1], [0, 0]], 128 + 1 + 128),
+        ("aten::copy_", [[8, 16], [8, 16], []], [[16, 1], [1, 0], []], 128 + 8),
+        ("aten::copy_", [[8, 16], [8, 16], []], [[16, 1], [1, 8], []], 128 + 128),
+        ("aten::bmm", [[4, 8, 16], [4, 16, 2]], [[128, 16, 1], [0, 2, 1]], 4 * 128 + 32 + 4 * 16),
+        # Strides that do not fit the dimensions, or are no numbers, say nothing.
+        ("aten::copy_", [[8, 16], [8, 16], []], [[16, 1], [0], []], 128 + 128),
+        ("aten::copy_", [[8, 16], [8, 16], []], [[16, 1], "0", {}], 128 + 128),
+    ],
+)
+def test_what_is_expanded_is_read_once(
+    name: str, shapes: list[list[int]], strides: list[object], elements: int
+) -> None:
+    found = cost(name, called(shapes, strides=strides))
+    assert found is not None
+    assert found.bytes == 2 * elements
 
 
 def test_dimensions_of_tensors_alone_are_enough() -> None:

@@ -31,6 +31,7 @@ def traced(
     gpu: dict[str, Any] = MI300X,
     linked: bool = True,
     dtypes: list[str] | None = None,
+    strides: list[list[int]] | None = None,
 ) -> list[KernelFinding]:
     made, at = TraceWriter(gpus=[gpu]), 0.0
     args = {
@@ -38,6 +39,8 @@ def traced(
         "Input type": dtypes or [dtype if shape else "" for shape in shapes],
         "Concrete Inputs": [(values or {}).get(place, "") for place in range(len(shapes))],
     }
+    if strides is not None:
+        args["Input Strides"] = strides
     for run in range(RUNS):
         ids = {"External id": run + 1, "correlation": run + 1}
         made.event("cpu_op", operator, at, 20, args=args | ({"External id": run + 1} if linked else {}))
@@ -98,6 +101,22 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason]] = {
     "poor bandwidth": (
         {"operator": "aten::add", "shapes": [[8192, 8192], [8192, 8192], []], "us": 421, "kernel": ADD,
          "dtype": "float"},
+        Reason.MEMORY,
+    ),
+    "transposed copy": (
+        {"operator": "aten::copy_", "shapes": [[8192, 8192], [8192, 8192], []], "us": 421, "kernel": ADD,
+         "dtype": "float", "strides": [[8192, 1], [1, 8192], []]},
+        Reason.STRIDED,
+    ),
+    "copy in order": (
+        {"operator": "aten::copy_", "shapes": [[8192, 8192], [8192, 8192], []], "us": 421, "kernel": ADD,
+         "dtype": "float", "strides": [[8192, 1], [8192, 1], []]},
+        Reason.MEMORY,
+    ),
+    # A row that is expanded is read once: two thirds of the bytes of whole tensors, which would be fast enough.
+    "expanded": (
+        {"operator": "aten::add", "shapes": [[8192, 8192], [8192, 8192], []], "us": 250, "kernel": ADD,
+         "dtype": "float", "strides": [[8192, 1], [0, 1], []]},
         Reason.MEMORY,
     ),
     "few channels": (

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Annotated, Any
 
 import msgspec
+
+Shape = tuple[int, ...]
 
 UNKNOWN = -1
 _BETWEEN = "\x1f"
@@ -25,7 +28,8 @@ class Inputs:
     the type is unknown, as that of a list is, and ``kernel_bytes`` is that of the kernels' precision, -1 if unknown.
     ``values`` are other arguments as text, empty where none are recorded; ``packed`` says that the first tensor holds
     two elements a byte, of which its last dimension counts pairs. A trace that records shapes alone, as ranges of NVTX
-    do, says neither types nor values: then the type is that of the kernels.
+    do, says neither types nor values: then the type is that of the kernels. ``strides`` are in elements, one for each
+    dimension, empty where they say nothing; see `telling_strides`.
     """
 
     shapes: Sequence[tuple[int, ...]]
@@ -34,15 +38,64 @@ class Inputs:
     values: Sequence[str]
     kernel_bytes: int = UNKNOWN
     packed: bool = False
+    strides: Sequence[tuple[int, ...]] = ()
 
     @property
     def has_values(self) -> bool:
         return any(self.values)
 
+    def elements(self, place: int) -> int:
+        """Return how many elements of a tensor memory holds: what `expand` repeats, with a stride of 0, is one."""
+        shape = self.shapes[place]
+        strides = self.strides[place] if place < len(self.strides) else ()
+        if len(strides) != len(shape):
+            return prod(shape)
+        return prod(size for size, stride in zip(shape, strides, strict=True) if stride or not size)
 
-def inputs_text(shapes: bytes, types: bytes, values: bytes) -> str:
-    """Return the JSON of an operator's dimensions, types and values as one text; empty without dimensions."""
-    return _BETWEEN.join(part.decode("utf-8", "replace") for part in (shapes, types, values)) if shapes else ""
+
+COPY = "aten::copy_"
+
+
+def inputs_text(shapes: bytes, types: bytes, values: bytes, strides: bytes = b"") -> str:
+    """Return the JSON of an operator's dimensions, types, values and strides as one text; empty without dimensions."""
+    parts = (shapes, types, values, *([strides] if strides else []))
+    return _BETWEEN.join(part.decode("utf-8", "replace") for part in parts) if shapes else ""
+
+
+@lru_cache(maxsize=4_096)
+def telling_strides(shapes: bytes, strides: bytes, *, is_copy: bool) -> bytes:
+    """Return the JSON of strides where they change what a call costs: something is expanded, or a copy turns a tensor.
+
+    Others are dropped, so that calls which differ in them alone are those of one operator.
+    """
+    pairs = list(zip(_tensors(shapes), _tensors(strides), strict=False))
+    told = any(is_expanded(*each) for each in pairs) or (is_copy and any(not is_contiguous(*each) for each in pairs))
+    return strides if told else b""
+
+
+def _tensors(text: bytes) -> list[Shape]:
+    """Return the numbers of each tensor, in the order of the arguments; none of what is no tensor."""
+    decoded = _decoded(text)
+    found = decoded if isinstance(decoded, list) else []
+    return [tuple(each) if isinstance(each, list) and all(type(size) is int for size in each) else () for each in found]
+
+
+def is_expanded(shape: Shape, strides: Shape) -> bool:
+    return len(shape) == len(strides) and any(
+        not stride and size > 1 for size, stride in zip(shape, strides, strict=True)
+    )
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Return whether a tensor's elements lie one behind the other; so it is where no strides of it are known."""
+    if len(shape) != len(strides):
+        return True
+    behind = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != behind:
+            return False
+        behind *= size
+    return True
 
 
 def shapes_text(text: str) -> str:
@@ -69,13 +122,13 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNK
     ``list_elements`` are those of each list of tensors whose dimensions are not recorded, if that is known.
     """
     parts = [_decoded(part) for part in text.split(_BETWEEN)]
-    if len(parts) != 3 or not isinstance(parts[0], list):
+    if len(parts) not in (3, 4) or not isinstance(parts[0], list):
         return None
     try:
         read = [_shapes(each) for each in parts[0]]
     except msgspec.ValidationError:
         return None
-    types, values = (part if isinstance(part, list) else [] for part in parts[1:])
+    types, values = (part if isinstance(part, list) else [] for part in parts[1:3])
     count = max(len(read), len(values))  # some profilers write the dimensions of tensors alone
     read += [((), ())] * (count - len(read))
     shapes, lists = [shape for shape, _ in read], [each for _, each in read]
@@ -92,6 +145,7 @@ def read_inputs(text: str, kernel_bytes: int = UNKNOWN, list_elements: int = UNK
         values=[str(each) for each in values[:count]] + [""] * (count - len(values)),
         lists=lists,
         kernel_bytes=kernel_bytes,
+        strides=_tensors(text.rpartition(_BETWEEN)[2].encode()) if len(parts) == 4 else (),
         packed=bool(types) and str(types[0]).lower().removesuffix("_x2").endswith("float4_e2m1fn"),
     )
 
@@ -134,9 +188,6 @@ def _decoded(text: bytes | str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec.structs import replace
 
 from trainguard.core.text import one_line
-from trainguard.kernels.columns import Ints, Kind
-from trainguard.kernels.costs import UNKNOWN, Cost, read_inputs, shapes_text
+from trainguard.kernels.columns import Ints, Kind, Trace
+from trainguard.kernels.costs import UNKNOWN, Cost, Inputs, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.recalled import Recalled
 from trainguard.kernels.parameters import fills, gradient_elements
@@ -38,10 +38,11 @@ _UNKNOWN: Rating = (None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """All calls of an operator with the same inputs, and the GPU's rows that they launched."""
+    """All calls of an operator with the same inputs, None unless recorded, and the GPU's rows that they launched."""
 
     entry: OperatorEntry
     rows: Ints
+    inputs: Inputs | None
 
 
 def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Called]:
@@ -68,17 +69,20 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
         longest = trace.names[int(names[np.bincount(which, weights=lasted[mine]).argmax()])]
         caller = int(operator[mine[0]])
         count = distinct(operator[mine])
-        entry = _entry(
-            recalled,
-            trace.names[int(trace.operators.name[caller])],
-            trace.names[inputs] if (inputs := int(trace.operator_inputs[caller])) >= 0 else "",
+        precision, recorded = precisions[longest], _recorded(trace, caller)
+        elements = parameters if fills(metrics, chosen[mine], count, parameters) else UNKNOWN
+        inputs = read_inputs(recorded, BYTES_OF.get(precision, UNKNOWN), elements) if recorded else None
+        operator_name = trace.names[int(trace.operators.name[caller])]
+        entry = OperatorEntry(
+            name=one_line(operator_name),
+            shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
             count=count,
             kernel_ns=times[place],
-            precision=precisions[longest],
-            list_elements=parameters if fills(metrics, chosen[mine], count, parameters) else UNKNOWN,
+            precision=precision,
+            **_costs(None if inputs is None else recalled.cost(operator_name, inputs), count, times[place]),
         )
         less = any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist())
-        found.append(Called(entry if peaks is None else _rated(entry, peaks, less=less), chosen[mine]))
+        found.append(Called(entry if peaks is None else _rated(entry, peaks, less=less), chosen[mine], inputs))
     return found
 
 
@@ -118,27 +122,25 @@ def roofline(
     return (None, "memory", "not_moved") if share > 1 else (round(share, 4), "memory", None)
 
 
-def _entry(
-    recalled: Recalled, name: str, recorded: str, *, count: int, kernel_ns: int, precision: str, list_elements: int
-) -> OperatorEntry:
-    inputs = read_inputs(recorded, BYTES_OF.get(precision, UNKNOWN), list_elements) if recorded else None
-    once = recalled.cost(name, inputs) if inputs is not None else None
-    flops, moved, held = (None, None, 0) if once is None else (once.flops * count, once.bytes * count, once.held)
-    return OperatorEntry(
-        name=one_line(name),
-        shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
-        count=count,
-        kernel_ns=kernel_ns,
-        precision=precision,
-        flops=flops,
-        bytes=moved,
-        held_bytes=held,
-        most_flops=None if once is None or once.most_flops is None else once.most_flops * count,
-        tflops=None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
-        gb_per_s=None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
-        roofline_share=None,
-        bound=None,
-    )
+def _recorded(trace: Trace, operator: int) -> str:
+    """Return the inputs of an operator's row; empty where none are recorded."""
+    place = int(trace.operator_inputs[operator])
+    return trace.names[place] if place >= 0 else ""
+
+
+def _costs(once: Cost | None, count: int, kernel_ns: int) -> dict[str, Any]:
+    """Return what an `OperatorEntry` says about the cost of calls that is known for one."""
+    flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
+    return {
+        "flops": flops,
+        "bytes": moved,
+        "held_bytes": 0 if once is None else once.held,
+        "most_flops": None if once is None or once.most_flops is None else once.most_flops * count,
+        "tflops": None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
+        "gb_per_s": None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
+        "roofline_share": None,
+        "bound": None,
+    }
 
 
 def _rated(entry: OperatorEntry, peaks: PeaksEntry, *, less: bool) -> OperatorEntry:

@@ -99,6 +99,7 @@ FACTS_OF = {
             "few_rows": ("experts", "rows"),
             "uneven": ("groups", "most_rows", "mean_rows"),
             "single": ("slow_calls", "calls"),
+            "strided": ("stride",),
             "heads": ("head_width",),
             "short": ("sequence",),
             "attention": ("sequence",),

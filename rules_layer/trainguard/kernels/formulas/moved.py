@@ -24,7 +24,7 @@ def pointwise(read: int, *, in_place: bool = False, out: int = 0, first: int = 0
 
     def of(inputs: Inputs) -> Cost:
         tensors = [
-            (prod(shape), size) for shape, size in zip(inputs.shapes, inputs.element_bytes, strict=True) if shape
+            (inputs.elements(place), inputs.element_bytes[place]) for place, shape in enumerate(inputs.shapes) if shape
         ]
         given = [shape for shape in inputs.shapes[:read] if shape]
         if in_place and not inputs.shapes[0]:
@@ -65,10 +65,10 @@ def filled(inputs: Inputs) -> Cost:
 
 def copied(inputs: Inputs) -> Cost:
     """Return the cost of a copy, between types, too: the second tensor is read, the first is written."""
-    shapes, sizes = (tensor(inputs, 0), tensor(inputs, 1)), inputs.element_bytes[:2]
-    if min(sizes) <= 0:
-        raise ValueError("a type that is not known")
-    held = sum(prod(shape) * size for shape, size in zip(shapes, sizes, strict=True))
+    sizes = inputs.element_bytes[:2]
+    if not all(inputs.shapes[:2]) or min(sizes) <= 0:
+        raise ValueError("no tensor, or a type that is not known")
+    held = sum(inputs.elements(place) * size for place, size in enumerate(sizes))
     return Cost(0, held, held)
 
 

@@ -22,8 +22,8 @@ def matrix(left: int, right: int, beta: int | None = None) -> Formula:
         if len(one) < 2 or len(other) < 2 or other[-2] != one[-1]:
             raise ValueError("matrices that do not fit")
         result = prod(broadcast(one[:-2], other[:-2])) * one[-2] * other[-1]
-        added = prod(inputs.shapes[0]) if beta is not None and inputs.values[beta] != "0" else 0
-        return once(inputs, 2 * result * one[-1], prod(one), prod(other), added, result)
+        added = inputs.elements(0) if beta is not None and inputs.values[beta] != "0" else 0
+        return once(inputs, 2 * result * one[-1], inputs.elements(left), inputs.elements(right), added, result)
 
     return of
 
@@ -33,8 +33,8 @@ def linear(inputs: Inputs) -> Cost:
     if one[-1] != weight[1]:
         raise ValueError("matrices that do not fit")
     result = prod(one[:-1]) * weight[0]
-    bias = prod(inputs.shapes[2]) if len(inputs.shapes) > 2 and inputs.shapes[2] else 0
-    return once(inputs, 2 * result * weight[1], prod(one), prod(weight), bias, result)
+    bias = inputs.elements(2) if len(inputs.shapes) > 2 and inputs.shapes[2] else 0
+    return once(inputs, 2 * result * weight[1], inputs.elements(0), inputs.elements(1), bias, result)
 
 
 def vector(left: int, right: int) -> Formula:

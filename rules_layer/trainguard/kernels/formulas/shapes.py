@@ -11,7 +11,7 @@ from math import ceil, prod
 
 import msgspec
 
-from trainguard.kernels.costs import Shape
+from trainguard.kernels.costs import COPY, Inputs, Shape
 from trainguard.kernels.formulas.attention import ATTENTION
 
 # The usual side of the block of the result that one multiprocessor computes.
@@ -57,6 +57,7 @@ class Reason(StrEnum):
     CHANNELS = "channels"
     SMALL_IMAGES = "small_images"
     CONVOLUTION = "convolution"
+    STRIDED = "strided"
     MEMORY = "memory"
     UNKNOWN = "unknown"
 
@@ -88,6 +89,17 @@ def why_slow(operator: str, shapes: str, measured: Measured) -> Why:
         return _why(operator, [tuple(each) for each in msgspec.json.decode(shapes, type=list[list[int]])], measured)
     except (msgspec.MsgspecError, IndexError, ValueError):
         return _UNKNOWN
+
+
+def strided_copy(operator: str, inputs: Inputs | None) -> Why | None:
+    """Return how far apart a copy reads or writes neighbours, where the other of both has them side by side."""
+    if operator != COPY or inputs is None or len(inputs.strides) < 2:
+        return None
+    steps = [
+        next((stride for size, stride in zip(shape[::-1], strides[::-1], strict=False) if size > 1), 0)
+        for shape, strides in zip(inputs.shapes[:2], inputs.strides, strict=False)
+    ]
+    return Why(Reason.STRIDED, {"stride": max(steps)}) if min(steps) == 1 < max(steps) else None
 
 
 def rows_of_weight(operator: str, shapes: str) -> tuple[int, Shape] | None:

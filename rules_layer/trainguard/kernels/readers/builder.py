@@ -2,7 +2,6 @@
 
 import re
 import zlib
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -33,6 +32,7 @@ from trainguard.kernels.columns import (
 )
 from trainguard.kernels.entries import Collective, CounterEntry
 from trainguard.kernels.readers.broken_times import broken_times, timed_rows
+from trainguard.kernels.readers.grown import GrownColumn
 
 if TYPE_CHECKING:
     from trainguard.core.ports import ByteStream
@@ -196,12 +196,23 @@ MOST_SOFTWARE = 60
 _LARGEST = float(1 << 63)
 
 # The columns of `Rows`, 40 bytes a row.
-_ROW_TYPES = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
+_ROW_TYPES: Mapping[str, type[np.generic]] = {
+    **dict.fromkeys(("start", "end", "correlation", "operator"), np.int64),
+    **dict.fromkeys(("name", "lane"), np.int32),
+}
 
-_GPU_TYPES = {"kind": "q", "device": "q", "size": "q", "blocks_per_sm": "d", "occupancy": "d", "collective": "q"}
-_MORE_TYPES = {"gpu": _GPU_TYPES, "operators": {"inputs": "i", "sequence": "i"}}
-_MEMORY_TYPES = dict.fromkeys(("at", "device", "address", "size", "allocated", "reserved"), "q") | {"lane": "i"}
-_DTYPES = {"q": np.int64, "i": np.int32, "d": np.float64}
+_GPU_TYPES: Mapping[str, type[np.generic]] = {
+    **dict.fromkeys(("kind", "device", "size", "collective"), np.int64),
+    **dict.fromkeys(("blocks_per_sm", "occupancy"), np.float64),
+}
+_MORE_TYPES: Mapping[str, Mapping[str, type[np.generic]]] = {
+    "gpu": _GPU_TYPES,
+    "operators": {"inputs": np.int32, "sequence": np.int32},
+}
+_MEMORY_TYPES: Mapping[str, type[np.generic]] = {
+    **dict.fromkeys(("at", "device", "address", "size", "allocated", "reserved"), np.int64),
+    "lane": np.int32,
+}
 
 SORTS = (
     "gpu",
@@ -223,8 +234,8 @@ class TraceBuilder:
         self.names = Names()
         self._name = name
         self._tally = tally
-        types = {sort: _ROW_TYPES | _MORE_TYPES.get(sort, {}) for sort in SORTS} | {"memory": _MEMORY_TYPES}
-        self._rows = {sort: {name: array(code) for name, code in of.items()} for sort, of in types.items()}
+        types = {sort: {**_ROW_TYPES, **_MORE_TYPES.get(sort, {})} for sort in SORTS} | {"memory": _MEMORY_TYPES}
+        self._rows = {sort: {name: GrownColumn(kind) for name, kind in of.items()} for sort, of in types.items()}
         self._count = 0
         self._collectives: dict[Collective, int] = {}
         self._called: dict[int, tuple[int, int]] = {}
@@ -247,10 +258,9 @@ class TraceBuilder:
         for name, held in self._rows[sort].items():
             values = columns.get(name)
             if values is None:
-                values = np.full(count, np.nan if held.typecode == "d" else _UNKNOWN)
-            elif kept is not None:
-                values = values[kept]
-            held.frombytes(values.astype(_DTYPES[held.typecode], copy=False).tobytes())
+                held.unknown(count)
+            else:
+                held.add(values if kept is None else values[kept])
 
     def collective(self, found: Collective) -> int:
         """Return the number of a sort of collective; -1 for one more than a trace has."""
@@ -296,7 +306,7 @@ class TraceBuilder:
         software: Mapping[str, Any] | None = None,
     ) -> Trace:
         """Return the trace, with what it says about itself as a whole; see `Trace`."""
-        columns = {sort: {name: _array(held) for name, held in of.items()} for sort, of in self._rows.items()}
+        columns = {sort: {name: held.values() for name, held in of.items()} for sort, of in self._rows.items()}
         gpu, memory = columns.pop("gpu"), MemoryRows(**columns.pop("memory"))
         for sort, of in columns.items():
             timed = timed_rows(of["start"], of["end"])
@@ -339,11 +349,6 @@ def _said(software: Mapping[str, Any]) -> dict[str, str]:
     """Return as texts what is known of the software: a trace may hold anything there."""
     kept = {name: value for name, value in software.items() if isinstance(value, str | int | float)}
     return {name: one_line(str(value), MOST_SOFTWARE) for name, value in kept.items() if value != ""}
-
-
-def _array(values: "array[Any]") -> Any:
-    kind = _DTYPES[values.typecode]
-    return np.frombuffer(values, dtype=kind) if values else np.empty(0, dtype=kind)
 
 
 _CALL = re.compile(r"(?:cu|cuda|hip)[A-Z]\w*")

@@ -15,7 +15,7 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 # What an argument holds that is not there and would not be decoded.
 NOTHING = msgspec.Raw(b"")
 
-_UNDECODED = ("Input type", "Input Dims", "Concrete Inputs")
+_UNDECODED = ("Input type", "Input Dims", "Input Strides", "Concrete Inputs")
 
 
 class Args(msgspec.Struct, gc=False):
@@ -32,6 +32,7 @@ class Args(msgspec.Struct, gc=False):
     collective: Any = msgspec.field(default=None, name="Collective name")
     input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
     input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    input_strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
     input_values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
     sequence: Any = msgspec.field(default=None, name="Sequence number")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainguard.kernels.columns import LONGEST_NS, Bools, Floats, Gpu, Ints, Kind
-from trainguard.kernels.costs import first_float, inputs_text, payload
+from trainguard.kernels.costs import COPY, first_float, inputs_text, payload, telling_strides
 from trainguard.kernels.entries import Collective
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
@@ -156,7 +156,7 @@ class KinetoRows:
                 for place, each in enumerate(args)
                 if each.input_types is not NOTHING or each.input_dims is not NOTHING or each.collective is not None
             ]
-            columns |= self._operator_columns(len(args), telling)
+            columns |= self._operator_columns(events, telling)
             columns["sequence"] = sequences([each.sequence for each in args])
         else:
             columns["correlation"] = ints([each.correlation for each in args])
@@ -173,14 +173,14 @@ class KinetoRows:
             if each.collective is not None:
                 self._builder.call(int(columns["operator"][place]), _collective(each), _payload(each))
 
-    def _operator_columns(self, count: int, telling: list[tuple[int, Args]]) -> dict[str, Ints]:
+    def _operator_columns(self, events: list[Event], telling: list[tuple[int, Args]]) -> dict[str, Ints]:
         """Return the first type and the inputs of operators, of which some tell what they are given."""
+        count = len(events)
         names, inputs = self._builder.names, unknown(count)
         types = np.full(count, names.number(""), dtype=np.int64)
         places = [place for place, _ in telling]
         types[places] = names.of([first_float(bytes(each.input_types)) for _, each in telling])
-        held = [(each.input_dims, each.input_types, each.input_values) for _, each in telling]
-        texts = [inputs_text(*map(bytes, each)) for each in held]
+        texts = [_inputs(events[place].name, each) for place, each in telling]
         found = names.of(texts)
         found[np.array([not text for text in texts], dtype=np.bool_)] = -1
         inputs[places] = found
@@ -274,6 +274,13 @@ def _more(event: Event) -> MoreArgs:
 
 def _is_module(name: Any) -> bool:
     return type(name) is str and name.startswith(_MODULE)
+
+
+def _inputs(name: Any, args: Args) -> str:
+    shapes, strides = bytes(args.input_dims), b""
+    if args.input_strides is not NOTHING:
+        strides = telling_strides(shapes, bytes(args.input_strides), is_copy=name == COPY)
+    return inputs_text(shapes, bytes(args.input_types), bytes(args.input_values), strides)
 
 
 def _collective(args: Args) -> Collective:

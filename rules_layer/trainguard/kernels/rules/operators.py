@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.shapes import Measured, Reason, Why, why_slow
+from trainguard.kernels.formulas.shapes import Measured, Reason, Why, strided_copy, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
@@ -108,6 +108,10 @@ _SAID: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.SMALL_IMAGES: (": its images have {positions} positions", "Use a larger batch, and channels_last."),
     Reason.CONVOLUTION: ("", "Use channels_last, and cudnn.benchmark or MIOpen's find mode."),
+    Reason.STRIDED: (
+        ": its tensor is not contiguous, neighbours lie {stride} elements apart",
+        "Keep tensors in the order in which they are used: leave out .contiguous(), or permute smaller tensors.",
+    ),
     Reason.MEMORY: ("", "Fuse it with its neighbours by torch.compile, or join many small calls."),
     Reason.UNKNOWN: ("", "Try torch.compile with max-autotune, or another library's kernel."),
 }
@@ -203,7 +207,11 @@ class SlowOperators(RankRule):
             return Why(Reason.SINGLE, {"slow_calls": slow.calls, "calls": entry.count})
         sms = judged.trace.gpus[0].sms if judged.trace.gpus else 0
         measured = Measured(sms, slow.reached, slow.by_memory)
-        return uneven_groups(judged, entry) or why_slow(entry.name, entry.shapes, measured)
+        return (
+            uneven_groups(judged, entry)
+            or strided_copy(entry.name, slow.called.inputs)
+            or why_slow(entry.name, entry.shapes, measured)
+        )
 
     def _enough(self, entry: OperatorEntry, peaks: PeaksEntry | None) -> float:
         enough = self.enough_attention if entry.name in ATTENTION else self.enough
