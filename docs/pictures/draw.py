@@ -35,6 +35,7 @@ def data_flow() -> Canvas:
     poll = canvas.box(240, 104, 150, 44, "poll_source\nif jobs name a source", "function")
     canary = canvas.box(20, 280, 150, 52, "canary\nonce a day", "function")
     page = canvas.box(20, 400, 150, 58, "report.html\nreport.json", "people")
+    ops_items = canvas.box(240, 494, 150, 50, "open_ops_items\nbroken GPUs, if asked", "function")
     stop = canvas.box(460, 494, 190, 50, "StopTrainingJob\nwhere the job allows it", "outside")
     canvas.arrow(job.at("right"), bucket.at("left"), text="PUT")
     canvas.arrow(
@@ -46,6 +47,7 @@ def data_flow() -> Canvas:
         at=(155, 348),
         later=True,
     )
+    canvas.arrow(fire.at("bottom", 0.1), (479, 476), (315, 476), ops_items.at("top"))
     canvas.arrow(bucket.at("right"), queue.at("left"), text="message")
     canvas.arrow(queue.at("right"), evaluate.at("left"))
     canvas.arrow(evaluate.at("bottom"), node.at("top"), text="one conditional\nwrite a node", at=(722, 126))

@@ -38,7 +38,7 @@ def test_registry_has_the_published_schemas(schemas: dict[str, Any]) -> None:
         assert (held.get("$ref") or held["properties"]["detail"]["$ref"]) == published["$ref"]
 
 
-def test_event_of_an_alert_is_valid_and_one_without_a_field_is_not(schemas: dict[str, Any]) -> None:
+def test_event_of_an_alert_is_valid_and_a_broken_one_is_not(schemas: dict[str, Any]) -> None:
     detail = json.loads(json.dumps(compose_alert(AlertRequest.read(CALL), now=NOW).document))
     check = Draft4Validator(schemas["TrainGuardFinding"])
     check.validate({**ENVELOPE, "resources": [], "detail": detail})

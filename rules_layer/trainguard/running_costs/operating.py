@@ -85,7 +85,7 @@ _LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_RECONCILIATION = 
 _IDLE_LOG_BYTES = 400
 
 # Metrics of the functions that have a value within the hour of a canary.
-_CANARY_METRICS = 8
+_CANARY_METRICS = 9
 
 _POLLERS = 5
 _MOST_EVALUATORS = 20
@@ -95,6 +95,12 @@ _REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
 FIRE_INVOCATIONS = 7
 # Of a row, and of an alert's item before and after it goes out on each of three channels.
 _FIRE_WRITES, _CLAIM_WRITES = 4, 6
+
+# Of the entry in the index ByStatus: two each when the status changes, and with severity and action.
+_INDEX_WRITES = 6
+
+# Within the hour of a fire its rule's and its severity's, within that of the job's end the money, whole and its rule's.
+_FIRE_METRICS = 4
 
 # About, with a cold start of five functions.
 _FIRE_COMPUTE_GIB_S = 11.0
@@ -162,12 +168,13 @@ class Estimate:
 def estimate(
     workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE, memory: FunctionMemory = DEFAULT_MEMORY
 ) -> Estimate:
+    metric_hour = prices.metric_month / HOURS_A_MONTH
     return Estimate(
         workload=workload,
         hourly=_hourly(workload, prices, memory),
         at_start=_at_start(workload, prices, memory),
         at_end=_at_end(workload, prices, memory),
-        fire=_fire(workload, prices),
+        fire=(*_fire(workload, prices), CostLine("CloudWatch", "hours of metrics", _FIRE_METRICS, metric_hour)),
         idle=_idle(workload, prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=tuple(profile_lines(workload, prices)),
@@ -329,6 +336,7 @@ def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("Lambda", "invocations", FIRE_INVOCATIONS, prices.invocation),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
         CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES + _CLAIM_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of the index ByStatus", _INDEX_WRITES, prices.write_unit),
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
         CostLine("EventBridge", "events", 1, prices.event),

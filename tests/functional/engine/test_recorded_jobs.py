@@ -113,7 +113,7 @@ def test_instance_type_without_a_price_shows_no_money() -> None:
     assert [fire["cost"] for fire in fires] == [None] * 2
 
 
-def test_money_lost_is_counted_once_by_rule_when_the_job_has_ended() -> None:
+def test_money_lost_is_counted_once_by_rule_at_the_jobs_end() -> None:
     network = play("cpu_bottleneck", {})
     assert "money_lost" not in {each.what for each in network.world.journal.entries}
     ended = replace(describe({}), status=JobStatus.COMPLETED, ended_at=network.now)
