@@ -46,9 +46,13 @@ def lines() -> Iterator[str]:
 
 def _figures(group: Sequence[Judged]) -> str:
     errors = np.abs([each.error for each in group])
+    of_each = [
+        [each.held for each in group if each.pair.benchmark == name] for name in {x.pair.benchmark for x in group}
+    ]
     return (
         f"{len(group)} forecasts, median error {np.median(errors):.1%}, 90 % below {np.quantile(errors, 0.9):.1%}, "
-        f"intervals hold {np.mean([each.held for each in group]):.0%}"
+        f"intervals hold {np.mean([each.held for each in group]):.0%}, each benchmark with the same weight "
+        f"{np.mean([np.mean(each) for each in of_each]):.0%}"
     )
 
 

@@ -102,11 +102,25 @@ def fitted(pairs: Sequence[Pair], others: Sequence[Pair]) -> Scaling:
         pairs, [_error(unit, each) / unit.half_width(each.samples, each.gpus, None) for each in pairs], _MOST
     )
     of_sorts = [abs(math.log(each.step / each.sort)) / unit.half_width(1.0, 1.0, each.sort) for each in others]
-    return Scaling(samples, gpus, spread, _quantile(others, of_sorts, _MOST))
+    return Scaling(samples, gpus, spread, _of_next_benchmark(others, of_sorts))
 
 
 def _error(scaling: Scaling, pair: Pair) -> float:
     return abs(math.log(pair.step / scaling.factor(pair.samples, pair.gpus)))
+
+
+def _of_next_benchmark(pairs: Sequence[Pair], values: Sequence[float]) -> float:
+    """Return what bounds a quantile of another benchmark with the same probability (split conformal, by benchmark).
+
+    Pairs of one benchmark err alike, so that a quantile over pairs says nothing of another benchmark. Of n benchmarks
+    the value is that of rank (n + 1) times the part, rounded up: of five the largest.
+    """
+    names = [each.benchmark for each in pairs]
+    of_each = sorted(
+        float(np.quantile([value for name, value in zip(names, values, strict=True) if name == each], _MOST))
+        for each in dict.fromkeys(names)
+    )
+    return of_each[min(math.ceil((len(of_each) + 1) * _MOST), len(of_each)) - 1]
 
 
 def _quantile(pairs: Sequence[Pair], values: Sequence[float], part: float, weights: Sequence[float] = ()) -> float:
