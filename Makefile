@@ -41,7 +41,7 @@ STRUCTURE := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix infra/test_,docs_commands docs_links docs_pictures docs_reference docs_safety docs_site workflows sentences_are_not_read words) \
   collector/test_oldest_python unit/test_docs_parameters unit/cli/test_rooms unit/rules/training/test_docs))
 
-.PHONY: help install lint types structure format unit test tests test-tools test-torch test-clusters verdicts goals scoreboard bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures demo demo-collect emulator image synth deploy release destroy clean
+.PHONY: help install lint types structure format unit test tests test-tools test-torch test-clusters verdicts goals scoreboard bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot audit docs pictures lock demo demo-collect emulator image synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,10 @@ bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; in
 
 snapshot: install  ## Accept the template, the pictures and the recorded answers as they are now
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers tests/unit/rules/texts tests/functional/test_notebook.py
+
+lock: install  ## Lock the dependencies, and those of the functions' layer
+	"$(UV)" lock
+	"$(UV)" export --frozen --quiet --no-dev --no-emit-project --extra stack --no-header --format pylock.toml --output-file infra/layer.pylock.toml
 
 docs: install  ## Build the documents as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict

@@ -10,14 +10,8 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra import overlay
 from infra.config import DeploymentConfig
+from infra.context import feature_flags
 from infra.stack import TrainGuardStack
-
-# The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
-#
-# All have the recommended value but two: policies keep their statements and actions in the order in which the
-# constructs name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
-FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
-
 
 REPORT = "validation-report.json"
 
@@ -53,8 +47,7 @@ def synthesise(outdir: str | None = None, context: Mapping[str, object] | None =
 
 def new_app(outdir: str | None, context: Mapping[str, object] | None = None) -> App:
     """Return an application without a stack, with the feature flags and the context values given."""
-    flags = json.loads(FEATURE_FLAGS.read_text(encoding="utf-8"))
-    return App(outdir=outdir, context={**flags, **(context or {})}, analytics_reporting=False)
+    return App(outdir=outdir, context={**feature_flags(), **(context or {})}, analytics_reporting=False)
 
 
 def write(app: App, *, judged: bool) -> CloudAssembly:

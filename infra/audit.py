@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infra.bundling import PROJECT_ROOT
+from infra.places import PROJECT_ROOT
 
 FOLDER = PROJECT_ROOT / "build" / "audit"
 AUDIT_LOCK = PROJECT_ROOT / "infra" / "audit.lock"

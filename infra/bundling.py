@@ -10,15 +10,15 @@ from pathlib import Path
 
 from infra.bytecode import compile_site, compiler
 from infra.overlay import Overlay
+from infra.places import BUILD_FOLDER, INSTALLED, PACKAGE_SOURCE, PROJECT_ROOT
 from infra.rules_package import NOT_DEPLOYED, RulesPackage
-from infra.sbom import SBOM_FILE, bill_of_materials
+from infra.sbom import SBOM_FILE, bill_of_materials, requirements
 from trainguard.pricing.table import PACKAGED_NAME
 
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
-PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
-BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
+# The functions' requirements: exact versions, a hash for each file; `make lock` writes them.
+LOCK = Path(__file__).with_name("layer.pylock.toml")
 
-_MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py", "../pyproject.toml")
+_MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py")
 _UNUSED_FOLDERS = ("tests", "f2py", "__pycache__")
 _UNUSED_FILES = ("*.pyi", "*.pyc", "*.pxd", "*.a", "*.h", "*_tests.*.so", "swagger-ui*")
 _INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
@@ -39,7 +39,7 @@ def layer_folder(
 
     Raises BundlingError when uv is missing, or no wheel with the locked hash fits; BytecodeError.
     """
-    lock = _locked_dependencies()
+    lock = LOCK.read_text("utf-8")
     finished = build_folder / _input_hash(overlay, lock, rules_package, prices)
     if finished.is_dir():
         return finished
@@ -71,18 +71,14 @@ def layer_folder(
 
 
 def find_uv() -> str:
-    """Return uv's path: ``$UV``, the project's ``.tools`` folder, or the search path, in this order."""
-    candidates = (os.environ.get("UV"), str(PROJECT_ROOT / ".tools" / "bin" / "uv"), "uv")
+    """Return uv's path: ``$UV``, the project's ``.tools`` folder, beside this Python, or the search path."""
+    beside = Path(sys.executable).with_name("uv")
+    candidates = (os.environ.get("UV"), str(PROJECT_ROOT / ".tools" / "bin" / "uv"), str(beside), "uv")
     for candidate in candidates:
         if candidate and (found := shutil.which(candidate)):
             return found
-    raise BundlingError("uv was not found: run `make install`, which puts it into .tools/bin, or set UV to its path")
-
-
-def _locked_dependencies() -> str:
-    """Return the functions' requirements as a ``pylock.toml``: exact versions, a hash for each file."""
-    project = ["--no-dev", "--no-emit-project", "--extra", "stack"]
-    return _run_uv(["export", "--frozen", *project, "--no-header", "--format", "pylock.toml"])
+    helps = "install 'trainguard[cdk]'" if INSTALLED else "run `make install`, which puts it into .tools/bin"
+    raise BundlingError(f"uv was not found: {helps}, or set UV to its path")
 
 
 def _install(lock: str, overlay: Overlay, target: Path) -> None:
@@ -111,7 +107,8 @@ def _trim(site: Path) -> None:
 def _input_hash(overlay: Overlay, lock: str, rules_package: RulesPackage | None, prices: bytes | None) -> str:
     digest = hashlib.sha256()
     made_by = ((Path(__file__).parent / name).read_text("utf-8") for name in _MADE_BY)
-    for part in (lock, overlay.python_version, overlay.wheel_platform, compiler(overlay.python_version), *made_by):
+    python = overlay.python_version
+    for part in (lock, python, overlay.wheel_platform, compiler(python), *requirements(), *made_by):
         digest.update(part.encode() + b"\0")
     for file in _source_files():
         digest.update(file.relative_to(PACKAGE_SOURCE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
@@ -137,7 +134,7 @@ def _source_files() -> list[Path]:
 
 
 def _run_uv(arguments: list[str]) -> str:
-    command = [find_uv(), "--project", str(PROJECT_ROOT), *arguments]
+    command = [find_uv(), "--no-config", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 -- no shell, own words
     except subprocess.CalledProcessError as error:

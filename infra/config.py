@@ -1,6 +1,6 @@
 """Settings of a deployment: one validated object, read from CDK context."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeVar
 
@@ -313,17 +313,33 @@ class DeploymentConfig:
 
         ``-c`` gives text and ``cdk.json`` JSON values. A foreign name is ignored, unless it looks like a setting's.
         """
+        meant = {name: nearest(name, cls.names()) for name in context}
+        faults = [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
+        return cls._read(context, faults)
+
+    @classmethod
+    def from_values(cls, given: Mapping[str, object], references: Collection[str] = ()) -> "DeploymentConfig":
+        """Read the settings from values of Python, as `from_context`; those named by ``references`` are taken as is."""
+        foreign = sorted(given.keys() - set(cls.names()))
+        return cls._read(given, [f"{name} is no setting" for name in foreign], references)
+
+    @classmethod
+    def _read(
+        cls, context: Mapping[str, object], foreign: list[str], references: Collection[str] = ()
+    ) -> "DeploymentConfig":
         faults: list[str] = []
         values: dict[str, object] = {}
         for each in fields(cls):
             if (given := context.get(each.name)) is None:
                 continue
+            if each.name in references:
+                values[each.name] = tuple(given) if isinstance(given, list) else given
+                continue
             try:
                 values[each.name] = each.metadata["form"].read(given)
             except ValueError as error:
                 faults.append(f"{each.name} is {given!r}, expected {error}")
-        meant = {name: nearest(name, cls.names()) for name in context}
-        faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
+        faults += foreign
         chosen = {name for name in cls.names() if values.get(name, context.get(name))}
         faults += _faults_together(chosen, values)
         if faults:

@@ -12,6 +12,18 @@ _CDKS_OWN = re.compile(r"[:/]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+# The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
+#
+# All have the recommended value but two: policies keep their statements and actions in the order in which the
+# constructs name them, and templates are for every partition. One lets a warning of CDK stop the synthesis.
+FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
+
+
+def feature_flags() -> dict[str, object]:
+    flags: dict[str, object] = json.loads(FEATURE_FLAGS.read_text(encoding="utf-8"))
+    return flags
+
+
 def of_command_line(pairs: Sequence[str], stored: Path) -> dict[str, object]:
     """Return the context as CDK puts it together: the file ``cdk.json``, and ``-c`` on top of it."""
     context: dict[str, object] = json.loads(stored.read_text(encoding="utf-8")).get("context", {})
@@ -84,7 +96,7 @@ def listed(pattern: str, wanted: str, *, most: int | None = None) -> Form:
 
     def read(value: object) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
             raise ValueError(wanted)
         found = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
         if not all(compiled.fullmatch(part) for part in found) or (most is not None and len(found) > most):

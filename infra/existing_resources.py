@@ -26,7 +26,7 @@ _LOOKED_FOR = frozenset({
 # Of the standard library in later versions of Python than this process may run.
 _NEWER_STANDARD = frozenset({"annotationlib", "compression"})
 
-_OF_THE_PROJECT = frozenset({"handler", "infra", "lambdas"})
+_OF_THE_PROJECT = frozenset({"handler", "infra", "lambdas", "trainguard_cdk"})
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -1,7 +1,10 @@
 // Calls `main` of a Python program in Pyodide, CPython for WebAssembly, with one folder of this machine in its sight.
 // Usage: node pyodide.mjs PROGRAM FOLDER [ARGUMENT ...]; exits with what `main(folder, argument, ...)` returns.
 import { readFileSync } from "node:fs";
-import { loadPyodide } from "pyodide";
+import { createRequire } from "node:module";
+
+// Of the project in whose folder this runs, wherever this file lies.
+const { loadPyodide } = createRequire(`${process.cwd()}/`)("pyodide");
 
 const FOLDER = "/folder";
 const [program, folder, ...rest] = process.argv.slice(2);

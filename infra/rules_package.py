@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import copy2
 
 from infra.existing_resources import existing_resources
+from infra.places import PROJECT_ROOT
 from trainguard.rules.extension import MARKER
 
 LAYER_PACKAGES = (
@@ -29,7 +30,6 @@ LAYER_PACKAGES = (
 # No function imports the command line and the kit for tests: their changes deploy nothing.
 NOT_DEPLOYED = ("cli", "config", "gate", "local", "managed", "stragglers", "testing", "__main__.py")
 
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _COMPILED = frozenset({".so", ".pyd", ".dylib"})
@@ -104,7 +104,7 @@ def _copy(folder: Path, files: Sequence[Path], target: Path) -> None:
 def _checked(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
     with tempfile.TemporaryDirectory(prefix="trainguard-rules-") as staging:
         _copy(folder, files, Path(staging) / folder.name)
-        command = [sys.executable, "-B", "-m", "infra.rules_check", staging, folder.name]
+        command = [sys.executable, "-B", "-m", f"{__package__}.rules_check", staging, folder.name]
         try:
             done = subprocess.run(  # noqa: S603 -- no shell, own words
                 command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False, timeout=_CHECK_S

@@ -5,7 +5,7 @@ import json
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, distributions, requires
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,13 +22,18 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from infra.overlay import Overlay
+from trainguard import __version__
 
 SBOM_FILE = "sbom.cdx.json"
-PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 _Tags: TypeAlias = frozenset[Tag]
 # URL and SHA-256 of each file of a package and version, by its tags.
 _Wheels: TypeAlias = dict[tuple[str, str], dict[_Tags, tuple[str, str]]]
+
+
+def requirements() -> list[str]:
+    """Return what the product requires, with its extras."""
+    return sorted(requires("trainguard") or ())
 
 
 def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str | None = None) -> str:
@@ -37,14 +42,13 @@ def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str
     ``site`` has the installed wheels, with their ``.dist-info``; ``lock`` is the ``pylock.toml`` that they were
     installed by, with checked hashes. ``own_rules`` names the deployment's own rules package.
     """
-    project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
     locked = _locked_wheels(lock)
     installed = {_name(each): each for each in distributions(path=[str(site)])}
     wheels = {name: _component(each, locked, site) for name, each in sorted(installed.items())}
-    product = Component(name="trainguard", version=project["version"], type=ComponentType.LIBRARY, bom_ref="trainguard")
+    product = Component(name="trainguard", version=__version__, type=ComponentType.LIBRARY, bom_ref="trainguard")
     layer = Component(
         name="trainguard-layer",
-        version=project["version"],
+        version=__version__,
         type=ComponentType.APPLICATION,
         bom_ref="trainguard-layer",
         properties=[
@@ -56,8 +60,7 @@ def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str
     bom = Bom(components=[product, *own, *wheels.values()])
     bom.metadata.component = layer
     bom.register_dependency(layer, [product, *own])
-    needed = [*project["dependencies"], *project["optional-dependencies"]["stack"]]
-    bom.register_dependency(product, _among(wheels, needed, overlay))
+    bom.register_dependency(product, _among(wheels, requirements(), overlay, extra="stack"))
     for each in own:
         bom.register_dependency(each, [product])
     for name, component in wheels.items():
@@ -102,10 +105,12 @@ def _licences(installed: Distribution) -> Sequence[License]:
     return [make(each, license_acknowledgement=LicenseAcknowledgement.DECLARED) for each in declared]
 
 
-def _among(wheels: Mapping[str, Component], requirements: Iterable[str], overlay: Overlay) -> list[Component]:
-    """Return which wheels some requirements name where the functions run, without extras."""
-    environment = {"python_version": overlay.python_version, "extra": ""}
-    read = map(Requirement, requirements)
+def _among(
+    wheels: Mapping[str, Component], needed: Iterable[str], overlay: Overlay, extra: str = ""
+) -> list[Component]:
+    """Return which wheels some requirements name where the functions run."""
+    environment = {"python_version": overlay.python_version, "extra": extra}
+    read = map(Requirement, needed)
     named = {canonicalize_name(each.name) for each in read if not each.marker or each.marker.evaluate(environment)}
     return [wheels[name] for name in sorted(named & wheels.keys())]
 

@@ -1,6 +1,6 @@
 """The stack: storage, ingest, evaluation, lifecycle, fire path, reports and alarms, put together."""
 
-from aws_cdk import CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import CfnOutput, Environment, IStackSynthesizer, Stack
 from constructs import Construct
 
 from infra.config import DeploymentConfig
@@ -29,6 +29,7 @@ from infra.constructs.verdict import build_verdict
 from infra.constructs.webhook import Webhook
 from infra.constructs.weekly_digest import build_weekly_digest
 from infra.constructs.writers import let_accounts_write
+from infra.context import feature_flags
 from infra.overlay import Overlay
 from trainguard import __version__
 
@@ -41,15 +42,21 @@ class TrainGuardStack(Stack):
         *,
         config: DeploymentConfig,
         overlay: Overlay,
+        stack_name: str | None = None,
+        env: Environment | None = None,
         synthesizer: IStackSynthesizer | None = None,
     ) -> None:
         super().__init__(
             scope,
             construct_id,
             description="TrainGuard: profiler rules for SageMaker training jobs",
+            stack_name=stack_name,
+            env=env,
             synthesizer=synthesizer,
             termination_protection=config.keeps_itself,
         )
+        for flag, value in feature_flags().items():
+            self.node.set_context(flag, value)
         layer = RulesLayer(
             self, "RulesLayer", overlay=overlay, rules_package=config.rules_package, prices=config.prices
         )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.context import of_command_line
+from infra.places import PROJECT_ROOT
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.services.deployment import Deployment, look_up

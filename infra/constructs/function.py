@@ -14,13 +14,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key, use_keys
 from infra.constructs.layer import architecture, runtime
 from infra.constructs.network import manage_network_interfaces
 from infra.constructs.policy import allow
 from infra.overlay import Overlay
+from infra.places import LAMBDAS
 
 if TYPE_CHECKING:
     from infra.constructs.ingest import Ingest
@@ -146,7 +146,7 @@ class TrainGuardFunction(Construct):
         self.function = lambda_.Function(
             self,
             "Function",
-            code=lambda_.Code.from_asset(str(PROJECT_ROOT / "lambdas" / folder), exclude=_UNSTABLE_FILES),
+            code=lambda_.Code.from_asset(str(LAMBDAS / folder), exclude=_UNSTABLE_FILES),
             handler="handler.handler",
             runtime=runtime(platform.overlay),
             architecture=architecture(platform.overlay),

@@ -3,8 +3,9 @@
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.bundling import PROJECT_ROOT, layer_folder
+from infra.bundling import layer_folder
 from infra.overlay import Overlay
+from infra.places import PROJECT_ROOT
 from infra.rules_package import read_rules_package
 from trainguard.core.errors import PriceTableError
 from trainguard.pricing.table import read_prices

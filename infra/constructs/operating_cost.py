@@ -7,13 +7,13 @@ from decimal import Decimal
 from aws_cdk import Duration, Tokenization
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from infra.bundling import PROJECT_ROOT
 from infra.constructs.measures import of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
+from infra.places import PACKAGE_SOURCE
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.aws.dynamodb.rule_states import BY_STATUS_INDEX
 
-UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
+UNIT_PRICES = PACKAGE_SOURCE / "running_costs" / "unit_prices.json"
 
 # Of an execution, about.
 TRANSITIONS = 12

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfigError
 from infra.context import of_command_line
+from infra.places import PROJECT_ROOT
 from infra.release.folder import ReleaseError, write_release
 
 FOLDER = PROJECT_ROOT / "build" / "release"

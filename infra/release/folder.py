@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.bundling import PROJECT_ROOT, find_uv
+from infra.bundling import find_uv
 from infra.config import DeploymentConfig
+from infra.places import PROJECT_ROOT
 from infra.release.archives import sums, write_archive
 from infra.release.template import LAYER, release_template
 from infra.sbom import SBOM_FILE

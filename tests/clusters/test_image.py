@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.bundling import PROJECT_ROOT
+from infra.places import PROJECT_ROOT
 
 IMAGE = PROJECT_ROOT / "deploy" / "image"
 

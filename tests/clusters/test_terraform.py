@@ -3,7 +3,7 @@
 import json
 import re
 
-from infra.bundling import PROJECT_ROOT
+from infra.places import PROJECT_ROOT
 from infra.release.folder import ASSETS, TEMPLATE
 from infra.release.parameters import PARAMETERS, Parameter
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundling import PROJECT_ROOT, find_uv
+from infra.bundling import find_uv
+from infra.places import PROJECT_ROOT
 
 
 def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":

@@ -30,7 +30,7 @@ class SynthesisError(Exception):
 def run_all(folder: Path, root: Path) -> None:
     """Synthesise the application of the checkout ``root`` as `variants` says."""
     command = [sys.executable, "-m", "tests.infra.variants", str(folder)]
-    _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
+    _run(command, bare_environment(folder.with_name(f"{folder.name}-home")), root)
 
 
 def run_cli(folder: Path, source: Path) -> None:
@@ -40,7 +40,7 @@ def run_cli(folder: Path, source: Path) -> None:
     """
     root = copy_checkout(folder / "checkout", source)
     command = [str(CDK), "synth", "--quiet", "--output", str(folder / "assembly"), "--no-notices", "--no-lookups"]
-    (folder / "said.txt").write_text(_run(command, _bare_environment(folder / "home"), root), encoding="utf-8")
+    (folder / "said.txt").write_text(_run(command, bare_environment(folder / "home"), root), encoding="utf-8")
 
 
 def copy_checkout(target: Path, source: Path = ROOT) -> Path:
@@ -76,7 +76,7 @@ def docker_calls(home: Path) -> list[str]:
     return calls.read_text(encoding="utf-8").splitlines() if calls.exists() else []
 
 
-def _bare_environment(home: Path) -> dict[str, str]:
+def bare_environment(home: Path) -> dict[str, str]:
     """Return an environment without credentials, in which ``docker`` fails and says that it was called."""
     tools = home / "bin"
     tools.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.audit import LOCKS, Answer, judged, node_answer, python_answer, results
-from infra.bundling import PROJECT_ROOT
+from infra.places import PROJECT_ROOT
 
 OLD_FLAW = Answer(("jinja2 2.11.2: PYSEC-2021-66",), 1)
 

@@ -1,6 +1,7 @@
 """The layer's bytecode: of the functions' Python, made of the sources beside it, and read without looking at them."""
 
 import _imp
+import json
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from infra import bytecode, overlay
 from infra.bundling import layer_folder
 from infra.bytecode import BytecodeError, compile_site, compiler
 from infra.compile_all import SITE_OF_THE_FUNCTIONS
+from infra.places import PROJECT_ROOT
 
 MAGIC_OF_3_13 = (3571).to_bytes(2, "little") + b"\r\n"
 UNCHECKED_HASH = (0b01).to_bytes(4, "little")
@@ -58,6 +60,11 @@ def test_module_that_does_not_compile_is_named(tmp_path: Path, version: str) -> 
     (tmp_path / "broken.py").write_text("value = (\n", encoding="utf-8")
     with pytest.raises(BytecodeError, match=rf"(?s)Python {version}'s bytecode: .*broken\.py.*SyntaxError"):
         compile_site(tmp_path, version)
+
+
+def test_pyodide_of_other_applications_is_the_locked_one() -> None:
+    locked = json.loads((PROJECT_ROOT / "package-lock.json").read_text("utf-8"))["packages"]["node_modules/pyodide"]
+    assert locked["version"] == bytecode.PYODIDE_VERSION
 
 
 def test_missing_python_version_error_names_both(tmp_path: Path) -> None:

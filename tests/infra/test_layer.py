@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from infra import bundling, overlay
-from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
+from infra.bundling import BundlingError, find_uv, layer_folder
+from infra.places import PACKAGE_SOURCE, PROJECT_ROOT
 from infra.release.archives import write_archive
 from infra.rules_package import NOT_DEPLOYED
 
@@ -56,9 +57,9 @@ def test_layer_has_no_command_line(site: Path) -> None:
 
 def test_layer_has_all_files_of_the_report_page(site: Path) -> None:
     made_of = {
-        file.relative_to(bundling.PACKAGE_SOURCE)
+        file.relative_to(PACKAGE_SOURCE)
         for folder in ("html", "assets")
-        for file in (bundling.PACKAGE_SOURCE / "report" / folder).rglob("*")
+        for file in (PACKAGE_SOURCE / "report" / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert {file.suffix for file in made_of} >= {".py", ".j2", ".css", ".js"}
@@ -122,18 +123,20 @@ def digests(layer: Path) -> dict[str, str]:
 
 
 def test_wheel_with_a_hash_unlike_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = bundling._locked_dependencies()
+    lock = bundling.LOCK.read_text("utf-8")
     wheel = re.search(r"jinja2-[0-9.]+-py3-none-any\.whl.*?sha256 = \"([0-9a-f]{64})", lock)
     assert wheel
     other = "0" * 64
-    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock.replace(wheel[1], other))
+    (tmp_path / "pylock.toml").write_text(lock.replace(wheel[1], other), "utf-8")
+    monkeypatch.setattr(bundling, "LOCK", tmp_path / "pylock.toml")
     with pytest.raises(BundlingError, match=r"(?s)uv pip install failed: .*[Hh]ash mismatch for `jinja2"):
         layer_folder(overlay.AWS, tmp_path)
 
 
 def test_dependency_without_a_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = re.sub(r", hashes = \{ sha256 = \"[0-9a-f]+\" \}", "", bundling._locked_dependencies())
-    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
+    lock = re.sub(r", hashes = \{ sha256 = \"[0-9a-f]+\" \}", "", bundling.LOCK.read_text("utf-8"))
+    (tmp_path / "pylock.toml").write_text(lock, "utf-8")
+    monkeypatch.setattr(bundling, "LOCK", tmp_path / "pylock.toml")
     with pytest.raises(BundlingError, match=r"(?s)uv pip install failed: .*hash"):
         layer_folder(overlay.AWS, tmp_path)
 
@@ -184,9 +187,17 @@ def test_uv_variable_takes_precedence(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_uv() == str(chosen)
 
 
+def test_lock_of_the_layer_is_that_of_the_project() -> None:
+    project = ["--no-dev", "--no-emit-project", "--extra", "stack", "--no-header", "--format", "pylock.toml"]
+    command = [find_uv(), "export", "--frozen", *project]
+    done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == bundling.LOCK.read_text("utf-8"), "run `make lock`"
+
+
 def test_missing_uv_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(bundling, "PROJECT_ROOT", tmp_path)
     with pytest.raises(BundlingError, match="run `make install`"):
         find_uv()
@@ -194,7 +205,8 @@ def test_missing_uv_error_says_what_helps(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_dependency_without_a_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = 'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "nowhere"\nversion = "1.0"\nwheels = []\n'
-    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
+    (tmp_path / "pylock.toml").write_text(lock, "utf-8")
+    monkeypatch.setattr(bundling, "LOCK", tmp_path / "pylock.toml")
     with pytest.raises(BundlingError, match=r"uv pip install failed: .*nowhere"):
-        layer_folder(overlay.AWS, tmp_path)
-    assert not [entry for entry in tmp_path.iterdir() if not entry.name.startswith("unfinished-")]
+        layer_folder(overlay.AWS, tmp_path / "build")
+    assert not [entry for entry in (tmp_path / "build").iterdir() if not entry.name.startswith("unfinished-")]

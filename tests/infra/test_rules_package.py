@@ -9,9 +9,10 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra import bundling, overlay
-from infra.bundling import PROJECT_ROOT, layer_folder
+from infra.bundling import layer_folder
 from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.constructs.layer import RulesLayer
+from infra.places import PROJECT_ROOT
 from infra.rules_package import LAYER_PACKAGES, RulesPackageError, read_rules_package
 
 EXAMPLE = "examples/example_rules"

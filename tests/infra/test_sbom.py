@@ -11,7 +11,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra import bundling, overlay
-from infra.bundling import PROJECT_ROOT, layer_folder
+from infra.bundling import layer_folder
+from infra.places import PROJECT_ROOT
 from infra.rules_package import read_rules_package
 from infra.sbom import SBOM_FILE, bill_of_materials
 

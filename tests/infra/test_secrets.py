@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundling import PROJECT_ROOT
+from infra.places import PROJECT_ROOT
 from tests.support.secrets import PATTERNS, secrets_in
 
 # In what AWS's own documents have, and in addresses that tests refuse.

@@ -11,8 +11,8 @@ import yaml
 
 import trainguard
 import trainguard_collector
-from infra.bundling import PROJECT_ROOT
 from infra.overlay import AWS
+from infra.places import PROJECT_ROOT
 from infra.release.folder import project_version
 
 FOLDER = PROJECT_ROOT / ".github"
