@@ -4,7 +4,7 @@ import heapq
 import inspect
 import json
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -355,9 +355,9 @@ class MemoryJournal(memory.MemoryJournal):
             return tuple(self._times)
 
     @property
-    def totals(self) -> Counter[str]:
+    def totals(self) -> defaultdict[str, float]:
         """Sum of the amounts of each thing that was counted."""
-        totals: Counter[str] = Counter()
+        totals: defaultdict[str, float] = defaultdict(float)
         for entry in self.entries:
             totals[entry.what] += entry.amount
         return totals

@@ -10,7 +10,7 @@ from trainguard.report.document import Report
 from trainguard.report.timeline.series import Band, Timelines, Values
 
 Quantity = Literal[
-    "gpu_utilization", "gpu_memory", "cpu", "io_wait", "host_memory", "network", "step_s", "loss", "metric"
+    "gpu_utilization", "gpu_memory_activity", "cpu", "io_wait", "host_memory", "network", "step_s", "loss", "metric"
 ]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
@@ -68,7 +68,7 @@ def _bands(held: Timelines, quantity: Quantity) -> Iterator[tuple[dict[str, Any]
             yield where, Band(mean=each.mean_s, low=each.low_s, high=each.high_s)
         return
     for node in held.nodes:
-        if quantity in {"gpu_utilization", "gpu_memory"}:
+        if quantity in {"gpu_utilization", "gpu_memory_activity"}:
             for gpu in node.gpus:
                 band = gpu.utilization if quantity == "gpu_utilization" else gpu.memory
                 if band is not None:
