@@ -81,7 +81,7 @@ def test_assets_of_the_construct_have_code_and_bytecode(assembly: Path) -> None:
     assert code <= {each.name.removeprefix("asset.") for each in folders if (each / "handler.py").is_file()}
 
 
-def test_setting_that_is_none_and_wrong_value_are_refused_together() -> None:
+def test_unknown_and_wrong_settings_are_refused_together() -> None:
     with pytest.raises(DeploymentConfigError) as refused:
         DeploymentConfig.from_values({"max_stop_per_hour": 1, "canary": "maybe", "vpc_id": "${Token[1]}"}, {"vpc_id"})
     assert refused.value.faults == [

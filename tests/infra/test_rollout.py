@@ -124,20 +124,40 @@ def test_release_publishes_again_when_a_parameter_changes(release: Mapping[str, 
     assert "AssetBucket" not in text
 
 
-def test_longest_description_of_a_version_fits(release: Mapping[str, Any]) -> None:
-    """Lambda takes 256 characters: of a function in three subnets, with the longest name of a bucket, too."""
+@pytest.mark.parametrize("subnets", [0, 1, 3, 6])
+def test_longest_description_of_a_version_fits(release: Mapping[str, Any], subnets: int) -> None:
+    """Lambda takes 256 characters: with many subnets, and the longest name of a bucket, too."""
     given = {
-        "SubnetIds": "0123456789abcdef0," * 3,
-        "SecurityGroupIds": "0123456789abcdef0," * 2,
+        "SubnetIds": ",".join(f"subnet-{number:017x}" for number in range(subnets)),
+        "SecurityGroupIds": ",".join(f"sg-{number:017x}" for number in range(subnets)),
         "ProfileBucket": "b" * 63,
         "StopLimitFunction": "arn:aws:lambda:eu-west-1:444455556666:function:" + "f" * 64 + ":live",
         "CentralBusArn": "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral",
     }
     for name, each in release["Resources"].items():
         if each["Type"] == "AWS::Lambda::Version":
-            parameters = [ref for ref in _references(each["Properties"]["Description"]) if "Layer" not in ref]
-            values = [given.get(ref, "10240") for ref in parameters]
-            assert len(" ".join(["1.0.0", "0123456789", "123", *values])) <= 256, name
+            text = _made(each["Properties"]["Description"], given)
+            assert len(text) <= 256, name
+            if "SubnetIds" in set(_references(each["Properties"]["Description"])):
+                assert [f"{number:017x}" in text for number in range(3)] == [number < subnets for number in range(3)]
+
+
+def _made(value: Any, given: Mapping[str, str]) -> Any:
+    """Return what CloudFormation makes of a value: of parts of a list, of others' ARNs and of parameters."""
+    if not isinstance(value, dict):
+        return value
+    ((function, given_to),) = value.items()
+    if function == "Ref":
+        return (
+            "arn:aws:lambda:eu-west-1:444455556666:layer:rules:123"
+            if "Layer" in given_to
+            else given.get(given_to, "10240")
+        )
+    first, second = given_to
+    if function == "Fn::Join":
+        parts = [_made(each, given) for each in second] if isinstance(second, list) else _made(second, given)
+        return first.join(str(each) for each in parts)
+    return _made(second, given).split(first) if function == "Fn::Split" else _made(second, given)[first]
 
 
 def test_changed_property_changes_the_description() -> None:

@@ -23,7 +23,7 @@ _WAIT_S = 60
 
 
 class FetchError(RuntimeError):
-    """A trace that is not the published one, or cannot be had; the message names it."""
+    """A trace that is not the published one, or is not available; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def unpacked(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetch all traces; return 1 if one cannot be had."""
+    """Fetch all traces; return 1 if one is not available."""
     parser = argparse.ArgumentParser(prog="python -m tests.scoreboard.fetch", description=__doc__)
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER")
     parser.add_argument("--home", metavar="URL")

@@ -355,9 +355,9 @@ class MemoryJournal(memory.MemoryJournal):
             return tuple(self._times)
 
     @property
-    def totals(self) -> defaultdict[str, float]:
+    def totals(self) -> defaultdict[str, Any]:
         """Sum of the amounts of each thing that was counted."""
-        totals: defaultdict[str, float] = defaultdict(float)
+        totals: defaultdict[str, Any] = defaultdict(int)
         for entry in self.entries:
             totals[entry.what] += entry.amount
         return totals
