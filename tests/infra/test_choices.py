@@ -15,6 +15,7 @@ SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
 # What a choice adds that GovCloud, or some Region, lacks, as the documents say.
 _WEBHOOK = {"AWS::Events::Connection", "AWS::Events::ApiDestination"}
 ABROAD = {
+    "organisation": {"AWS::CodeDeploy::Application", "AWS::CodeDeploy::DeploymentGroup"},
     "verdict": {"AWS::Lambda::Url"},
     "webhook": _WEBHOOK,
     "opsgenie": {*_WEBHOOK, "AWS::EventSchemas::Registry", "AWS::EventSchemas::Schema"},
@@ -29,11 +30,13 @@ EVERYWHERE = {
     "AWS::EC2::VPCEndpoint",
     "AWS::Events::Rule",
     "AWS::IAM::Role",
+    "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
     "AWS::Lambda::Function",
     "AWS::Lambda::LayerVersion",
     "AWS::Lambda::Permission",
+    "AWS::Lambda::Version",
     "AWS::Logs::LogGroup",
     "AWS::Logs::MetricFilter",
     "AWS::Logs::QueryDefinition",
@@ -191,6 +194,7 @@ def test_two_stacks_share_no_fixed_name(variants: Path) -> None:
         return {
             (resource.type, value)
             for resource in read_from.resources
+            if resource.type != "AWS::Lambda::Alias"  # a name within its function
             for name, value in resource.properties.items()
             if name in fixed and not re.search(r"^\{|\{\w+\.\w+\}", str(value))
         }

@@ -15,12 +15,11 @@ from infra.constructs.operating_cost import unit_prices
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
+from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
 from trainguard.aws.observability import (
     BY_RULE,
     BY_SEVERITY,
     ROUTINE,
-    RULE_DIMENSION,
-    SEVERITY_DIMENSION,
     metric_name,
 )
 from trainguard.engine.streams.session import DELIVERY_COUNTERS

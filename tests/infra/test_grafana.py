@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from tests.infra.synthesis import ROOT
 from tests.infra.test_dashboard import counted
-from trainguard.aws.observability import BY_RULE, BY_SEVERITY, RULE_DIMENSION, SEVERITY_DIMENSION, metric_name
+from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
+from trainguard.aws.observability import BY_RULE, BY_SEVERITY, metric_name
 
 DASHBOARD = json.loads((ROOT / "examples" / "grafana" / "trainguard.json").read_text(encoding="utf-8"))
 

@@ -8,6 +8,7 @@ from typing import Literal
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
+from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
 from trainguard.aws.fault_points import FAULT_FIELD, FAULT_POINTS
 
 WINDOW_S = 3_600.0
@@ -88,7 +89,6 @@ ROUTINE = QUIET | {
 BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule", "money_lost": "money_lost_of_rule"}
 BY_SEVERITY: Mapping[str, str] = {"fires_started": "fires_of_severity"}
 
-RULE_DIMENSION, SEVERITY_DIMENSION = "RuleName", "Severity"
 _DIMENSIONS = (("rule", RULE_DIMENSION, BY_RULE), ("severity", SEVERITY_DIMENSION, BY_SEVERITY))
 
 _WITHHELD = "there are many lines of this kind: one a minute sums them up"
