@@ -83,7 +83,9 @@ def test_choices_use_only_what_every_region_has(variants: Path, name: str) -> No
     template = read(variants, name)
     assert {resource.type for resource in template.resources} <= EVERYWHERE | ABROAD.get(name, set())
     principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
-    assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "s3", "sns")}
+    deploys = ("codedeploy",) if name == "organisation" else ()
+    services = ("lambda", "states", "events", "cloudwatch", "s3", "sns", *deploys)
+    assert principals <= {f"{each}.amazonaws.com" for each in services}
 
 
 def test_own_key_encrypts_all_data_at_rest(variants: Path) -> None:
