@@ -13,14 +13,6 @@ WEBHOOK_SERVICES = ("json", "slack", "pagerduty", "opsgenie")
 # Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself.
 RUN_FILES = "wandb"
 
-ALL_AT_ONCE = "AllAtOnce"
-# Configurations of CodeDeploy for Lambda, without their common beginning.
-GRADUALLY = (
-    *(f"Canary10Percent{minutes}Minutes" for minutes in (5, 10, 15, 30)),
-    "Linear10PercentEvery1Minute",
-    *(f"Linear10PercentEvery{minutes}Minutes" for minutes in (2, 3, 10)),
-)
-
 BY_EVENTS: Literal["eventbridge"] = "eventbridge"
 BY_QUEUE: Literal["queue"] = "queue"
 
@@ -114,10 +106,6 @@ class DeploymentConfig:
         Seconds between evaluations of a node without findings, 60 to 300, in them; None for 180.
     rules_package, prices : str or None
         Folder of custom rules, and file of a price table.
-    rollout : str
-        How new versions of the functions take over: ``AllAtOnce``, or the name of a configuration of CodeDeploy, such
-        as ``Canary10Percent15Minutes`` or ``Linear10PercentEvery3Minutes``; an alarm of a function brings its earlier
-        version back.
     canary : bool
         Whether a synthetic job a day tries the stack.
     dashboard : bool
@@ -209,7 +197,7 @@ class DeploymentConfig:
     stop_limit_function: str | None = _set(
         None,
         matching(
-            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:function:[\w-]{{1,64}}(:\w{{1,64}})?",
+            rf"arn:{_PARTITION}:lambda:{_REGION}:\d{{12}}:function:[\w-]{{1,64}}",
             "the ARN of the central stack's StopLimitFunction",
         ),
     )
@@ -227,7 +215,6 @@ class DeploymentConfig:
     evaluation_every_s: int | None = _set(None, integer(60, 300))
     rules_package: str | None = _set(None, matching(r"\S(.*\S)?", "the folder of a Python package"))
     prices: str | None = _set(None, matching(r"\S(.*\S)?", "the file of a price table"))
-    rollout: str = _set(ALL_AT_ONCE, one_of(ALL_AT_ONCE, *GRADUALLY))
     canary: bool = _set(True, BOOLEAN)
     dashboard: bool = _set(False, BOOLEAN)
     tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
@@ -285,11 +272,6 @@ class DeploymentConfig:
     def traced(self) -> bool:
         """Whether each invocation and execution sends a trace to X-Ray."""
         return self.tracing == "active"
-
-    @property
-    def gradual(self) -> bool:
-        """Whether CodeDeploy moves traffic from one version of a function to the next."""
-        return self.rollout != ALL_AT_ONCE
 
     @property
     def bucket_notifies_queue(self) -> bool:

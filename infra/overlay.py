@@ -21,9 +21,6 @@ class Overlay:
         The same, in uv's word.
     logs_deliveries : bool
         Whether topics can log failed deliveries; an emulator refuses a topic that is to.
-    publishes_versions : bool
-        Whether the alias of a function is of a published version, not of what was deployed last: an emulator replaces
-        no version, and its tests replace code.
     """
 
     python_version: str
@@ -31,7 +28,6 @@ class Overlay:
     wheel_platform: str
     batching_window_s: int
     logs_deliveries: bool = True
-    publishes_versions: bool = True
 
 
 # The newest Python that Lambda, CI and the emulator have: what is deployed is what the tests run on.
@@ -63,5 +59,4 @@ def emulator() -> Overlay:
         wheel_platform=f"{cpu}-apple-darwin" if sys.platform == "darwin" else f"{cpu}-manylinux_2_28",
         batching_window_s=1,
         logs_deliveries=False,
-        publishes_versions=False,
     )

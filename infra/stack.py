@@ -23,7 +23,6 @@ from infra.constructs.ops_items import build_ops_items
 from infra.constructs.policy import bound_roles
 from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
-from infra.constructs.rollout import Rollout
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
 from infra.constructs.verdict import build_verdict
@@ -102,12 +101,10 @@ class TrainGuardStack(Stack):
         if config.dashboard:
             Dashboard(self, watched, monitoring.alarms)
         Queries(self, watched)
-        # The dashboard of a release has one choice alone: it does not show the function that states jobs.
-        functions = (*watched.functions, *((stated,) if stated else ()))
-        if config.gradual:
-            Rollout(self, config, functions, monitoring.faults)
         self._tell(watched, monitoring)
         bound_roles(self, config)
+        # The dashboard of a release has one choice alone: it does not show this function.
+        functions = (*watched.functions, *((stated,) if stated else ()))
         acknowledge(self, findings_that_stand(storage, config, functions))
 
     def _tell(self, parts: WatchedParts, monitoring: Monitoring) -> None:

@@ -83,12 +83,6 @@ variable "stop_limit_function" {
   default     = null
 }
 
-variable "rollout" {
-  description = "How new versions of the functions take over. Unless AllAtOnce, alarms bring the earlier ones back."
-  type        = string
-  default     = null
-}
-
 variable "canary" {
   description = "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
   type        = bool

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infra.config import DeploymentConfig
 from infra.constructs.function import TrainGuardFunction
-from infra.constructs.nag import NO_ASYNC_DESTINATION, NO_DLQ, Accepted, findings_of_functions, findings_of_rollout
+from infra.constructs.nag import NO_ASYNC_DESTINATION, NO_DLQ, Accepted, findings_of_functions
 
 _KEPT = "The function's dead-letter queue keeps a failed event as it came, ready to be sent again."
 
@@ -23,9 +23,8 @@ def findings_that_stand(config: DeploymentConfig, functions: Sequence[TrainGuard
             "Accounts ask it synchronously: without an answer they stop nothing.",
         ),
         *(
-            (f"{function}/Live/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, _KEPT)
+            (f"{function}/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, _KEPT)
             for function in ("Keeper/KeepStatement", "Page/DrawFleet", "WeeklyDigest/WeeklyDigest")
         ),
         *findings_of_functions(config, functions),
-        *findings_of_rollout(config),
     )

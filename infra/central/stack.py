@@ -20,7 +20,6 @@ from infra.constructs.function import Ground, TrainGuardFunction
 from infra.constructs.layer import RulesLayer
 from infra.constructs.nag import acknowledge
 from infra.constructs.policy import allow, bound_roles
-from infra.constructs.rollout import Rollout
 from infra.constructs.storage import JobStorage
 from infra.constructs.subscribers import subscribe_address
 from infra.constructs.weekly_digest import build_weekly_digest
@@ -81,8 +80,6 @@ class CentralStack(Stack):
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
-        if config.gradual:
-            Rollout(self, config, (admit, keep, draw, digest), {})
         bound_roles(self, config)
         acknowledge(self, findings_that_stand(config, (admit, keep, draw, digest)))
 
@@ -131,7 +128,7 @@ class CentralStack(Stack):
             timeout_s=60,
             dead_letters=self._undelivered,
         )
-        keeper.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+        keeper.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         keeper.call_by_rule(
             "Statements",
             "Keeps what accounts state of their jobs",
@@ -160,7 +157,7 @@ class CentralStack(Stack):
             timeout_s=300,
             dead_letters=self._undelivered,
         )
-        page.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+        page.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         page.call_by_rule(
             "EachHour",
             "Draws the fleet page over all accounts",
@@ -187,7 +184,7 @@ class CentralStack(Stack):
             timeout_s=15,
             audited=True,
         )
-        stop_limit.live.add_permission(
+        stop_limit.function.add_permission(
             "AccountsOfTheOrganisation", principal=iam.OrganizationPrincipal(self._organization)
         )
         return stop_limit

@@ -40,7 +40,7 @@ def build_canary(stack: Construct, platform: Platform) -> TrainGuardFunction:
         timeout_s=60,
         dead_letters=platform.undelivered,
     )
-    canary.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+    canary.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     canary.call_by_rule(
         "Daily",
         "Calls TrainGuard's canary, which plants and looks",

@@ -83,7 +83,7 @@ class Evaluation(Construct):
         lambda_.EventSourceMapping(
             self,
             "DoorbellsToEvaluateObjects",
-            target=self.evaluate_objects.live,
+            target=self.evaluate_objects.function,
             event_source_arn=queue.queue_arn,
             batch_size=BATCH_SIZE,
             max_batching_window=Duration.seconds(platform.overlay.batching_window_s),
@@ -92,7 +92,7 @@ class Evaluation(Construct):
         )
         summarise = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"]
         polling = [allow("PollSources", ["lambda:InvokeFunction"], [poll_source.arn])] if poll_source else []
-        asked = {"POLL_SOURCE_FUNCTION": poll_source.arn} if poll_source else {}
+        asked = {"POLL_SOURCE_FUNCTION": poll_source.function.function_name} if poll_source else {}
         self.reconcile_job = function(
             "reconcile_job",
             statements=[
@@ -110,7 +110,7 @@ class Evaluation(Construct):
         # The next scheduler run sends the request again. Given as an ARN: CDK would add to the role what it holds
         # already.
         known = sqs.Queue.from_queue_arn(self.reconcile_job, "Failures", kept.queue_arn)
-        self.reconcile_job.live.configure_async_invoke(
+        self.reconcile_job.function.configure_async_invoke(
             max_event_age=_LEAST_EVENT_AGE, retry_attempts=0, on_failure=destinations.SqsDestination(known)
         )
         self.scheduler = function(
@@ -127,7 +127,7 @@ class Evaluation(Construct):
                 **storage.variables("PROFILE_BUCKET"),
                 "CANARY": "on" if platform.config.canary else "off",
                 "DEFAULT_SETTINGS_PARAMETER": settings.default.parameter_name,
-                "RECONCILE_JOB_FUNCTION": self.reconcile_job.arn,
+                "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
             },
             timeout_s=60,
             memory_mib=platform.config.scheduler_memory_mb,
@@ -135,7 +135,7 @@ class Evaluation(Construct):
             audited=True,
         )
         # The next run of the scheduler does all that a failed one left, so a repeat would only compete with it.
-        self.scheduler.live.configure_async_invoke(max_event_age=_LEAST_EVENT_AGE, retry_attempts=0)
+        self.scheduler.function.configure_async_invoke(max_event_age=_LEAST_EVENT_AGE, retry_attempts=0)
         self.scheduler.call_by_rule(
             "EveryMinute",
             "Applies what waits for time rather than for an object",

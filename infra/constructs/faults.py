@@ -55,7 +55,7 @@ def fault_points(
         silent = logs.FilterPattern.literal(SILENT)
         filters.append((CANARY, "SilentCanary", canary_silence, silent, str(AT_ONCE)))
     for part in functions:
-        words = part.words
+        words = "".join(word.capitalize() for word in part.service_name.split("_"))
         counted = WITH_ANOTHER.get(words, words)
         filters.append((counted, f"Marked{words}", part.log_group, marked, f"$.{FAULT_FIELD}"))
         filters.append((counted, f"Died{words}", part.log_group, died, str(AT_ONCE)))

@@ -63,7 +63,7 @@ class Forwarding(Construct):
             timeout_s=300,
             dead_letters=platform.undelivered,
         )
-        function.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+        function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         function.call_by_rule(
             "EachHour",
             "Asks TrainGuard each hour to state its jobs to the central account",

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from infra.constructs.settings import Settings
     from infra.constructs.storage import JobStorage, Storage
 
-# Alias of each function.
-LIVE = "live"
-
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
 
@@ -127,7 +124,6 @@ class TrainGuardFunction(Construct):
         super().__init__(scope, "".join(word.capitalize() for word in folder.split("_")))
         self._scope, self._dead_letters = scope, dead_letters
         self.service_name = folder
-        self.words = str(self.node.id)
         self.metrics_namespace = platform.config.stack_name
         self.memory_mib = memory_mib
         self.log_group = log_group(self, "Logs", platform.config, audited=audited)
@@ -170,11 +166,7 @@ class TrainGuardFunction(Construct):
                 **environment,
             },
         )
-        # What all triggers call, never the function itself: see `rollout`.
-        published = platform.overlay.publishes_versions
-        version = self.function.current_version if published else self.function.latest_version
-        self.live = lambda_.Alias(self, "Live", alias_name=LIVE, version=version)
-        self.arn = self.live.function_arn
+        self.arn = self.function.function_arn
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         # The L2 construct would make a policy of references that a parameter of the template cannot be.
         resource.code_signing_config_arn = platform.config.code_signing_config_arn
@@ -198,7 +190,7 @@ class TrainGuardFunction(Construct):
         ``bus`` is the account's default bus unless given.
         """
         target = targets.LambdaFunction(
-            self.live,
+            self.function,
             event=None if event is None else events.RuleTargetInput.from_object(event),
             dead_letter_queue=self._dead_letters,
             max_event_age=most_age,

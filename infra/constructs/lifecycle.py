@@ -38,7 +38,7 @@ def build_lifecycle(stack: Construct, platform: Platform, fire_machine_arn: str)
         memory_mib=platform.config.lifecycle_memory_mb,
         dead_letters=platform.undelivered,
     )
-    lifecycle.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+    lifecycle.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     changed = events.EventPattern(source=["aws.sagemaker"], detail_type=["SageMaker Training Job State Change"])
     lifecycle.call_by_rule(
         "TrainingJobStateChanged",

@@ -61,7 +61,7 @@ def build_live_sources(stack: Construct, platform: Platform) -> TrainGuardFuncti
             retries=2,
         )
     # The next run of the scheduler asks for what a failed poll left.
-    poll_source.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=0)
+    poll_source.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=0)
     return poll_source
 
 

@@ -136,7 +136,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Its failure destination keeps an event that failed, with the reason; a dead-letter queue would keep it twice.",
     ),
     (
-        "Evaluation/Scheduler/Live/EventInvokeConfig/Resource",
+        "Evaluation/Scheduler/Function/EventInvokeConfig/Resource",
         NO_ASYNC_DESTINATION,
         "The function's dead-letter queue keeps a failed scheduler run; a destination beside it would keep it twice.",
     ),
@@ -149,7 +149,7 @@ ACCEPTED: tuple[Accepted, ...] = (
         for queue in ("DoorbellDeadLetters", "EventDeadLetters")
     ),
     (
-        "Lifecycle/JobLifecycle/Live/EventInvokeConfig/Resource",
+        "Lifecycle/JobLifecycle/Function/EventInvokeConfig/Resource",
         NO_ASYNC_DESTINATION,
         "The function's dead-letter queue keeps a failed event as it came, ready to be sent again.",
     ),
@@ -171,7 +171,7 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> Iterator
     if "logs" in services:
         yield role, _wildcard(_TRAINING_JOBS), _ANY_JOB_READ
     reason = "The function's dead-letter queue keeps a failed event; the next scheduler run asks for what it left."
-    yield "LiveSources/PollSource/Live/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
+    yield "LiveSources/PollSource/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
 
 
 def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
@@ -187,14 +187,6 @@ def findings_of_functions(config: DeploymentConfig, functions: Sequence[TrainGua
             yield f"{path}/Function/Resource", "Serverless::Serverless-LambdaTracing", _UNTRACED
 
 
-def findings_of_rollout(config: DeploymentConfig) -> Iterator[Accepted]:
-    if config.gradual:
-        reason = (
-            "Only DescribeAlarms is allowed on *, as in AWS's own policy: CodeDeploy asks for alarms by their names."
-        )
-        yield "Rollout/Role/Resource", _ALL, reason
-
-
 def _findings_of_machines(config: DeploymentConfig) -> Iterator[Accepted]:
     for machine in () if config.traced else ("Actions/Fire", "Captures/Kernels", "Reports/Report"):
         yield machine, "AwsSolutions::AwsSolutions-SF2", _UNTRACED
@@ -202,12 +194,11 @@ def _findings_of_machines(config: DeploymentConfig) -> Iterator[Accepted]:
 
 
 def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Accepted]:
-    yield from findings_of_rollout(config)
     if config.canary:
         reason = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
         yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
         yield (
-            "Canary/Canary/Live/EventInvokeConfig/Resource",
+            "Canary/Canary/Function/EventInvokeConfig/Resource",
             NO_ASYNC_DESTINATION,
             (
                 "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not "
@@ -219,10 +210,10 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
         yield "Verdict/Verdict/Function/Resource", NO_DLQ, reason
     if config.weekly_digest:
         reason = "The function's dead-letter queue keeps a failed digest, ready to be sent again."
-        yield "WeeklyDigest/WeeklyDigest/Live/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
+        yield "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
     if config.ops_items:
         yield (
-            "OpsItems/OpenOpsItems/Live/EventInvokeConfig/Resource",
+            "OpsItems/OpenOpsItems/Function/EventInvokeConfig/Resource",
             NO_ASYNC_DESTINATION,
             "The function's dead-letter queue keeps a failed event, ready to be sent again.",
         )
@@ -230,7 +221,7 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
             yield "OpsItems/OpenOpsItems/Role/Resource", rule, "ssm:CreateOpsItem: an OpsItem has no ARN before."
     if config.central_bus_arn:
         reason = "The function's dead-letter queue keeps a failed event; the next hour states the same jobs."
-        yield "Forwarding/SendStatements/Live/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
+        yield "Forwarding/SendStatements/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, reason
     if config.live_sources:
         yield from _findings_of_live_sources(config, bucket)
     stopped = {

@@ -25,7 +25,7 @@ def build_ops_items(stack: Construct, platform: Platform) -> TrainGuardFunction:
         timeout_s=30,
         dead_letters=platform.undelivered,
     )
-    function.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+    function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     function.call_by_rule(
         "EachBrokenGpu",
         "Has TrainGuard open an OpsItem for each broken GPU",

@@ -25,6 +25,6 @@ def build_verdict(stack: Construct, platform: Platform) -> TrainGuardFunction:
         environment=storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
         timeout_s=20,
     )
-    url = verdict.live.add_function_url(auth_type=lambda_.FunctionUrlAuthType.AWS_IAM).url
+    url = verdict.function.add_function_url(auth_type=lambda_.FunctionUrlAuthType.AWS_IAM).url
     CfnOutput(stack, "VerdictUrl", value=url)
     return verdict

@@ -36,7 +36,7 @@ def build_weekly_digest(stack: Construct, platform: Ground, topics: Mapping[str,
         timeout_s=300,
         dead_letters=platform.undelivered,
     )
-    digest.live.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+    digest.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     digest.call_by_rule(
         "EachWeek",
         "Asks TrainGuard once a week what was wasted",

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from aws_cdk import Aws, Fn, Token
 
-from infra.config import ALL_AT_ONCE, BY_EVENTS, BY_QUEUE, DeploymentConfig
+from infra.config import BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
 from infra.release.parameters import BY_BUCKET, BY_REGION, references
 
@@ -17,7 +17,7 @@ Make: TypeAlias = Callable[[DeploymentConfig], Template]
 def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
     """Return the configuration in which nothing is chosen by some settings."""
     none: dict[str, Any] = {
-        name: False if isinstance(value, bool) else getattr(DeploymentConfig(), name)
+        name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
         for name in settings
         for value in [getattr(config, name)]
     }
@@ -27,7 +27,6 @@ def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
 HAS_BUCKET_BY_REGION = "HasBucketByRegion"
 OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
 TAKES_EVENTS = "TakesEvents"
-IS_GRADUAL = "IsGradual"
 
 # Conditions, and the settings that decide; none of them changes what another one adds.
 CHOICES = {
@@ -42,7 +41,6 @@ CHOICES = {
     "HasStopLimit": ("stop_limit_function",),
     "HasOrganization": ("organization_id",),
     "IsInVpc": ("subnet_ids", "security_group_ids"),
-    IS_GRADUAL: ("rollout",),
 }
 
 _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
@@ -66,7 +64,6 @@ def conditions() -> dict[str, Any]:
         "HasStopLimit": _given("StopLimitFunction"),
         "HasOrganization": _given("OrganizationId"),
         "IsInVpc": _given("SubnetIds"),
-        IS_GRADUAL: {"Fn::Not": [_is("Rollout", ALL_AT_ONCE)]},
         _EVALUATES_BY_BUCKET: _is("Evaluate", BY_BUCKET),
     }
 

@@ -51,39 +51,30 @@ def merge(condition: str, merged: Template, holds: Template, fails: Template) ->
         if name in fails["Resources"]:
             resources[name] = _resource(condition, resources[name], resource, fails["Resources"][name], name)
         else:
-            resources[name] = _conditional(condition, resources[name])
+            resources[name] = _conditional(condition, resources[name], name)
     sections["Resources"] = resources
     for section in holds.keys() | fails.keys():
         if section != "Resources":
             parts = (merged.get(section), holds.get(section), fails.get(section))
             sections[section] = _value(condition, *parts, place=section)
-    for each in resources.values():
-        if (earlier := each.get("Condition", "").removesuffix(_and(condition))) != each.get("Condition", ""):
-            both = {"Fn::And": [{"Condition": earlier}, {"Condition": condition}]}
-            sections["Conditions"] = {**sections.get("Conditions", {}), each["Condition"]: both}
     return sections
 
 
-def _and(condition: str) -> str:
-    return f"And{condition}"
-
-
-def _conditional(condition: str, resource: Template) -> Template:
-    own = f"{resource['Condition']}{_and(condition)}" if "Condition" in resource else condition
-    return {"Type": resource["Type"], **resource, "Condition": own}
+def _conditional(condition: str, resource: Template, name: str) -> Template:
+    if "Condition" in resource:
+        raise MergeError(f"{condition}: {name} has the condition {resource['Condition']} already")
+    return {"Type": resource["Type"], "Condition": condition, **resource}
 
 
 def _resource(condition: str, merged: Template, holds: Template, fails: Template, name: str) -> Template:
-    """Merge a resource of both templates; CloudFormation takes conditions in its properties and update policy alone."""
-    attributes = (holds.keys() | fails.keys()) - {"Properties", "UpdatePolicy"}
+    """Merge a resource that both templates have; CloudFormation takes conditions in its properties alone."""
+    attributes = (holds.keys() | fails.keys()) - {"Properties"}
     if other := [key for key in sorted(attributes) if holds.get(key) != fails.get(key)]:
         raise MergeError(f"{condition}: {name} differs in {', '.join(other)}")
-    merged = dict(merged)
-    for part in ("Properties", "UpdatePolicy"):
-        values = (each.get(part, _NO_VALUE) for each in (merged, holds, fails))
-        if (value := _value(condition, *values, place=name)) != _NO_VALUE:
-            merged[part] = value
-    return merged
+    if holds.get("Properties") == fails.get("Properties"):
+        return merged
+    parts = (merged["Properties"], holds["Properties"], fails["Properties"])
+    return {**merged, "Properties": _value(condition, *parts, place=name)}
 
 
 def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str) -> Json:

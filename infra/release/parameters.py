@@ -164,11 +164,6 @@ _GROUPED = {
     ),
     "Parts and sizes": (
         Parameter(
-            "rollout",
-            "Rollout",
-            "How new versions of the functions take over. Unless AllAtOnce, alarms bring the earlier ones back.",
-        ),
-        Parameter(
             "canary", "Canary", "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
         ),
         Parameter(

@@ -17,9 +17,7 @@ class Resolver:
         for name, declared in document.get("Parameters", {}).items():
             text = str(given[name] if name in given else declared["Default"])
             self._values[name] = text
-        self._conditions: dict[str, bool] = {}
-        for name, expression in document.get("Conditions", {}).items():
-            self._conditions[name] = self._decide(expression)
+        self._conditions = {name: self._decide(each) for name, each in document.get("Conditions", {}).items()}
 
     def resources(self) -> dict[str, Any]:
         """Return the resources that there are, by their logical ids."""
@@ -77,10 +75,6 @@ class Resolver:
             return not self._decide(argument[0])
         if name == "Fn::Or":
             return any(map(self._decide, argument))
-        if name == "Condition":
-            return self._conditions[argument]
-        if name == "Fn::And":
-            return all(map(self._decide, argument))
         if name == "Fn::Equals":
             left, right = argument
             return bool(self.value(left) == self.value(right))

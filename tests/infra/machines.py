@@ -29,5 +29,5 @@ def assert_standard_and_logged(template: Template, logical_id: str) -> None:
 def assert_outwaits_its_function(template: Template, state: Any, function: str) -> None:
     """Fail unless a task calls the function of that logical id, and waits for longer than it may run."""
     deployed = template.one("AWS::Lambda::Function", f"{function}Function")
-    assert state["Arguments"]["FunctionName"] == f"{{{function}Live}}"
+    assert state["Arguments"]["FunctionName"] == f"{{{function}Function.Arn}}"
     assert state["TimeoutSeconds"] > deployed["Timeout"]

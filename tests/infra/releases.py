@@ -16,7 +16,7 @@ VPC = {"subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "secur
 
 ORGANISATION = {
     "organization_id": "o-a1b2c3d4e5",
-    "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit:live",
+    "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit",
     "role_path": "/trainguard/",
     "code_signing_config_arn": "arn:aws:lambda:eu-west-1:111122223333:code-signing-config:csc-0123456789abcdef0",
 }
@@ -42,7 +42,6 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "evaluate": "tagged",
         "stop_switch": "dry-run",
         "max_stops_per_hour": "0",
-        "rollout": "Linear10PercentEvery3Minutes",
         **VPC,
     },
     "least": {"canary": "false", "dashboard": "false", "stop_switch": "disabled", "evaluate": "off"},
@@ -70,12 +69,7 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "permissions_boundary": BOUNDARY,
         "operations_emails": "platform@example.com",
     },
-    "own-key-without-canary": {
-        "kms_key_arn": KEY,
-        "canary": "false",
-        "operations_emails": "platform@example.com",
-        "rollout": "Canary10Percent15Minutes",
-    },
+    "own-key-without-canary": {"kms_key_arn": KEY, "canary": "false", "operations_emails": "platform@example.com"},
 }
 
 

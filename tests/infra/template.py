@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_HASH = re.compile(r"[0-9A-F]{8}([0-9a-f]{32})?$")
+_HASH = re.compile(r"[0-9A-F]{8}$")
 
 
 @dataclass(frozen=True, slots=True)

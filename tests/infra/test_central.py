@@ -14,7 +14,7 @@ from tests.infra.variants import CENTRAL, ORGANIZATION
 JOBS, ROWS = "{StorageJobs.Arn}", "{StorageRuleState.Arn}"
 UNDELIVERED = "{Undelivered.Arn}"
 BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
-STOP_LIMIT = "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit:live"
+STOP_LIMIT = "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit"
 BUS = "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral"
 
 
@@ -67,7 +67,7 @@ def test_only_the_organisations_accounts_ask_for_a_stop(central: Template) -> No
     (permission,) = asked
     assert permission["PrincipalOrgID"] == ORGANIZATION
     assert permission["Action"] == "lambda:InvokeFunction"
-    assert permission["FunctionName"] == "{StopLimitAdmitStopLive}"
+    assert permission["FunctionName"] == "{StopLimitAdmitStopFunction.Arn}"
 
 
 def test_each_central_role_does_one_thing(central: Template) -> None:

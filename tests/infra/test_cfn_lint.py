@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cfnlint.api import ManualArgs, lint_file  # type: ignore[import-untyped]  # the package ships no types
 
-from tests.infra.variants import CENTRAL, CONTEXTS
+from tests.infra.variants import CONTEXTS
 
 REGIONS = ["us-east-1", "cn-north-1", "us-gov-west-1"]
 
@@ -55,12 +55,6 @@ def default(production: Path) -> Path:
 
 def test_default_template_lints_clean(default: Path) -> None:
     assert found(default) == []
-
-
-@pytest.mark.parametrize("name", CENTRAL)
-def test_central_template_lints_clean(variants: Path, name: str) -> None:
-    (template,) = (variants / name).glob("*.template.json")
-    assert found(template) == []
 
 
 @pytest.mark.parametrize("name", sorted(CONTEXTS.keys() - LIKE_OTHERS))

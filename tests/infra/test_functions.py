@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "PROFILE_BUCKET": "{StorageProfiles}",
             "CANARY": "on",
             "DEFAULT_SETTINGS_PARAMETER": SETTINGS["DEFAULT_SETTINGS_PARAMETER"],
-            "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobLive}",
+            "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}",
         }
         | BRAKES,
     ),
@@ -170,7 +170,7 @@ def test_function_memory_is_configurable_one_by_one(template: Template, variants
 def test_given_the_clock_when_read_then_it_ticks_every_minute(template: Template) -> None:
     rule = template.one("AWS::Events::Rule", "EvaluationEveryMinute")
     assert rule["ScheduleExpression"] == "rate(1 minute)"
-    assert [target["Arn"] for target in rule["Targets"]] == ["{EvaluationSchedulerLive}"]
+    assert [target["Arn"] for target in rule["Targets"]] == ["{EvaluationSchedulerFunction.Arn}"]
 
 
 def test_lifecycle_rule_takes_training_job_state_changes(template: Template) -> None:
@@ -179,7 +179,7 @@ def test_lifecycle_rule_takes_training_job_state_changes(template: Template) -> 
         "source": ["aws.sagemaker"],
         "detail-type": ["SageMaker Training Job State Change"],
     }
-    assert [target["Arn"] for target in rule["Targets"]] == ["{LifecycleJobLifecycleLive}"]
+    assert [target["Arn"] for target in rule["Targets"]] == ["{LifecycleJobLifecycleFunction.Arn}"]
 
 
 def test_outputs_name_every_place(template: Template) -> None:

@@ -82,3 +82,5 @@ def test_value_chosen_by_two_conditions_is_refused() -> None:
     first = merge("A", whole, whole, named(template({"Q": queue(a=2)})))
     with pytest.raises(MergeError, match=r"B: another condition chooses the value of Q\.a already"):
         merge("B", first, whole, named(template({"Q": queue(a=3), "P": queue()})))
+    with pytest.raises(MergeError, match="B: P has the condition A already"):
+        merge("B", first, whole, named(template({"Q": queue(a=1)})))

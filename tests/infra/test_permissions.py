@@ -118,7 +118,7 @@ EXPECTED: dict[str, Grants] = {
     | READ_SETTINGS
     | logs("EvaluationEvaluateObjects"),
     "EvaluationSchedulerRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
-    | grants("{EvaluationReconcileJobLive}", "lambda:InvokeFunction")
+    | grants("{EvaluationReconcileJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | READ_BRAKES
     | grants(BUCKET, "s3:ListBucket")
@@ -162,7 +162,7 @@ EXPECTED: dict[str, Grants] = {
     | logs("ActionsSendAlert"),
     "ActionsFireRole": set().union(
         *(
-            grants(f"{{{name}Live}}", "lambda:InvokeFunction")
+            grants(f"{{{name}Function.Arn}}", "lambda:InvokeFunction")
             for name in (
                 "ActionsRecordFire",
                 "ActionsDecideStop",
@@ -192,9 +192,9 @@ EXPECTED: dict[str, Grants] = {
     | set().union(*(grants(f"{BUCKET}/{keys}", "s3:GetObject") for keys in DUMPS))
     | grants(BUCKET, "s3:ListBucket")
     | logs("ReportsBuildReport"),
-    "ReportsReportRole": grants("{ReportsPlanReportLive}", "lambda:InvokeFunction")
-    | grants("{ReportsDigestProfileLive}", "lambda:InvokeFunction")
-    | grants("{ReportsBuildReportLive}", "lambda:InvokeFunction")
+    "ReportsReportRole": grants("{ReportsPlanReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ReportsDigestProfileFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
     | grants(PARTS, "s3:GetObject")
     | grants(OWN_REPORT.replace("{}", "stateMachine"), "states:StartExecution")
     | grants(f"{OWN_REPORT.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
@@ -222,9 +222,9 @@ EXPECTED: dict[str, Grants] = {
         "logs:CreateLogStream",
         "logs:PutLogEvents",
     ),
-    "CapturesKernelsRole": grants("{CapturesPlanCaptureLive}", "lambda:InvokeFunction")
-    | grants("{CapturesDigestTraceLive}", "lambda:InvokeFunction")
-    | grants("{CapturesJoinCaptureLive}", "lambda:InvokeFunction")
+    "CapturesKernelsRole": grants("{CapturesPlanCaptureFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{CapturesDigestTraceFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{CapturesJoinCaptureFunction.Arn}", "lambda:InvokeFunction")
     | grants(RUNS, "s3:GetObject")
     | grants(OWN_KERNELS.replace("{}", "stateMachine"), "states:StartExecution")
     | grants(f"{OWN_KERNELS.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
@@ -248,6 +248,16 @@ def held(template: Template) -> dict[str, Grants]:
 @pytest.mark.parametrize("role", EXPECTED)
 def test_permissions_of_each_role_match_the_table(role: str, held: dict[str, Grants]) -> None:
     assert held[role] == EXPECTED[role]
+
+
+def test_report_builder_lists_only_parts_and_dumps(template: Template) -> None:
+    (listing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ReportsBuildReportRole" and "s3:ListBucket" in statement.actions
+    )
+    parts = "*/rule-output/TrainGuardReport/parts/*"
+    assert listing.condition == {"StringLike": {"s3:prefix": [parts, *DUMPS]}}
 
 
 def test_report_machine_name_is_the_one_its_role_may_start(template: Template) -> None:
@@ -310,11 +320,36 @@ def test_resource_policies_admit_only_services_for_one_source(
         assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
 
 
+def test_stop_decider_writes_the_stop_count_and_no_row(
+    template: Template,
+) -> None:
+    (writing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ActionsDecideStopRole" and "dynamodb:PutItem" in statement.actions
+    )
+    assert writing.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
+
+
+def test_sender_of_alerts_writes_claims_and_no_row(template: Template) -> None:
+    (writing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ActionsSendAlertRole" and "dynamodb:UpdateItem" in statement.actions
+    )
+    assert writing.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}}
+
+
 def test_fire_machine_calls_functions_and_publishes_bare_alerts(template: Template) -> None:
     actions = {
         action for role, entry in template.role_statements() if role == "ActionsFireRole" for action in entry.actions
     }
     assert {action for action in actions if not action.startswith("logs:")} == {"lambda:InvokeFunction", "sns:Publish"}
+
+
+def test_events_that_are_put_are_of_trainguard(template: Template) -> None:
+    (putting,) = (entry for _, entry in template.role_statements() if "events:PutEvents" in entry.actions)
+    assert putting.condition == {"StringEquals": {"events:source": "trainguard"}}
 
 
 def may(statement: Statement, action: str, tags: dict[str, str]) -> bool:

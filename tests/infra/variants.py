@@ -77,8 +77,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "organisation": {
         "organization_id": "o-a1b2c3d4e5",
         "central_bus_arn": "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral",
-        "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit:live",
-        "rollout": "Canary10Percent15Minutes",
+        "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit",
     },
     "writers-and-key": {"writer_accounts": list(WRITERS), "kms_key_arn": CHINA_KEY},
     "govcloud": {
@@ -119,7 +118,6 @@ CENTRAL: Mapping[str, Mapping[str, object]] = {
         "alert_emails": "ml@example.com",
         "operations_emails": "platform@example.com",
         "retain_data": "false",
-        "rollout": "Linear10PercentEvery3Minutes",
     },
 }
 
