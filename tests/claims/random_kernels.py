@@ -224,7 +224,7 @@ class Loop:
             # The bytes need a third of the time.
             side = math.isqrt(lasts * 1555 // 12)
             name, dims, strides = COPIES, ((side, side), (side, side)), ((side, 1), (1, side))
-            kernel, types = SINGLE.format("direct_copy_kernel"), ("c10::BFloat16", "c10::BFloat16")
+            kernel, types = SINGLE.format("copy"), ("c10::BFloat16", "c10::BFloat16")
         elif kind == "groups":
             dims = ((GROUPS[place % len(GROUPS)], self.shape[0][1]), self.shape[1])
         elif kind == "experts":
