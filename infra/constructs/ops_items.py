@@ -1,4 +1,4 @@
-"""OpsItems for broken GPUs: a function behind the findings of GPUHealth."""
+"""OpsItems for broken GPUs: a function behind the findings on their health."""
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_events as events

@@ -1,4 +1,4 @@
-"""Opens an OpsItem in OpsCenter for each GPU that a finding of GPUHealth says is broken."""
+"""Opens an OpsItem in OpsCenter for each GPU that a finding says is broken."""
 
 from typing import Any
 

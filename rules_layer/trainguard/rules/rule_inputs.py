@@ -166,7 +166,7 @@ class JobView:
     ``interruptions`` no node had samples: the job had no instances. ``step_runs`` are the newest times in which a node
     had steps, first start to last end, in no order. Nodes are evaluated each ``evaluation_every_s``: the samples of one
     may be shown so much later than those of another. ``hang`` is what dumps of a standstill say, None without any;
-    ``gpu_faults`` are kind and facts of what GPUHealth finds now, by node.
+    ``gpu_faults`` are kind and facts of what is found now on the GPUs' health, by node.
     """
 
     started_at: float | None

@@ -1,4 +1,4 @@
-"""OpsItems of OpsCenter for broken GPUs: one for each GPU of a node, made of a finding of GPUHealth."""
+"""OpsItems of OpsCenter for broken GPUs: one for each GPU of a node, made of a finding on its health."""
 
 import json
 import re
