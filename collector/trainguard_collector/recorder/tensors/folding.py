@@ -78,7 +78,8 @@ class _Fold:
         return join(*segments.chunk(2))
 
 
-@lru_cache(maxsize=64)
+# Few: a list of large tensors has a number for each row, and lists of other shapes may come at every saved step.
+@lru_cache(maxsize=8)
 def _segments(torch: Any, layouts: "tuple[Layout, ...]") -> "tuple[Any, Any, Any]":
     """Return the segments' lengths, the sizes of tensors and the width of each row."""
     rows = [count for layout in layouts for count in layout.rows]

@@ -78,7 +78,7 @@ def reduce_rows(torch: Any, tensors: Sequence[Any], kinds: Iterable[str], memory
 
 
 # Saved steps have the same few lists of tensors.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _layouts(sizes: "tuple[int, ...]", dtypes: "tuple[Any, ...]", devices: "tuple[Any, ...]") -> "list[Layout]":
     """Return layouts, each with its smallest tensor first."""
     found: dict[Any, list[tuple[int, int]]] = {}
