@@ -28,7 +28,7 @@ FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
 MINUTE_RUNG = 1_784_022_120
 NOTHING_FAILED: dict[str, Any] = {"batchItemFailures": []}
 JUST_SERVICE = frozenset({("service",)})
-AND_RULE = JUST_SERVICE | {("service", "RuleName")}
+OF_A_FIRE = JUST_SERVICE | {("service", "RuleName"), ("service", "Severity")}
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
@@ -107,7 +107,7 @@ def test_recorded_messages_give_states_rows_and_one_fire(deployment: Deployment)
     assert row["CostLost"]["S"].startswith("about USD ")
     assert (answer.metrics["FiresStarted"], answer.metrics["FiresAlreadyStarted"]) == (1, 1)
     assert answer.metrics["ObjectsApplied"] == 3  # both minutes, and framework events that waited for later ones
-    assert answer.dimensions == AND_RULE
+    assert answer.dimensions == OF_A_FIRE
 
 
 def test_first_objects_register_a_job_as_sagemaker_describes_it(

@@ -135,7 +135,7 @@ def test_scheduler_starts_an_unsent_fire_without_messages(training: Deployment) 
     entry = OutboxEntry("f1", 0, 1_784_021_300.0, Finding("LowGPUUtilization", "algo-1", "p95 is 23 %.", 23.0, 70.0))
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))
     answer = training.reconcile_jobs()[JOB]
-    assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1}
+    assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1, "FiresOfSeverity": 1}
     assert answer.dimensions == {("service",), ("service", "RuleName")}
     assert [given["fireId"] for given in training.world.started().values()] == ["f1"]
 

@@ -123,7 +123,7 @@ def drain(record: NodeRecord, job: JobRecord, services: Services) -> NodeRecord:
             node=finding.where,
             rule=finding.rule,
             kind=entry.kind.value,
-            severity=finding.severity or "unknown",
+            severity=finding.severity.value if finding.severity else "unknown",
         )
     services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
     sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
