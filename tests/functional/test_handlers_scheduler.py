@@ -136,7 +136,7 @@ def test_scheduler_starts_an_unsent_fire_without_messages(training: Deployment) 
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))
     answer = training.reconcile_jobs()[JOB]
     assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1, "FiresOfSeverity": 1}
-    assert answer.dimensions == {("service",), ("service", "RuleName")}
+    assert answer.dimensions == {("service",), ("service", "RuleName"), ("service", "Severity")}
     assert [given["fireId"] for given in training.world.started().values()] == ["f1"]
 
 
