@@ -60,13 +60,13 @@ def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
         raise ProfileSourceError(place, "holds no object, expected a profile")
     root = only_root(place, sorted(_roots(prefix, listed)))
     sizes = {each.key.removeprefix(root): each.size for each in listed if each.key.startswith(root)}
-    above = root.rstrip("/").rpartition("/")[0]
+    job = _job_of(root)
     return ProfileSource(
         place=f"{S3}{bucket}/{root}".rstrip("/"),
-        job=above.rpartition("/")[2],
+        job=job.rpartition("/")[2] or bucket,
         files=BucketFiles(objects, bucket, root),
         sizes=sizes,
-        beside=partial(_beside, BucketFiles(objects, bucket, f"{above}/" if above else "")),
+        beside=partial(_beside, BucketFiles(objects, bucket, f"{job}/" if job else "")),
     )
 
 
@@ -104,9 +104,10 @@ def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
     return {direct} if direct in found else found
 
 
-def job_of(files: BucketFiles) -> str:
-    """Return the key prefix of the job above a profile, without its slash; empty where there is none."""
-    return files.prefix.rstrip("/").rpartition("/")[0]
+def _job_of(root: str) -> str:
+    """Return the key prefix of a profile's job, without its slash; empty where the bucket holds the profile itself."""
+    above, _, folder = root.rstrip("/").rpartition("/")
+    return above if folder == PROFILER_OUTPUT else root.rstrip("/")
 
 
 def open_job(place: str, clients: Clients | None = None) -> Profile:
@@ -127,7 +128,7 @@ def open_job(place: str, clients: Clients | None = None) -> Profile:
         empty = source_in_memory(f"{S3}{bucket}/{job}", job.rpartition("/")[2], {}, beside)
         return replace(empty_profile(empty, found), kernels=traces_below(objects, bucket, job))
     profile, files = read_profile(source), source.files
-    job = job_of(files) if isinstance(files, BucketFiles) else ""
+    job = _job_of(files.prefix) if isinstance(files, BucketFiles) else ""
     if not isinstance(files, BucketFiles) or not job:
         return profile
     saved = _training_below(files.objects, files.bucket, job)

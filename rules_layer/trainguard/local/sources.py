@@ -45,8 +45,8 @@ class ProfileSource:
     """A profile's ``files``, by names below ``profiler-output/``, in the order of ``sizes``: bytes as they were listed.
 
     ``place`` is the path or URI of ``profiler-output``, ``job`` the name of the folder that holds it: the training
-    job's, in the layout of S3. ``beside`` returns a file of that folder, up to so many bytes and one more, or None;
-    it raises ProfileSourceError or PortUnavailableError.
+    job's, in the layout of S3. A profile in a folder of another name is that job's. ``beside`` returns a file of the
+    job's folder, up to so many bytes and one more, or None; it raises ProfileSourceError or PortUnavailableError.
     """
 
     place: str
@@ -237,7 +237,8 @@ def open_folder(place: str) -> ProfileSource:
         sizes = {name: file.stat().st_size for name, file in paths.items()}
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
-    job = root.resolve().parent
+    whole = root.resolve()
+    job = whole.parent if whole.name == PROFILER_OUTPUT else whole
     files = FolderFiles(str(root), paths)
     return ProfileSource(str(root), job.name, files, sizes, partial(read_beside, job))
 

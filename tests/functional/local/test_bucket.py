@@ -53,6 +53,16 @@ def test_prefix_at_or_above_a_profile_is_found(s3: "S3Client", path: str) -> Non
     assert (source.read(some), source.sizes[some]) == (names[some], len(names[some]))
 
 
+@pytest.mark.parametrize(("prefix", "job"), [("copies/copied", "copied"), ("copied", "copied"), ("", "plain")])
+def test_profile_below_a_prefix_of_its_own_name_is_of_that_job(s3: "S3Client", prefix: str, job: str) -> None:
+    s3.create_bucket(Bucket="plain")
+    key = OBJECTS[0].key.partition("profiler-output/")[2]
+    for name in (key, "job.json"):
+        s3.put_object(Bucket="plain", Key=f"{prefix}/{name}".lstrip("/"), Body=b"{}")
+    source = open_bucket(f"s3://plain/{prefix}")
+    assert (source.job, source.beside("job.json", 10)) == (job, b"{}")
+
+
 def test_partial_name_as_prefix_holds_nothing(s3: "S3Client") -> None:
     with pytest.raises(ProfileSourceError, match="holds no object"):
         open_bucket(f"s3://{BUCKET}/jobs/{JOB[:-2]}")

@@ -30,6 +30,13 @@ def test_profile_is_found_from_its_location_or_above(job: Path, place: str) -> N
         assert stream.read(5) + stream.read(1_000_000) == source.read(name)
 
 
+def test_profile_in_a_folder_of_its_own_name_is_of_that_job(job: Path) -> None:
+    (job / "profiler-output").rename(job.parent / "copied")
+    (job.parent / "copied" / "job.json").write_text("{}", encoding="utf-8")
+    source = open_folder(str(job.parent / "copied"))
+    assert (source.job, source.beside("job.json", 10)) == ("copied", b"{}")
+
+
 def test_results_of_the_managed_service_are_no_profile(job: Path) -> None:
     results = job / "rule-output" / "ProfilerReport-1" / "profiler-output" / "system"
     results.mkdir(parents=True)
