@@ -102,6 +102,7 @@ class TrainGuardStack(Stack):
             Dashboard(self, watched, monitoring.alarms)
         Queries(self, watched)
         self._tell(watched, monitoring)
+        ingest.event_dead_letters.let_rules_send()
         bound_roles(self, config)
         # The dashboard of a release has one choice alone: it does not show this function.
         functions = (*watched.functions, *((stated,) if stated else ()))

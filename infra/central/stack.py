@@ -9,12 +9,12 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.central.nag import findings_that_stand
 from infra.central.readers import let_people_read
 from infra.config import DeploymentConfig
+from infra.constructs.dead_letters import DeadLetters
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
 from infra.constructs.function import Ground, TrainGuardFunction
 from infra.constructs.layer import RulesLayer
@@ -49,7 +49,7 @@ class CentralStack(Stack):
                 sort_key=dynamodb.Attribute(name=sort_key, type=dynamodb.AttributeType.STRING),
                 max_write_request_units=config.max_write_units,
             )
-        self._undelivered = self._build_dead_letters()
+        self._undelivered = DeadLetters(self, "Undelivered", config)
         self._ground = Ground(
             config=config,
             overlay=overlay,
@@ -80,18 +80,9 @@ class CentralStack(Stack):
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
+        self._undelivered.let_rules_send()
         bound_roles(self, config)
         acknowledge(self, findings_that_stand(config, (admit, keep, draw, digest)))
-
-    def _build_dead_letters(self) -> sqs.Queue:
-        return sqs.Queue(
-            self,
-            "Undelivered",
-            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
-            encryption_master_key=self._key,
-            enforce_ssl=True,
-            retention_period=Duration.days(14),
-        )
 
     def _build_topic(self, name: str, addresses: tuple[str, ...] = ()) -> sns.Topic:
         topic = sns.Topic(self, name, display_name=f"TrainGuard {name.lower()}", enforce_ssl=True, master_key=self._key)

@@ -39,7 +39,11 @@ class Forwarding(Construct):
                 account=[Aws.ACCOUNT_ID],
                 detail=_NO_CANARY,
             ),
-            targets=[targets.EventBus(bus, role=role.without_policy_updates(), dead_letter_queue=platform.undelivered)],
+            targets=[
+                targets.EventBus(
+                    bus, role=role.without_policy_updates(), dead_letter_queue=platform.undelivered.of_rules
+                )
+            ],
         )
         self.function = self._build_statements(platform, central_bus_arn)
 

@@ -15,6 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import DeploymentConfig
+from infra.constructs.dead_letters import DeadLetters
 from infra.constructs.encryption import own_key, use_keys
 from infra.constructs.layer import architecture, runtime
 from infra.constructs.network import manage_network_interfaces
@@ -42,7 +43,7 @@ class Ground:
     overlay: Overlay
     layer: lambda_.ILayerVersion
     placement: lambda_.CfnFunction.VpcConfigProperty | None
-    undelivered: sqs.IQueue
+    undelivered: DeadLetters
     storage: "JobStorage"
 
 
@@ -122,7 +123,7 @@ class TrainGuardFunction(Construct):
         audited: bool = False,
     ) -> None:
         super().__init__(scope, "".join(word.capitalize() for word in folder.split("_")))
-        self._scope, self._dead_letters = scope, dead_letters
+        self._scope, self._undelivered = scope, platform.undelivered
         self.service_name = folder
         self.metrics_namespace = platform.config.stack_name
         self.memory_mib = memory_mib
@@ -185,14 +186,14 @@ class TrainGuardFunction(Construct):
         event: Mapping[str, str] | None = None,
         bus: events.IEventBus | None = None,
     ) -> None:
-        """Have a rule beside the function call it; its dead letters keep what could not be delivered.
+        """Have a rule beside the function call it; the stack's dead letters keep what could not be delivered.
 
         ``bus`` is the account's default bus unless given.
         """
         target = targets.LambdaFunction(
             self.function,
             event=None if event is None else events.RuleTargetInput.from_object(event),
-            dead_letter_queue=self._dead_letters,
+            dead_letter_queue=self._undelivered.of_rules,
             max_event_age=most_age,
             retry_attempts=retries,
         )

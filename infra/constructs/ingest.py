@@ -1,6 +1,6 @@
 """From a new profile object to a message in the evaluators' queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aws_cdk import Aws, Duration, Stack, Token
 from aws_cdk import aws_events as events
@@ -10,6 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
 from infra.config import BY_QUEUE, DeploymentConfig
+from infra.constructs.dead_letters import DeadLetters, let_send
 from infra.constructs.encryption import own_key
 from infra.constructs.storage import Storage
 from trainguard.core.records import FIRST_FAMILY
@@ -19,7 +20,6 @@ from trainguard.engine.installed import FAMILIES
 JOB_FILES = ObjectEvents(ends=("/job.json",))
 
 _MOST_RECEIVES = 5
-_DEAD_LETTER_DAYS = 14
 
 
 class Ingest(Construct):
@@ -34,22 +34,22 @@ class Ingest(Construct):
     ----------
     messages : aws_sqs.Queue
         One message for each new profile object, and the tasks that the functions set themselves.
-    evaluation_dead_letters : aws_sqs.Queue
+    evaluation_dead_letters : DeadLetters
         Messages that no evaluator could handle.
-    event_dead_letters : aws_sqs.Queue
+    event_dead_letters : DeadLetters
         Events and notices that did not reach their target, and events whose function failed.
     """
 
     def __init__(self, scope: Construct, *, config: DeploymentConfig, storage: Storage, visibility_s: int) -> None:
         super().__init__(scope, "Ingest")
-        self._key = own_key(self, config)
-        self.evaluation_dead_letters = self._build_dead_letters("DoorbellDeadLetters")
-        self.event_dead_letters = self._build_dead_letters("EventDeadLetters")
+        key = own_key(self, config)
+        self.evaluation_dead_letters = DeadLetters(self, "DoorbellDeadLetters", config)
+        self.event_dead_letters = DeadLetters(self, "EventDeadLetters", config)
         self.evaluation_queue = sqs.Queue(
             self,
             "Doorbells",
-            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
-            encryption_master_key=self._key,
+            encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=key,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(visibility_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.evaluation_dead_letters, max_receive_count=_MOST_RECEIVES),
@@ -58,25 +58,18 @@ class Ingest(Construct):
             self._let_s3_send("NewObjectsOfTheExistingBucket", {"ArnEquals": {"aws:SourceArn": storage.bucket_arn}})
             return
         rules = self._build_rules(storage.bucket_name)
-        self._let_send(self.event_dead_letters, _these(rules))
         by_parameter = Token.is_unresolved(config.profile_bucket)
-        is_exact = not (config.bucket_notifies_queue or by_parameter)
-        self._let_send(self.evaluation_queue, _these(rules) if is_exact else self._any_rule())
+        if config.bucket_notifies_queue or by_parameter:
+            # The rules name the bucket, and the bucket waits for this policy: it can name no rule.
+            any_rule = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
+            let_send(self.evaluation_queue, "ArnLike", any_rule)
+        else:
+            let_send(self.evaluation_queue, "ArnEquals", [rule.rule_arn for rule in rules])
         if config.bucket_notifies_queue:
             # The bucket waits for this policy, which so cannot name it.
             storage.send_new_objects(self.evaluation_queue, once=self._let_s3_send("NewObjectsOfTheBucket", {}))
         elif storage.bucket:
             storage.send_events()
-
-    def _build_dead_letters(self, construct_id: str) -> sqs.Queue:
-        return sqs.Queue(
-            self,
-            construct_id,
-            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
-            encryption_master_key=self._key,
-            enforce_ssl=True,
-            retention_period=Duration.days(_DEAD_LETTER_DAYS),
-        )
 
     def _build_rules(self, bucket_name: str) -> list[events.Rule]:
         """Build one rule a family, so that no family's patterns make another's too complex, and one for job files."""
@@ -85,26 +78,6 @@ class Ingest(Construct):
             what = f"each new object of the family {family.name}"
             rules.append(self._build_rule(rule_id(family), what, family.events, bucket_name))
         return rules
-
-    def _let_send(self, queue: sqs.Queue, conditions: Mapping[str, Mapping[str, object]]) -> None:
-        """Let rules send to a queue: one statement for all, as the policy of the dead letters takes ten conditions."""
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="EventsOfTheRules",
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[queue.queue_arn],
-                conditions=conditions,
-            )
-        )
-
-    def _any_rule(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the condition that a rule of this account and Region sends.
-
-        The rules name the bucket, and the bucket waits for the queue's policy: that can name no rule.
-        """
-        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
-        return {"ArnLike": {"aws:SourceArn": rules}}
 
     def _let_s3_send(self, sid: str, source: Mapping[str, Mapping[str, str]]) -> IDependable | None:
         """Let S3 send for buckets of this account that meet the conditions; return what a bucket waits for."""
@@ -139,13 +112,8 @@ class Ingest(Construct):
         )
         # For a queue with a key of its own, CDK would let in rules of every account: the policies name these rules.
         queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.evaluation_queue.queue_arn)
-        dead_letters = sqs.Queue.from_queue_arn(self, f"DeadLettersOf{construct_id}", self.event_dead_letters.queue_arn)
-        rule.add_target(targets.SqsQueue(queue, dead_letter_queue=dead_letters))
+        rule.add_target(targets.SqsQueue(queue, dead_letter_queue=self.event_dead_letters.of_rules))
         return rule
-
-
-def _these(rules: Sequence[events.Rule]) -> Mapping[str, Mapping[str, object]]:
-    return {"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}}
 
 
 def rule_id(family: Family) -> str:

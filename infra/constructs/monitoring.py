@@ -23,7 +23,7 @@ from infra.constructs.evaluation import Evaluation
 from infra.constructs.faults import UNDELIVERED, fault_points
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.measures import PERIOD, arrivals
-from infra.constructs.notices import Notices, ended_badly, let_send, recovered
+from infra.constructs.notices import Notices, ended_badly, recovered
 from infra.constructs.reports import Reports
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.fault_points import AT_ONCE
@@ -119,7 +119,7 @@ class Monitoring(Construct):
         value = events.EventField.from_path
         ended = f"{value('$.detail.executionArn')} ended as {value('$.detail.status')}"
         section = f"{RUNBOOK}#{EXECUTIONS_FAIL.lower()}"
-        failed = Notices(
+        Notices(
             self,
             EXECUTIONS_FAIL,
             pattern=ended_badly([machine.state_machine_arn for machine in machines]),
@@ -131,7 +131,7 @@ class Monitoring(Construct):
             topic=self.operations,
             undelivered=undelivered,
         )
-        over = Notices(
+        Notices(
             self,
             "AlarmsEnd",
             pattern=recovered([alarm.alarm_arn for alarm in self.alarms if alarm not in self._of_arrivals]),
@@ -143,7 +143,6 @@ class Monitoring(Construct):
             topic=self.operations,
             undelivered=undelivered,
         )
-        let_send([failed, over], undelivered)
 
     def _build_operations(self, config: DeploymentConfig, undelivered: sqs.IQueue) -> sns.Topic:
         topic = sns.Topic(

@@ -8,7 +8,6 @@ from aws_cdk import Aws
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.function import Platform, role_with
@@ -44,24 +43,15 @@ class Webhook(Construct):
             # It takes its key in the body alone.
             added = {"BodyParameters": [{"Key": "routing_key", "Value": key, "IsValueSecret": True}]}
             self._connection.add_property_override("AuthParameters.InvocationHttpParameters", added)
-        rules = [self._send("Post", events.Match.does_not_exist(), self._resolved("url"))]
+        self._send("Post", events.Match.does_not_exist(), self._resolved("url"))
         if service == "opsgenie":
             address = f"{self._resolved('url')}/*/close"
-            rules.append(self._send("Close", events.Match.exists(), address, alias=f"$.detail.{CLOSES}"))
-        self._undelivered.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlertsNotPosted",
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[self._undelivered.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
-            )
-        )
+            self._send("Close", events.Match.exists(), address, alias=f"$.detail.{CLOSES}")
 
     def _resolved(self, field: str) -> str:
         return f"{{{{resolve:secretsmanager:{self._secret}:SecretString:{field}}}}}"
 
-    def _send(self, name: str, closes: list[str], address: str, *, alias: str | None = None) -> events.Rule:
+    def _send(self, name: str, closes: list[str], address: str, *, alias: str | None = None) -> None:
         """Make the rule ``name`` that posts to an address, in whose path ``alias`` takes the place of ``*``.
 
         ``closes`` matches what an event says that it closes.
@@ -105,8 +95,7 @@ class Webhook(Construct):
             event_role=role.without_policy_updates(),
             path_parameter_values=[alias] if alias else None,
             query_string_parameters={"identifierType": "alias"} if alias else None,
-            # Given as an ARN: CDK would let each rule send in a statement of its own, of which the policy takes ten.
-            dead_letter_queue=sqs.Queue.from_queue_arn(scope, "DeadLetters", self._undelivered.queue_arn),
+            dead_letter_queue=self._undelivered.of_rules,
         )
         pattern = events.EventPattern(
             source=[EVENT_SOURCE],
@@ -115,4 +104,4 @@ class Webhook(Construct):
             detail={"stack": [self._config.stack_name], CLOSES: closes},
         )
         description = f"Posts TrainGuard's alerts to the webhook: {name.lower()}"
-        return events.Rule(scope, "Rule", description=description, event_pattern=pattern, targets=[target])
+        events.Rule(scope, "Rule", description=description, event_pattern=pattern, targets=[target])

@@ -85,6 +85,16 @@ def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str
     if all(isinstance(each, list) and len(each) == len(holds) for each in (merged, holds, fails)):
         parts = enumerate(zip(merged, holds, fails, strict=True))
         return [_value(condition, *part, place=f"{place}.{number}") for number, part in parts]
+    if all(isinstance(each, list) for each in (merged, holds, fails)) and len(merged) == len(holds):
+        rest = iter(fails)
+        left = next(rest, None)
+        parts = []
+        for part, original in zip(merged, holds, strict=True):
+            stays = original == left
+            parts.append(part if stays else _if(condition, part, _NO_VALUE))
+            left = next(rest, None) if stays else left
+        if left is None:
+            return parts
     if merged != holds:
         raise MergeError(f"{condition}: another condition chooses the value of {place} already")
     return _if(condition, holds, fails)

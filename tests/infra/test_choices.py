@@ -17,6 +17,7 @@ _WEBHOOK = {"AWS::Events::Connection", "AWS::Events::ApiDestination"}
 ABROAD = {
     "verdict": {"AWS::Lambda::Url"},
     "webhook": _WEBHOOK,
+    "all-rules": _WEBHOOK,
     "opsgenie": {*_WEBHOOK, "AWS::EventSchemas::Registry", "AWS::EventSchemas::Schema"},
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.infra.states_language import state_names
 from tests.infra.template import Resource, Template
-from tests.infra.variants import CONTEXTS
+from tests.infra.variants import CENTRAL, CONTEXTS
 
 VARIANTS = [name for name in CONTEXTS if name != "emulator"]
 
@@ -25,6 +25,8 @@ DEFINITION_BYTES = 1_048_576
 TEMPLATE_BYTES, TEMPLATE_RESOURCES = 1_000_000, 500
 STATE_MACHINE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 STATE_NAME_CHARACTERS = 80
+# The central stack's policy of its dead letters.
+UNDELIVERED = "UndeliveredPolicy"
 DASHBOARD_METRICS = 2_500
 
 
@@ -47,9 +49,11 @@ def of_type(template: Template, kind: str) -> Iterator[Resource]:
     yield from found
 
 
-def test_queue_policies_of_each_choice_are_valid_for_sqs(template: Template) -> None:
-    """The event dead letters' policy has a statement for each rule and topic: the conditions are what runs out."""
-    for policy in of_type(template, "AWS::SQS::QueuePolicy"):
+@pytest.mark.parametrize("name", [*VARIANTS, *CENTRAL])
+def test_queue_policies_of_each_choice_are_valid_for_sqs(variants: Path, name: str) -> None:
+    """The event dead letters' policy has a statement for all rules and one a topic: SQS takes ten conditions."""
+    (path,) = (variants / name).glob("*.template.json")
+    for policy in of_type(Template(path), "AWS::SQS::QueuePolicy"):
         document = policy.properties["PolicyDocument"]
         tests = [key for entry in document["Statement"] for test in entry.get("Condition", {}).values() for key in test]
         actions = [entry["Action"] for entry in document["Statement"] if isinstance(entry["Action"], list)]
@@ -57,6 +61,20 @@ def test_queue_policies_of_each_choice_are_valid_for_sqs(template: Template) -> 
         assert len(document["Statement"]) <= QUEUE_POLICY_STATEMENTS
         assert len(tests) <= QUEUE_POLICY_CONDITIONS
         assert all(len(each) <= QUEUE_POLICY_ACTIONS for each in actions)
+
+
+@pytest.mark.parametrize("name", ["production", *VARIANTS, *CENTRAL])
+def test_dead_letters_admit_all_rules_of_the_stack_alone(variants: Path, name: str) -> None:
+    (path,) = (variants / name).glob("*.template.json")
+    template = Template(path)
+    (admitted,) = (
+        statement
+        for policy, statement, principal in template.resource_policy_statements()
+        if principal == {"Service": "events.amazonaws.com"} and policy in {"IngestEventDeadLettersPolicy", UNDELIVERED}
+    )
+    rules = template.of_type("AWS::Events::Rule")
+    assert (admitted.actions, list(admitted.condition)) == (("sqs:SendMessage",), ["ArnEquals"])
+    assert sorted(admitted.condition["ArnEquals"]["aws:SourceArn"]) == sorted(f"{{{rule}.Arn}}" for rule in rules)
 
 
 def test_role_policies_of_each_choice_are_short_enough(template: Template) -> None:

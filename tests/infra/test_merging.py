@@ -48,6 +48,18 @@ def test_policy_with_one_statement_less_keeps_the_others() -> None:
     assert both["Resources"]["Q"]["Properties"]["s"] == [optional, write, unnamed]
 
 
+def test_list_with_entries_less_keeps_the_others_by_two_conditions() -> None:
+    whole = named(template({"Q": queue(a=["x", "y", "z"])}))
+    first = merge("A", whole, whole, named(template({"Q": queue(a=["y", "z"])})))
+    second = merge("B", first, whole, named(template({"Q": queue(a=["x", "y"])})))
+    none = {"Ref": "AWS::NoValue"}
+    assert second["Resources"]["Q"]["Properties"]["a"] == [
+        {"Fn::If": ["A", "x", none]},
+        "y",
+        {"Fn::If": ["B", "z", none]},
+    ]
+
+
 def test_two_conditions_of_a_resource_choose_separately() -> None:
     whole = named(template({"Q": queue(a=1, b=2)}))
     first = merge("A", whole, whole, named(template({"Q": queue(b=2)})))
