@@ -8,7 +8,7 @@ from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.listing import KernelList
 from trainguard.planning.document import PlanDocument
 from trainguard.report.agents.verdict import AgentVerdict
-from trainguard.report.job_verdict import JobVerdict
+from trainguard.report.verdict_document import JobVerdict
 from trainguard.stragglers.verdict import StragglerVerdict
 
 DOCUMENTS: Mapping[str, Mapping[str, str]] = {

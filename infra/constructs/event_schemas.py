@@ -11,7 +11,7 @@ from aws_cdk import aws_eventschemas as eventschemas
 from constructs import Construct
 
 from trainguard.aws import alert_channels
-from trainguard.report.job_verdict import verdict_schema
+from trainguard.report.verdict_document import verdict_schema
 from trainguard.stack.actions.document import alert_schema
 from trainguard.stack.organisation import statement
 

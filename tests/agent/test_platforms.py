@@ -14,7 +14,7 @@ from trainguard.stack.actions.cluster_agents import AgentRequest, AgentState
 from trainguard_collector.agent.carrying_out import Agent, objection_to, states_of
 from trainguard_collector.agent.kubernetes import Api, Kubernetes
 from trainguard_collector.agent.resources import Platform, Request, Resource
-from trainguard_collector.agent.slurm import Slurm
+from trainguard_collector.agent.slurm import Slurm, hosts_of
 
 BEGAN = 1_800_000_000.0
 ISO = "2027-01-15T08:00:00Z"
@@ -62,6 +62,13 @@ def node(consent: str) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
+NAMES = {"trainguard/job": "train-17"}
+
+
+def owned(by: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"uid": by}]}
+
+
 LABEL = "sagemaker.amazonaws.com/node-health-status"
 # Kind, resource, allowed action, state's name, and what the patch changes beside the mark.
 ON_KUBERNETES: dict[str, Any] = {
@@ -83,10 +90,14 @@ ON_SLURM: dict[str, Any] = {
     "cancel": ("slurm/1234", "slurm/1234", [MARK, "scancel 1234"]),
     "drain": (
         "slurm-node/gpu7",
-        "unit/gpu7",
+        "unit/slurm/1234/gpu7",
         [f"{UPDATE} State=DRAIN {WHY} {NOTED}=drain {F1}"],
     ),
-    "hyperpod": ("slurm-node/gpu7", "unit/gpu7", [f"{UPDATE} State=FAIL Reason=Action:Replace {NOTED}=replace {F1}"]),
+    "hyperpod": (
+        "slurm-node/gpu7",
+        "unit/slurm/1234/gpu7",
+        [f"{UPDATE} State=FAIL Reason=Action:Replace {NOTED}=replace {F1}"],
+    ),
 }
 
 
@@ -100,10 +111,16 @@ def on_kubernetes(kind: str, server: ApiServer, account: Path) -> Case:
     if kind == "queued":
         server.put(WORKLOADS, admitted("", labels={"kueue.x-k8s.io/job-uid": "uid-train"}))
     for number in range(3):
-        pod = {"metadata": annotated(f"pod-{number}"), "spec": {"nodeName": "gpu-7"}, "status": {"startTime": ISO}}
-        server.put(PODS, pod)
+        owner = owned("uid-set" if number == 1 else "uid-of-17")
+        metadata = {**annotated(f"pod-{number}"), **owner}
+        server.put(PODS, {"metadata": metadata, "spec": {"nodeName": "gpu-7"}, "status": {"startTime": ISO}})
         server.put(JOBS, {**job(""), "metadata": annotated(f"other-{number}")})
     server.put(path, make(action))
+    if path == NODES:
+        # A workload of Kueue is owned by the set whose Job owns a pod; the Job of the others names the job itself.
+        server.put(WORKLOADS, {**admitted(), "metadata": {**annotated("w", **NAMES), **owned("uid-top")}})
+        server.put(JOBS, {**job(""), "metadata": {**annotated("set"), **owned("uid-top")}})
+        server.put(JOBS, {**job(""), "metadata": {**annotated("of-17", **NAMES), "uid": "uid-of-17"}})
     (account / "token").write_text("a-token\n")
 
     def acts() -> list[Any]:
@@ -133,6 +150,9 @@ def on_slurm(kind: str, commands: SlurmCommands) -> Case:
     action = "replace" if kind == "hyperpod" else kind
     line, what, name = (SLURM_JOB, "job", "1234") if "1234" in resource else (SLURM_NODE, "node", "gpu7")
     job_tag = ";trainguard-job=train-17" if what == "job" else ""
+    if what == "node":
+        commands.put("job", "1234", f"{SLURM_JOB} NodeList=gpu[6-8] Comment=trainguard-job=train-17")
+        commands.put("job", "99", f"{SLURM_JOB.replace('1234', '99')} NodeList=gpu[8,10-12]")
     commands.put(what, name, f"{line} Comment=night run trainguard={action}{job_tag}")
     return Case(
         Slurm(with_nodes=what == "node"),
@@ -182,7 +202,9 @@ def test_opted_in_resource_is_published_and_acted_on_once(case: Case) -> None:
     state = desk.state("prod", case.state)
     assert state is not None
     assert (state.resource, state.action, state.runs, state.started_at) == (case.resource, case.action, True, BEGAN)
-    assert len(desk.states) == (3 if case.resource.startswith("node/") else 1)
+    units = [name for _, name in desk.states if name.startswith("unit/")]
+    assert len(units) == (3 if case.resource.startswith("node/") else case.state.count("unit/"))
+    assert {each.job for each in desk.states.values()} == {"train-17"}
     ask(desk, case)
     assert agent.run_once() == 0
     assert (case.acts(), desk.answers["f1"].stage) == (case.done, "done")
@@ -197,10 +219,7 @@ def test_request_about_something_else_is_refused(case: Case, changes: dict[str, 
     desk = MemoryDesk()
     ask(desk, case, **changes)
     agent_of(case, desk).run_once()
-    # A node is of no job.
-    acts = "job" in changes and "node/" in case.resource
-    assert desk.answers["f1"].stage == ("done" if acts else "refused")
-    assert bool(case.acts()) is acts
+    assert (desk.answers["f1"].stage, case.acts()) == ("refused", [])
 
 
 def test_withdrawn_consent_and_dry_run_do_nothing(case: Case) -> None:
@@ -214,7 +233,32 @@ def test_withdrawn_consent_and_dry_run_do_nothing(case: Case) -> None:
     ask(desk, case, id="f2")
     agent.run_once()
     assert desk.answers["f2"].why == "its owner has not opted in"
-    assert desk.states == {}
+    assert not any(state.resource == case.resource for state in desk.states.values())
+
+
+def test_node_is_left_once_nothing_of_the_job_runs_there() -> None:
+    request = Request("f1", "node/gpu-7", "drain", "train-17", "GPUHealth", BEGAN, BEGAN + 60.0)
+    node = Resource("node/gpu-7", "drain", "ready", True, BEGAN, units=(("team-a/pod-0", BEGAN, "train-17"),))
+    assert objection_to(request, node) is None
+    for units in ((), (("team-a/pod-0", BEGAN, None),), (("team-a/pod-0", BEGAN, "another"),)):
+        assert objection_to(request, replace(node, units=units)) == "nothing of job 'train-17' runs on it"
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ("gpu7", {"gpu7"}),
+        ("gpu[08-10,12],login", {"gpu08", "gpu09", "gpu10", "gpu12", "login"}),
+        ("r[1-2]n[3-4]-ib", {"r1n3-ib", "r1n4-ib", "r2n3-ib", "r2n4-ib"}),
+        ("", set()),
+        ("gpu[0-999999999]", set()),
+        ("gpu[1-99999999999999999999]", set()),
+        ("gpu[a-b]", set()),
+        ("a[1-999]b[1-999]", set()),
+    ],
+)
+def test_list_of_hosts_is_expanded_within_bounds(listed: str, names: set[str]) -> None:
+    assert hosts_of(listed) == names
 
 
 def test_state_of_any_length_is_one_that_the_stack_reads() -> None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tests.claims.kernel_files import COPY, HOST, KERNEL, Event
+from tests.claims.kernel_files import COPY, HOST, KERNEL, SET, Event
 from tests.claims.kernel_memory import LEAST_FREE, LEAST_GROWTH, LEAST_HELD, PASS, allocations, known
 from tests.claims.kernel_operators import LEAST, NAMES, REACHED_OF_ALL, fact, found_of
 from tests.claims.kernel_trace import STARTS_NS, Gpu, KernelTrace
@@ -137,6 +137,16 @@ def total(events: Iterable[Event]) -> int:
     return sum(event.lasts for event in events)
 
 
+def copies(trace: KernelTrace) -> list[Event]:
+    """Return what copies or sets memory."""
+    return [each for each in trace.work if each.category in {COPY, SET}]
+
+
+def pageable_of(trace: KernelTrace) -> int:
+    """Return how long copies from or to pageable memory take, whoever waits for them, nanoseconds."""
+    return total(each for each in copies(trace) if "Pageable" in each.name)
+
+
 def computing(trace: KernelTrace, chosen: Callable[[Event], bool] = lambda _: True) -> list[Event]:
     """Return the kernels that compute, those that are chosen."""
     return [event for event in trace.kernels if event.computes and chosen(event)]
@@ -245,6 +255,7 @@ FACTS: dict[str, Recompute] = {
     "exposed_share": lambda trace: trace.mean_share(lambda gpu: gpu.sends_alone),
     "overlap_share": _overlap,
     "copy_share": lambda trace: trace.mean_share(lambda gpu: gpu.copies_alone),
+    "pageable_copy_share": lambda trace: pageable_of(trace) / total(copies(trace)),
     "pageable_share": lambda trace: total(pageable(trace)) / len(trace.counted) / trace.window,
     "tensor_core_share": lambda trace: _on_tensor_cores(trace) / _eligible(trace),
     "fp32_share": lambda trace: _of_computing(trace, in_fp32),
@@ -302,6 +313,7 @@ THRESHOLDS: dict[str, Recompute] = {
     "exposed_share": lambda _: 0.1,
     "overlap_share": lambda _: 0.5,
     "copy_share": lambda _: 0.1,
+    "pageable_copy_share": lambda _: 0.5,
     "pageable_share": lambda _: 0.01,
     "tensor_core_share": lambda _: 0.5,
     "fp32_share": lambda _: 0.5,

@@ -81,9 +81,16 @@ def _idle_time(context: Context, fact: Fact) -> Expected:
     gpus = context.gpus(fact)
     means = [mean_of(node.of("GPUUtilization")[gpu].between(start, end)) for gpu in gpus]
     busiest = max(means, default=math.nan)
-    if start is None or end is None or not busiest < ACTIVE * 2.0:
+    if start is None or end is None or not busiest < ACTIVE * 2.0 or not _is_so_called(context, node, end):
         return math.nan
     return float(end - start)
+
+
+def _is_so_called(context: Context, node: Node, until: float) -> bool:
+    """Tell whether a node that is called never used never works, and one that is idle at first does so later."""
+    worked = node.points.active & within(node.points.times, until, None)
+    kind = context.finding["finding_kind"]
+    return not worked.any() if kind == "never_used" else kind != "idle_at_first" or bool(worked.any())
 
 
 def _idle_since(context: Context, fact: Fact) -> Expected:

@@ -14,7 +14,8 @@ from trainguard.local.fleet import evaluated_job, judged_jobs
 from trainguard.local.pool import WorkerPool
 from trainguard.local.runs import find_runs, open_job
 from trainguard.local.settings import GivenSettings
-from trainguard.report.job_verdict import JobVerdict, verdict_of
+from trainguard.report.job_verdict import verdict_of
+from trainguard.report.verdict_document import JobVerdict
 
 AT = 1_800_000_000.0
 Values = Callable[[int], Mapping[str, float]]

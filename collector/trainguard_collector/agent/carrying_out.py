@@ -132,10 +132,15 @@ def objection_to(request: Request, found: Resource) -> Optional[str]:
         "it is exempt": found.exempt,
         f"its owner allows {found.action}, and {request.action} was announced": found.action != request.action,
         f"it is of job {found.job!r}": found.job is not None and text_of(found.job) != request.job,
+        f"nothing of job {request.job!r} runs on it": found.job is None and not _runs(request.job, found),
         f"it is {found.status}, and does not run": not found.runs,
         "it was started again since": is_another_run(request, found),
     }
     return next((why for why, holds in objections.items() if holds), None)
+
+
+def _runs(job: str, node: Resource) -> bool:
+    return any(named is not None and text_of(named) == job for _, _, named in node.units)
 
 
 def states_of(found: Resource) -> "dict[str, dict[str, Any]]":
@@ -146,8 +151,10 @@ def states_of(found: Resource) -> "dict[str, dict[str, Any]]":
         "status": found.status,
         "runs": found.runs,
         "exempt": found.exempt,
-        "job": None if found.job is None else found.job[:_LONGEST],
     }
     if found.job is not None:
-        return {found.name: {**state, "started_at": found.started_at}}
-    return {f"unit/{unit}": {**state, "started_at": since} for unit, since in found.units}
+        return {found.name: {**state, "started_at": found.started_at, "job": found.job[:_LONGEST]}}
+    return {
+        f"unit/{unit}": {**state, "started_at": since, "job": None if job is None else job[:_LONGEST]}
+        for unit, since, job in found.units
+    }

@@ -5,13 +5,13 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Optional
 
-from trainguard_collector.agent.resources import ChangedError, Request, Resource
+from trainguard_collector.agent.resources import ChangedError, Request, Resource, Unit
 
 # What owners write: an action, the training job that may ask for it, and anything that forbids it.
 ON_FIRE, ON_FAULT = "trainguard/on-fire", "trainguard/on-fault"
@@ -104,16 +104,18 @@ class Kubernetes:
                 if _has_word(workload):
                     yield self._workload(workload, _full_name("kueue", workload), workload)
         if self._with_nodes:
+            jobs = None
             for node in self._api.items("/api/v1/nodes"):
                 if ON_FAULT in _annotations(node):
-                    yield self._node(node, self._pods_on(node["metadata"]["name"]))
+                    jobs = self._jobs_by_owner() if jobs is None else jobs
+                    yield self._node(node, self._pods_on(node["metadata"]["name"], jobs))
 
     def look(self, name: str) -> Optional[Resource]:
         kind, _, rest = name.partition("/")
         namespace, _, own = rest.partition("/")
         if kind == "node":
             node = self._api.get(f"/api/v1/nodes/{urllib.parse.quote(rest, safe='')}") if self._with_nodes else None
-            return None if node is None else self._node(node, ())
+            return None if node is None else self._node(node, self._pods_on(rest, self._jobs_by_owner()))
         if self._scopes != [""] and f"/namespaces/{namespace}" not in self._scopes:
             return None
         place = f"/namespaces/{urllib.parse.quote(namespace, safe='')}"
@@ -169,7 +171,7 @@ class Kubernetes:
             version=_version(place, workload, {"active": False}),
         )
 
-    def _node(self, node: "dict[str, Any]", units: "tuple[tuple[str, Optional[float]], ...]") -> Resource:
+    def _node(self, node: "dict[str, Any]", units: "tuple[Unit, ...]") -> Resource:
         ready = [each for each in (node.get("status") or {}).get("conditions") or () if each.get("type") == "Ready"]
         return Resource(
             **_consent(node, ON_FAULT, _ON_NODES),
@@ -182,16 +184,44 @@ class Kubernetes:
             units=units,
         )
 
-    def _pods_on(self, node: str) -> "tuple[tuple[str, Optional[float]], ...]":
+    def _pods_on(self, node: str, jobs: "Mapping[str, str]") -> "tuple[Unit, ...]":
+        """Return the pods on a node, since when, and the training job that the owner of each names."""
         pods = self._api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node},status.phase=Running")
         return tuple(
-            (f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", _epoch(pod["status"].get("startTime")))
+            (
+                f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+                _epoch(pod["status"].get("startTime")),
+                next((jobs[owner] for owner in _owners(pod) if owner in jobs), None),
+            )
             for pod in pods
         )
+
+    def _jobs_by_owner(self) -> "dict[str, str]":
+        """Return the training jobs that owners name, by the identity of what owns pods: a Job, or what Kueue admits."""
+        found: dict[str, str] = {}
+        owners: dict[str, list[str]] = {}
+        for scope in self._scopes:
+            for workload in self._api.items(f"{self._workloads}{scope}/workloads"):
+                named = _annotations(workload).get(JOB)
+                found.update({owner: named for owner in _owners(workload) if named})
+            for job in self._api.items(f"{self._jobs}{scope}/jobs"):
+                own = job["metadata"].get("uid", "")
+                owners[own] = _owners(job)
+                if named := _annotations(job).get(JOB):
+                    found[own] = named
+        for own, above in owners.items():
+            named = next((found[each] for each in above if each in found), None)
+            if named is not None:
+                found.setdefault(own, named)
+        return found
 
 
 def _annotations(found: "dict[str, Any]") -> "dict[str, str]":
     return found["metadata"].get("annotations") or {}
+
+
+def _owners(found: "dict[str, Any]") -> "list[str]":
+    return [each.get("uid", "") for each in found["metadata"].get("ownerReferences") or ()]
 
 
 def _has_word(workload: "dict[str, Any]") -> bool:

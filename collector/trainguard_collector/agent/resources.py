@@ -8,6 +8,9 @@ from typing import Any, Optional, Protocol
 # How far the stack's clock may be from the cluster's.
 CLOCKS_APART_S = 1.0
 
+# What runs on a node: its name, since when, and the training job that its owner names.
+Unit = tuple[str, Optional[float], Optional[str]]
+
 _ESCAPE = re.compile(r"(?:=[0-9A-F]{2})+")
 
 
@@ -16,8 +19,9 @@ class Resource:
     """A workload or a node as it is now; ``name`` such as ``job/team-a/train-17``, ``slurm/1234``, ``node/gpu-7``.
 
     ``action`` is what its owner allows, empty without an opt-in. ``job`` is the training job that may ask for it, None
-    for a node. ``started_at`` is when this run began, epoch seconds. ``acted_by`` is the request that was carried out,
-    ``version`` what a write is conditional on, ``units`` what a node runs: pods, and since when.
+    for a node: of that each of its ``units`` has one, with the pod or job of Slurm, and since when. ``started_at`` is
+    when this run began, epoch seconds. ``acted_by`` is the request that was carried out, ``version`` what a write is
+    conditional on.
     """
 
     name: str
@@ -29,7 +33,7 @@ class Resource:
     exempt: bool = False
     acted_by: Optional[str] = None
     version: Any = None
-    units: "tuple[tuple[str, Optional[float]], ...]" = ()
+    units: "tuple[Unit, ...]" = ()
 
 
 @dataclass(frozen=True)

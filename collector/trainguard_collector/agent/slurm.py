@@ -24,6 +24,8 @@ _ON_JOBS = ("requeue", "cancel")
 # A node that HyperPod replaces or reboots: its guide names state and reason.
 _HYPERPOD = {"replace": "Action:Replace", "reboot": "Action:Reboot"}
 _ON_NODES = ("drain", *_HYPERPOD)
+# Slurm itself knows no longer lists.
+_MOST_HOSTS, _DIGITS = 65_536, 9
 _UNKNOWN = ("Invalid job id", "not found")
 _TIMEOUT_S = 30.0
 
@@ -35,21 +37,23 @@ class Slurm:
         self._with_nodes = with_nodes
 
     def opted_in(self) -> "Iterator[Resource]":
-        for fields in self._shown("job"):
+        jobs = self._shown("job")
+        for fields in jobs:
             comment = fields.get("Comment", "")
             if _CONSENT.search(comment) or _JOB.search(comment):
                 yield _job(fields)
         if self._with_nodes:
             for fields in self._shown("node"):
                 if _CONSENT.search(fields.get("Comment", "")):
-                    yield _node(fields)
+                    yield _node(fields, jobs)
 
     def look(self, name: str) -> Optional[Resource]:
         kind, _, own = name.partition("/")
         if kind == "slurm" and _ID.fullmatch(own):
             return next((_job(each) for each in self._shown("job", own) if each["JobId"] == own), None)
         if kind == "slurm-node" and self._with_nodes and re.fullmatch(r"\w[\w.-]*", own):
-            return next((_node(each) for each in self._shown("node", own) if each["NodeName"] == own), None)
+            found = [each for each in self._shown("node", own) if each["NodeName"] == own]
+            return _node(found[0], self._shown("job")) if found else None
         return None
 
     def act(self, found: Resource, request: Request) -> None:
@@ -101,7 +105,7 @@ def _run(command: Sequence[str]) -> str:
 def _job(fields: "dict[str, str]") -> Resource:
     comment, state = fields.get("Comment", ""), fields.get("JobState", "")
     own, restarts, kept = fields["JobId"], fields.get("Restarts", "0"), fields.get("AdminComment", "")
-    named, mark = _JOB.search(comment), _MARK.search(kept)
+    mark = _MARK.search(kept)
     has_ended = mark is not None and (state != "RUNNING" or restarts != mark[2])
     return Resource(
         **_consent(comment, _ON_JOBS),
@@ -109,13 +113,44 @@ def _job(fields: "dict[str, str]") -> Resource:
         status=state.lower() or "of unknown state",
         runs=state == "RUNNING",
         started_at=_epoch(fields.get("StartTime", "")),
-        job=named[1] if named else f"{fields.get('JobName', '')}-{own}",
+        job=_name_of(fields),
         acted_by=mark[1] if mark and has_ended else None,
         version=(restarts, "" if kept == "(null)" else kept),
     )
 
 
-def _node(fields: "dict[str, str]") -> Resource:
+def _name_of(fields: "dict[str, str]") -> str:
+    named = _JOB.search(fields.get("Comment", ""))
+    return named[1] if named else f"{fields.get('JobName', '')}-{fields['JobId']}"
+
+
+def hosts_of(listed: str) -> "set[str]":
+    """Return the names of a list such as ``gpu[1-3,07],login``; none of one that is no such list, or is too long."""
+    found: set[str] = set()
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", listed):
+        names = [""]
+        for plain, numbers in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
+            ends = [plain] if plain else list(_numbers(numbers))
+            if len(names) * len(ends) + len(found) > _MOST_HOSTS:
+                return set()
+            names = [name + end for name in names for end in ends]
+        found.update(names)
+    return found
+
+
+def _numbers(text: str) -> "Iterator[str]":
+    for each in text.split(","):
+        first, dash, last = each.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(last) > _DIGITS:
+            return
+        stop = int(last) if dash else int(first)
+        yield from (
+            str(number).zfill(len(first)) for number in range(int(first), min(stop, int(first) + _MOST_HOSTS) + 1)
+        )
+
+
+def _node(fields: "dict[str, str]", jobs: "Sequence[dict[str, str]]") -> Resource:
+    """Return a node, with the jobs that run on it."""
     name, state = fields["NodeName"], fields.get("State", "")
     comment = fields.get("Comment", "")
     booted = _epoch(fields.get("BootTime", ""))
@@ -129,7 +164,11 @@ def _node(fields: "dict[str, str]") -> Resource:
         started_at=booted,
         acted_by=mark[1] if mark and is_out else None,
         version=_NODE_MARK.sub("", comment).strip(),
-        units=((name, booted),),
+        units=tuple(
+            (f"slurm/{each['JobId']}/{name}", booted, _name_of(each))
+            for each in jobs
+            if each.get("JobState") == "RUNNING" and name in hosts_of(each.get("NodeList", ""))
+        ),
     )
 
 

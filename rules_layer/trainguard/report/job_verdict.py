@@ -1,144 +1,25 @@
-"""The answer to "what of this job?", from its item and its rows: one document, with a published schema.
+"""The answer to "what of this job?", from its item and its rows."""
 
-``python -m trainguard.report.job_verdict > docs/schemas/verdict-1.json`` renews the published copy.
-"""
-
-import sys
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal
-
-import msgspec
 
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.stores import Jobs, RuleStates
-from trainguard.core.text import one_line
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted, listed
+from trainguard.engine.diagnosis.case import (
+    LEARNING,
+    NOT_JUDGED_DEVICES,
+    RUNS_NOT_JUDGED,
+    UNCERTAIN_SERIES,
+    UNREAD_PARTS,
+)
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.report.document import encode_schema, report_schema
 from trainguard.report.fleet.facts import JobFacts
+from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 from trainguard.rules.registry import spec_of
-
-SCHEMA_VERSION: Literal["1"] = "1"
-IDENTITY = f"urn:trainguard:verdict:{SCHEMA_VERSION}"
-
-
-class Verdict(StrEnum):
-    """What a job does with what it is paid for; a program that meets another word treats the job as active."""
-
-    IDLE = "idle"
-    WASTED = "wasted"
-    AT_RISK = "at_risk"
-    HEALTHY = "healthy"
-    UNKNOWN = "unknown"
-
-
-class Certainty(StrEnum):
-    """How sure a verdict is."""
-
-    HIGH = "high"
-    MEDIUM = "medium"
-
-
-class WouldDo(StrEnum):
-    """What TrainGuard does about it, by the job's own settings."""
-
-    STOP = "stop"
-    ALERT = "alert"
-    NOTHING = "nothing"
-
-
-class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What TrainGuard says about a job now.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        ``idle``: no GPU of any node works. ``wasted``: something wastes paid time. ``at_risk``: something is wrong
-        whose cost is not known. ``healthy``: rules have judged the job and found nothing that goes on. ``unknown``:
-        none of it can be said. Unknown and unreachable mean active: never stop a job for them.
-    why : str
-        The reason, in a sentence with the job's own numbers.
-    since : str or None
-        Since when it has been so, ISO 8601 in UTC; None of a job that is healthy or unknown.
-    certainty : Certainty or None
-        ``high`` where it has lasted for half an hour and nothing is missing; None of ``unknown``. ``certainty_why``
-        says what is missing.
-    status : str or None
-        Status of the training job; ``active`` says whether it is still evaluated.
-    evaluated_through : str or None
-        The newest data that was judged.
-    rules : list of str
-        The rules whose condition holds, what wastes most first.
-    wasted_share : float or None
-        Share of the paid GPU time until now that was no compute, 0 to 1.
-    lost, spent : float or None
-        Money, in ``currency``; None where no price is known.
-    advice : str or None
-        What to do about the first rule.
-    would_do : WouldDo
-        ``stop`` only where the job's owner allowed it for one of the rules; ``would_do_why`` says why not.
-    idle_nodes : list of str
-        The nodes on which no GPU works, be the others busy: for clusters that TrainGuard does not stop.
-    memory_held_on : list of str
-        Those of them whose GPUs hold memory: a job that hangs, a script that does not exit, a waiting server.
-    """
-
-    schema_version: Literal["1"] = SCHEMA_VERSION
-    generated_at: str
-    job: str
-    verdict: Verdict
-    why: str
-    since: str | None = None
-    certainty: Certainty | None = None
-    certainty_why: str | None = None
-    status: str | None = None
-    active: bool = False
-    evaluated_through: str | None = None
-    rules: list[str] = []
-    wasted_share: float | None = None
-    lost: float | None = None
-    spent: float | None = None
-    currency: str | None = None
-    advice: str | None = None
-    would_do: WouldDo = WouldDo.NOTHING
-    would_do_why: str = ""
-    idle_nodes: list[str] = []
-    memory_held_on: list[str] = []
-
-
-def verdict_schema() -> dict[str, Any]:
-    return {**report_schema(JobVerdict, identity=IDENTITY), "title": "Verdict on a training job"}
-
-
-PREFIX = "trainguard."
-LONGEST_VALUE = 5_000
-
-
-def verdict_tags(verdict: JobVerdict) -> Mapping[str, str]:
-    """Return the tags by name; what is not known is an empty text, so that none of an earlier verdict stays."""
-    lost = "" if verdict.lost is None else f"{verdict.lost:.2f}"
-    share = "" if verdict.wasted_share is None else f"{verdict.wasted_share:.4f}"
-    fields = {
-        "verdict": verdict.verdict.value,
-        "why": verdict.why,
-        "since": verdict.since,
-        "certainty": verdict.certainty,
-        "rules": " ".join(verdict.rules),
-        "wasted_share": share,
-        "lost": lost,
-        "currency": verdict.currency if lost else "",
-        "advice": verdict.advice,
-        "job": verdict.job,
-        "evaluated_through": verdict.evaluated_through,
-        "generated_at": verdict.generated_at,
-    }
-    return {f"{PREFIX}{name}": one_line(str(value or ""), LONGEST_VALUE) for name, value in fields.items()}
-
 
 # An active job of which nothing newer was judged may have changed since.
 STALE_S = 900.0
@@ -165,7 +46,7 @@ def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: P
     """
     record = jobs.load(job)
     if record is None:
-        return _unknown(job, now, f"TrainGuard does not know the job {job}.")
+        return _unknown(job, now, f"TrainGuard does not know the job {job}.", missing=[Missing.JOB])
     return verdict_of(record, rows_that_matter(rows, job), now=now, prices=prices)
 
 
@@ -183,7 +64,7 @@ def verdict_of(
     found = _Findings.of(record, rows, prices)
     doubt = found.why_unknown(now)
     if doubt is not None:
-        return _unknown(record.job, now, doubt, record, found.watermark_s)
+        return _unknown(record.job, now, doubt, record, found.watermark_s, missing=found.missing(now))
     first = found.open[0] if found.open else None
     certainty, certainty_why = found.certainty(now)
     would_do, would_do_why = found.would_do
@@ -223,7 +104,7 @@ class _Findings(JobFacts):
         if not self.judged:
             return self.report.finding.reason if self.report is not None else "No rule has judged the job yet."
         through = self.watermark_s
-        if self.job.active and (through is None or abs(now - through) > STALE_S):
+        if self._is_stale(now):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
             return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
         if not self.open and self._lacks_much:
@@ -232,6 +113,30 @@ class _Findings(JobFacts):
         if self.open or self.level != UNKNOWN:
             return None if self.open else self._why_blind()
         return None if self.report is None else self.report.finding.reason
+
+    def _is_stale(self, now: float) -> bool:
+        through = self.watermark_s
+        return self.job.active and (through is None or abs(now - through) > STALE_S)
+
+    def missing(self, now: float) -> list[Missing]:
+        """Return what is missing to know how the job is: at least one."""
+        if not self.job.policy.evaluated or self.job.braked is not None:
+            return [Missing.EVALUATION]
+        low, statuses = self.rules.get(LOW_GPU.name), {row.status for row in self.rules.values()}
+        learning = self.rules.get(LEARNING)
+        blind = low is None or low.status in {Status.NOT_APPLICABLE, Status.WAITING_FOR_DATA}
+        holds = {
+            Missing.NEWER_DATA: self._is_stale(now),
+            Missing.GPU_SAMPLES: blind,
+            Missing.LOSSES: blind and (learning is None or learning.status not in {Status.OK, Status.FIRED}),
+            Missing.MORE_TIME: Status.WARMING_UP in statuses,
+            Missing.OBJECTS: self._counted((*_LOST_OBJECTS, *_LOST_LINES, *UNREAD_PARTS)) > 0,
+            Missing.DEVICES: self._counted((NOT_JUDGED_DEVICES,)) > 0,
+            Missing.ONE_WRITER: self._counted((UNCERTAIN_SERIES, RUNS_NOT_JUDGED)) > 0,
+            Missing.ENABLED_RULES: Status.DISABLED in statuses,
+            Missing.WORKING_RULES: Status.ERROR in statuses,
+        }
+        return [each for each, lacks in holds.items() if lacks] or [Missing.MORE_TIME]
 
     @property
     def level(self) -> str:
@@ -361,7 +266,13 @@ def _began(row: RuleRow) -> float | None:
 
 
 def _unknown(
-    job: str, now: float, why: str, record: JobRecord | None = None, through: float | None = None
+    job: str,
+    now: float,
+    why: str,
+    record: JobRecord | None = None,
+    through: float | None = None,
+    *,
+    missing: list[Missing],
 ) -> JobVerdict:
     return JobVerdict(
         generated_at=iso_time(now),
@@ -372,8 +283,5 @@ def _unknown(
         active=record is not None and record.active,
         evaluated_through=None if through is None else iso_time(through),
         would_do_why="What is not known is no reason to do anything.",
+        missing=missing,
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(encode_schema(verdict_schema()))

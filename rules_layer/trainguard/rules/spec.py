@@ -1,9 +1,10 @@
 """A rule's declaration beside its verdicts, which stands in the rule's own file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Literal, NewType, TypeAlias
 
+from trainguard.core.finding import Fact
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.change import ChangeCode
@@ -49,6 +50,7 @@ UNUSED_NODE = Symptom("never used")
 # Every GPU of a node stopped working: no other rule says why a node hangs.
 IDLE_NODE = Symptom("idle")
 
+Over: TypeAlias = Callable[[str, tuple[Fact, ...]], tuple[str, tuple[Fact, ...]]]
 Input = Literal["system", "framework"]
 SYSTEM: frozenset[Input] = frozenset({"system"})
 FRAMEWORK: frozenset[Input] = frozenset({"framework"})
@@ -95,7 +97,8 @@ class RuleSpec:
     symptoms that it names a reason for, ``seen_with`` those that are a part of its own condition. ``claims`` has by
     kind (``""`` for all others) the ledger's buckets whose time in the episodes it explains, in order; with
     ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
-    ``changes`` has in the same way by kind what its finding asks to change.
+    ``changes`` has in the same way by kind what its finding asks to change. ``over`` returns the kind and the facts
+    of a finding whose condition holds no more, in a job that goes on; None where they stay true.
 
     ``too_short`` are the words on a job that was too short, where no patience can be lowered. ``section`` is the
     report's, as ``module:function``: text, as evaluators must not import reports.
@@ -123,6 +126,7 @@ class RuleSpec:
     explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     seen_with: tuple[Symptom, ...] = ()
     text: Text | None = None
+    over: Over | None = None
     changes: Mapping[str, ChangeCode] = field(default_factory=dict)
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
     measures_loss: bool = False

@@ -33,7 +33,7 @@ TAG = "run-17@team=2520a/"
 STATE = AgentState(
     resource="job/team-a/train", action="suspend", status="active", runs=True, at=NOW, job=TAG, started_at=NOW - 7_200.0
 )
-NODE = msgspec.structs.replace(STATE, resource="node/gpu-7", action="replace", job=None)
+NODE = msgspec.structs.replace(STATE, resource="node/gpu-7", action="replace")
 RECORD = replace(JOB, resources=("workload/prod/job/team-a/train",))
 BROKEN = replace(ROW, finding=Finding("GPUHealth", None, "lost.", finding_kind="lost"), evaluated_through=NOW - 60.0)
 FIRE = Fire(job=JOB.job, job_arn=JOB.arn, rule="GPUHealth", fire_id="f1", episode=2, fired_at="", reason="lost.")
@@ -119,6 +119,24 @@ def test_only_a_broken_gpu_acts_on_its_own_node(given: dict[str, Any], kind: str
 def test_node_is_acted_on_for_a_workload_of_the_job_alone(changes: dict[str, Any], kind: str) -> None:
     decision = decide(both(**changes), "workload", "node")
     assert (decision.kind, decision.stop) == (kind, kind == "node")
+
+
+@pytest.mark.parametrize("job", [None, "another"])
+def test_a_profile_names_no_node_that_runs_nothing_of_its_job(job: str | None) -> None:
+    desk = both()
+    desk.states["prod", "unit/team-a/pod-0"] = msgspec.structs.replace(NODE, job=job)
+    decision = decide(desk, "workload", "node")
+    assert (decision.stop, decision.kind) == (False, "node")
+    assert decision.why == f"nothing of job {JOB.job} runs on prod/node/gpu-7, as far as its agent says"
+
+
+@pytest.mark.parametrize(("unit", "kind"), [("slurm/12/gpu7", "node"), ("slurm/99/gpu7", "workload")])
+def test_node_of_slurm_is_that_of_the_job_that_the_profile_names(unit: str, kind: str) -> None:
+    resource = "slurm/12"
+    states = {("prod", resource): msgspec.structs.replace(STATE, resource=resource), ("prod", f"unit/{unit}"): NODE}
+    job = replace(RECORD, resources=(f"workload/prod/{resource}",))
+    decision = decide(MemoryDesk(states=states), "workload", "node", job=job, node="gpu7")
+    assert (decision.kind, decision.stop) == (kind, True)
 
 
 def decided(**changes: Any) -> ResourceDecision:

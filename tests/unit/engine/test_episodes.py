@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from trainguard.core.finding import MOST_EPISODES, Fact
 from trainguard.core.records import Status
@@ -53,6 +54,51 @@ def test_two_evaluations_of_one_minute_are_one_violation() -> None:
     for watermark_s in (60.0, 75.0, 119.9, 120.0):
         episode.update(holds=True, watermark_s=watermark_s, clear_after_s=CLEAR_S)
     assert episode.violations == 2
+
+
+NODE = {"node": "n1"}
+IDLE = (
+    Fact(name="idle_time", value=2_400.0, unit="s", threshold=1_200.0, **NODE),
+    Fact(name="idle_since", value=0.0, unit="time", **NODE),
+    Fact(name="first_sample", value=0.0, unit="time", **NODE),
+)
+LATER = (IDLE[0], Fact(name="idle_since", value=900.0, unit="time", **NODE), IDLE[2])
+RISEN = (Fact(name="increase", value=20.0, unit="points"), Fact(name="time_left", value=60.0, unit="s"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "facts", "over"),
+    [
+        ("LowGPUUtilization", "never_used", IDLE, "idle_at_first"),
+        ("LowGPUUtilization", "holds_memory", IDLE, "idle_at_first"),
+        ("LowGPUUtilization", "nearly_idle", IDLE, "idle_at_first"),
+        ("LowGPUUtilization", "nearly_idle", LATER, "nearly_idle"),
+        ("LowGPUUtilization", "holds_memory", LATER, "holds_memory"),
+        ("LowGPUUtilization", "gpu_taken", LATER, "idle_at_first"),
+        ("LowGPUUtilization", "stopped", LATER, "stopped"),
+        ("GPUMemoryIncrease", "leak", RISEN, "leak"),
+        ("BatchSize", "small", RISEN, "small"),
+    ],
+)
+def test_what_is_over_keeps_what_stays_true(rule: str, kind: str, facts: tuple[Fact, ...], over: str) -> None:
+    episode = FiringHistory()
+    feed(episode, "x")
+    episode.note(rule, RuleResult(Status.FIRED, "", kind=kind, facts=facts), watermark_s=0.0)
+    assert episode.episodes[0].kind == kind
+    for _ in range(2):
+        episode.end(rule)
+        assert episode.episodes[0].kind == over
+    assert any(fact.name == "time_left" for fact in episode.episodes[0].facts) == (rule == "BatchSize")
+
+
+def test_gpus_that_began_late_are_told_to_start_sooner() -> None:
+    words = past_words("LowGPUUtilization", "idle_at_first", IDLE, reason="", advice=None)
+    assert words.reason == "idle at first: the GPUs of n1 did not work in their first 40 min."
+    assert (words.advice or "").startswith("Shorten what comes before the first step on n1")
+    taken = (replace(IDLE[0], device="gpu3"),)
+    assert past_words("LowGPUUtilization", "idle_at_first", taken, reason="", advice=None).clause == (
+        "gpu3 of n1 held memory and did not work for 40 min at first"
+    )
 
 
 def test_nothing_judged_has_no_affected_share() -> None:

@@ -21,7 +21,7 @@ from trainguard.report.agents.verdict import (
     of_hang,
 )
 from trainguard.report.document import encode_schema
-from trainguard.report.job_verdict import Verdict
+from trainguard.report.verdict_document import Verdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.family_rules import names as of_families
 from trainguard.rules.registry import OWN_NAMES, spec_of

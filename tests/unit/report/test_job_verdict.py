@@ -19,14 +19,10 @@ from trainguard.report.job_verdict import (
     LACKING_SHARE,
     STALE_S,
     SURE_AFTER_S,
-    Certainty,
-    JobVerdict,
-    Verdict,
-    WouldDo,
     job_verdict,
     verdict_of,
-    verdict_schema,
 )
+from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo, verdict_schema
 from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.usage import P95
 
@@ -169,6 +165,30 @@ def test_row_without_data_makes_the_verdict_unknown() -> None:
     assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
 
 
+@pytest.mark.parametrize(
+    ("changes", "rows", "now", "missing"),
+    [
+        ({}, [], NOW, [Missing.GPU_SAMPLES, Missing.LOSSES]),
+        ({"policy": JobPolicy(evaluated=False, why="it says so")}, [], NOW, [Missing.EVALUATION]),
+        ({}, [low(RUNNING, None, None)], NOW + STALE_S + 1.0, [Missing.NEWER_DATA]),
+        ({}, [quiet(RUNNING, LOW, Status.WARMING_UP)], NOW, [Missing.MORE_TIME]),
+        ({}, [quiet(RUNNING, LOW, Status.DISABLED)], NOW, [Missing.ENABLED_RULES]),
+        ({}, [quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.ERROR)], NOW, [Missing.WORKING_RULES]),
+        ({}, [replace(quiet(RUNNING, LOW), counters={"devices_not_judged": 8})], NOW, [Missing.DEVICES]),
+        ({}, [replace(quiet(RUNNING, LOW), counters={"runs_not_judged": 1})], NOW, [Missing.ONE_WRITER]),
+        ({}, [replace(quiet(RUNNING, LOW), counters={"bad_objects": 99})], NOW, [Missing.OBJECTS]),
+        ({}, [quiet(RUNNING, LOW)], NOW, [Missing.MORE_TIME]),
+    ],
+)
+def test_unknown_names_what_is_missing(
+    changes: dict[str, Any], rows: list[RuleRow], now: float, missing: list[Missing]
+) -> None:
+    of = replace(RUNNING, **changes)
+    report = report_row(of, judged=0, reason="No data yet.")
+    verdict = said(of, replace(report, finding=replace(report.finding, finding_kind="unknown")), *rows, now=now)
+    assert (verdict.verdict, verdict.missing) == (Verdict.UNKNOWN, missing)
+
+
 def test_verdict_of_a_late_run_of_an_ended_job_is_known() -> None:
     ended = job()
     assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is Verdict.HEALTHY
@@ -247,5 +267,5 @@ def test_every_encoded_verdict_matches_the_published_schema(rows: list[RuleRow])
     schema = json.loads(PUBLISHED.read_bytes())
     jsonschema.validate(json.loads(msgspec.json.encode(said(RUNNING, *rows))), schema)
     assert encode_schema(verdict_schema()) == PUBLISHED.read_bytes(), (
-        "python -m trainguard.report.job_verdict > docs/schemas/verdict-1.json renews it"
+        "python -m trainguard.report.verdict_document > docs/schemas/verdict-1.json renews it"
     )

@@ -112,6 +112,8 @@ def test_ended_leak_fires_no_more() -> None:
     assert " rose and stopped: " in reason
     assert (advice or "").startswith("Nothing needs to be changed if a cache")
     assert held.until == pytest.approx(JOB_START + 60.0 * 120.0, abs=180.0)
+    assert held.time_left_s is None
+    assert not any(fact.name == "time_left" for fact in held.facts)
 
 
 def test_given_two_devices_when_one_leaks_then_it_alone_is_named() -> None:

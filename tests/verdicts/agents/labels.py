@@ -41,7 +41,7 @@ TRACES: Mapping[str, frozenset[str]] = {
     ".item() in each layer": frozenset({"remove_syncs"}),
     "the loss is printed": frozenset({"remove_syncs"}),
     "copies from pageable memory": frozenset({"pin_memory"}),
-    "optimizer state on the host": frozenset({"pin_memory"}),
+    "optimizer state on the host": frozenset({"copy_less"}),
     "storm of launches": frozenset({"fuse_kernels"}),
     "Python between launches": frozenset({"fuse_kernels"}),
     "products in FP32": frozenset({"lower_precision"}),

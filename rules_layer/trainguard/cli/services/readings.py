@@ -23,10 +23,12 @@ from trainguard.local.runs import find_runs
 from trainguard.local.settings import GivenSettings
 from trainguard.local.stragglers import judge_stragglers
 from trainguard.local.traces import open_traces
-from trainguard.report.agents.verdict import AgentVerdict, of_hang, of_kernels, of_report, of_stragglers
+from trainguard.report.agents.stragglers import of_stragglers
+from trainguard.report.agents.verdict import AgentVerdict, of_hang, of_kernels, of_report
 from trainguard.report.document import Report
 from trainguard.report.job.build import build_report
-from trainguard.report.job_verdict import JobVerdict, job_verdict, verdict_of
+from trainguard.report.job_verdict import job_verdict, verdict_of
+from trainguard.report.verdict_document import JobVerdict
 from trainguard.stragglers.verdict import StragglerVerdict
 
 if TYPE_CHECKING:

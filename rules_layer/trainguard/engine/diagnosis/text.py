@@ -245,12 +245,15 @@ def _nothing(case: Case, found: Diagnosis) -> Advice:
     if not judged.judged and not case.ended:
         return ChangeCode.WAIT_FOR_DATA, "Nothing can be advised yet."
     if not judged.judged and (lost is None or lost >= SIZEABLE_SHARE):
-        return ChangeCode.NOTHING, "Nothing can be advised: there is no verdict."
+        return ChangeCode.COLLECT_DATA, "Collect GPU samples or losses: without them there is no verdict."
     saving = smaller_instance(case)
     nothing = "Nothing needs to be changed"
     if found.level != "healthy":
         nothing += ", as far as that was judged" if judged.judged else ", as far as the work of the GPUs shows"
-    return ChangeCode.NOTHING, f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
+    if found.level == "unknown":
+        nothing = f"Collect what was not judged or not read; {nothing[0].lower()}{nothing[1:]}"
+    code = ChangeCode.COLLECT_DATA if found.level == "unknown" else ChangeCode.NOTHING
+    return code, f"{nothing}." if saving is None else f"{nothing}, but it can cost less: {saving}"
 
 
 def smaller_instance(case: Case) -> str | None:

@@ -213,6 +213,8 @@ class RuleRunner(Generic[R]):
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
                 if holds:
                     entry.history.note(rule.name, result, watermark_s=watermark_s)
+                else:
+                    entry.history.end(rule.name)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, ledger()))
             if is_near_threshold(result, entry.history):

@@ -214,6 +214,13 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
                 each.reason = each.advice = each.kind = ""
                 each.facts = ()
 
+    def end(self, rule: str) -> None:
+        """Keep of the newest episode what stays true: its condition holds no more, and the job goes on."""
+        over = spec_of(rule).over
+        if over is not None and self.episodes:
+            newest = self.episodes[-1]
+            newest.kind, newest.facts = over(newest.kind, newest.facts)
+
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:
         if not self.is_open:
             return

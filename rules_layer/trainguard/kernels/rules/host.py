@@ -30,7 +30,7 @@ class LoaderBound(RankRule):
     claims = (Bucket.DATA,)
     takes = "waits_for_loader"
     summary = "Steps wait {loader_share} of their time for the data loader."
-    advice = "Raise the DataLoader's num_workers and prefetch_factor, set pin_memory=True, decode less."
+    advice = "Raise the DataLoader's num_workers and prefetch_factor, and decode less."
     clause = "steps waited for the data loader"
 
     most: Share = 0.05

@@ -1,6 +1,8 @@
 """Copies take the GPU's time, or its memory is nearly full."""
 
 import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, portion
-from trainguard.kernels.rules.text import shown
+from trainguard.kernels.rules.text import Saying, shown
 from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
@@ -18,16 +20,32 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure
 
+# From this share of the copies' time on it is pageable memory that slows them.
+_MOSTLY = 0.5
+
 
 class MemcpyBound(RankRule):
+    """Fires where copies take the GPU's time; what is pinned already, or on the GPU, is not told to be pinned."""
+
     title = "Copies"
-    change = ChangeCode.PIN_MEMORY
+    change = ChangeCode.COPY_LESS
     fires_when = "the GPU only copies or sets memory for {least} of the time"
     measure = Measure("share of the window with copies alone")
     takes = "memory_alone"
     summary = "{copy_share} of the time the GPU only copies or sets memory."
-    advice = "Keep data on the GPU, join small copies, pin host memory and copy with non_blocking=True."
+    advice = "Keep data and optimizer state on the GPU, join small copies, and copy while the GPU computes."
     clause = "the GPU only copied memory for part of the time"
+    changes: ClassVar[Mapping[str, ChangeCode]] = {"pageable_copies": ChangeCode.PIN_MEMORY}
+    says = (
+        Saying("memcpy_bound", summary, advice, clause),
+        Saying(
+            "pageable_copies",
+            "{copy_share} of the time the GPU only copies or sets memory; {pageable_copy_share} of the copies' time is "
+            "from or to pageable memory.",
+            "Pin host memory (pin_memory=True in the DataLoader), and copy with non_blocking=True.",
+            clause,
+        ),
+    )
 
     least: Share = 0.1
     high: Share = 0.25
@@ -36,12 +54,22 @@ class MemcpyBound(RankRule):
         share = judged.share(judged.exposed_memory_ns)
         if share < self.least:
             return None
+        mask = judged.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)
+        rows = judged.trace.gpu
+        lasted = np.where(mask, rows.end - rows.start, 0)
+        pageable = float(lasted[np.isin(rows.name, _pageable_names(judged))].sum() / max(lasted.sum(), 1))
+        facts = [portion("copy_share", share, self.least), portion("pageable_copy_share", pageable, _MOSTLY)]
         return self.found(
-            [portion("copy_share", share, self.least)],
+            facts,
             severity=severity(share, self.least, self.high),
-            evidence=by_name(judged, judged.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)),
+            evidence=by_name(judged, mask),
             gain=judged.gain(judged.exposed_memory_ns),
+            kind="pageable_copies" if pageable >= _MOSTLY else "",
         )
+
+
+def _pageable_names(judged: Judged) -> list[int]:
+    return [place for place, name in enumerate(judged.trace.names) if kind_of(name)[1] == "Pageable"]
 
 
 _ASYNCHRONOUS = re.compile(r"(cuda|hip|cu)Memcpy\w*Async")
@@ -86,8 +114,7 @@ class PageableCopy(RankRule):
 
 
 def _pageable_rows(judged: Judged) -> Ints:
-    trace, rows = judged.trace, judged.trace.gpu
-    pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
+    trace, rows, pageable = judged.trace, judged.trace.gpu, _pageable_names(judged)
     asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
     mask = judged.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
     copies = np.flatnonzero(mask & (judged.window.launch >= 0))

@@ -1,7 +1,6 @@
 """What agents get beside the verdict: a finding's facts, the ledger, two runs beside each other, and what-ifs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.changes import Comparison as KernelComparison
@@ -19,19 +18,15 @@ from trainguard.report.agents.foreign import (
     rule_code,
     split_facts,
 )
-from trainguard.report.agents.verdict import ranked_kernels, straggler_change
+from trainguard.report.agents.order import before_larger, why_of_jobs, why_of_kernels
+from trainguard.report.agents.verdict import MOST_LISTED, Answer, has_ended, ranked_kernels, short
 from trainguard.report.document import Change as Difference
 from trainguard.report.document import FindingEntry, Report
 from trainguard.rules import family_rules
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.registry import RULE_NAMES, spec_of
-from trainguard.stragglers.verdict import StragglerVerdict
 
-# What an agent reads of a list; the rest is counted.
-MOST_LISTED = 8
 _MOST_EPISODES = 3
-
-Answer = Mapping[str, Any]
 
 
 def explained(report: Report, rule: str = "") -> Answer:
@@ -42,7 +37,7 @@ def explained(report: Report, rule: str = "") -> Answer:
     silent = [each for each in report.rules if wanted and each.rule.rpartition("/")[2].lower().startswith(wanted)]
     return {
         "job": foreign(report.job.name),
-        "findings": [_explained(each, report.cost.currency) for each in first[:3]],
+        "findings": [_explained(each, report.cost.currency, ended=has_ended(report)) for each in first[:3]],
         "left_out": max(len(first) - 3, 0),
         **({"rules": [_silent(each.rule, each.status) for each in silent[:3]]} if silent and not first else {}),
     }
@@ -52,7 +47,7 @@ def _silent(rule: str, status: str) -> Answer:
     return {"rule": rule_code(rule), "status": str(status), "fires_when": _of_rule(rule)["fires_when"]}
 
 
-def _explained(each: FindingEntry, currency: str | None) -> Answer:
+def _explained(each: FindingEntry, currency: str | None, *, ended: bool) -> Answer:
     numbers, names = split_facts(each.facts)
     code = rule_code(each.rule)
     change = spec_of(each.rule).change_for(each.finding_kind)
@@ -64,7 +59,7 @@ def _explained(each: FindingEntry, currency: str | None) -> Answer:
         "severity": each.severity,
         "ongoing": each.ongoing,
         "change": change,
-        "do": change.do,
+        "do": change.said(ended=ended),
         "facts": {} if code == CUSTOM else numbers,
         "names": names,
         "thresholds": {} if code == CUSTOM else {fact.name: fact.threshold for fact in thresholds[:3]},
@@ -137,55 +132,34 @@ _BUCKETS = {words: bucket.value for bucket, words in BUCKET_WORDS.items()}
 
 
 def _difference(each: Difference, what: str | Foreign) -> Answer:
-    return {"what": what, "unit": each.unit, "here": _short(each.here), "there": _short(each.there)}
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    return {"what": what, "unit": each.unit, "here": short(each.here), "there": short(each.there)}
 
 
 def what_ifs(report: Report) -> Answer:
-    """Return the changes that the findings ask for, and what each can save at most; no two save the same time."""
-    hours = report.cost.spent
+    """Return the changes that the findings ask for, and what each can save at most; no two save the same time.
+
+    They stand in the order of the verdict. One that stands before a change that saves more says why.
+    """
+    shown, ended = report.findings[:MOST_LISTED], has_ended(report)
+    reasons = before_larger([each.wasted_share or 0.0 for each in shown], why_of_jobs(shown))
     return {
         "job": foreign(report.job.name),
         "wasted_share": _rounded(report.verdict.wasted_share),
-        "spent": hours,
+        "saves_share_together": _rounded(min(sum(each.wasted_share or 0.0 for each in report.findings), 1.0)),
+        "spent": report.cost.spent,
         "currency": report.cost.currency,
         "changes": [
             {
                 "change": (change := spec_of(each.rule).change_for(each.finding_kind)),
-                "do": change.do,
+                "do": change.said(ended=ended),
                 "rule": rule_code(each.rule),
                 "saves_share": _rounded(each.wasted_share),
                 "saves": each.lost,
                 "explained_by": None if each.explained_by is None else rule_code(each.explained_by),
+                **why,
             }
-            for each in report.findings[:MOST_LISTED]
+            for each, why in zip(shown, reasons, strict=True)
         ],
-    }
-
-
-def straggler_what_ifs(found: StragglerVerdict) -> Answer:
-    """Return what the replay of a step says it saves if parts of the work run at the pace of their peers."""
-    return {
-        "slowdown": round(found.slowdown, 3),
-        "recorded_step_s": _short(found.recorded_s),
-        "even_step_s": _short(found.even_s),
-        "changes": [
-            {
-                "change": straggler_change(each),
-                "do": straggler_change(each).do,
-                "kind": each.kind,
-                "ranks": each.ranks[:MOST_LISTED],
-                "stage": each.stage,
-                "host": foreign(each.host) if each.host else None,
-                "operation": foreign(each.operation) if each.operation else None,
-                "saves_share": _rounded(each.saves),
-            }
-            for each in [*found.causes, *found.parts][:MOST_LISTED]
-        ],
-        "ranks": [{"rank": each.rank, "saves_share": _rounded(each.saves)} for each in found.ranks[:4]],
     }
 
 
@@ -201,7 +175,7 @@ def kernels_answer(document: KernelProfiles) -> Answer:
             {
                 "name": foreign(each.name),
                 "operator": foreign(each.operator) if each.operator else None,
-                "time_ms": _short(each.total_ns / 1e6),
+                "time_ms": short(each.total_ns / 1e6),
                 "runs": each.count,
             }
             for each in ([] if slowest is None else slowest.kernels[:5])
@@ -232,7 +206,9 @@ def captured_answer(report: Report) -> Answer:
 
 
 def _kernel_findings(found: Sequence[KernelFinding] | Sequence[RuleVerdict]) -> list[Answer]:
-    return [_kernel_finding(each) for each in found[:5]]
+    shown = [_kernel_finding(each) for each in found[:5]]
+    reasons = before_larger([each["saves_share"] or 0.0 for each in shown], why_of_kernels(shown))
+    return [{**each, **why} for each, why in zip(shown, reasons, strict=True)]
 
 
 def _kernel_finding(each: KernelFinding | RuleVerdict) -> Answer:
@@ -254,7 +230,7 @@ def _kernel_finding(each: KernelFinding | RuleVerdict) -> Answer:
         "facts": dict(list(numbers.items())[:5]),
         "names": {name: value for name, value in names.items() if name != "remedy"},
         "evidence": [
-            {"what": foreign(proof.what), "time_ms": _short(proof.duration_ns / 1e6), "runs": proof.count}
+            {"what": foreign(proof.what), "time_ms": short(proof.duration_ns / 1e6), "runs": proof.count}
             for proof in each.evidence[:2]
         ],
     }
@@ -298,11 +274,9 @@ def _rank_changes(each: RankComparison) -> Answer:
         "comparable": each.comparable.verdict,
         "change": each.change,
         "worsened_share": _rounded(each.worsened),
-        **(
-            {} if step is None else {"before_ms": _short(step.before_ns / 1e6), "after_ms": _short(step.after_ns / 1e6)}
-        ),
+        **({} if step is None else {"before_ms": short(step.before_ns / 1e6), "after_ms": short(step.after_ns / 1e6)}),
         "kernels": [
-            {"name": foreign(kernel.name), "change": kernel.change, "delta_ms": _short(kernel.delta_ns / 1e6)}
+            {"name": foreign(kernel.name), "change": kernel.change, "delta_ms": short(kernel.delta_ns / 1e6)}
             for kernel in found[:5]
             if kernel.change != "same"
         ],

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity, severity_rank
+from trainguard.core.records import JobStatus
 from trainguard.hangs.verdict import Culprit, HangVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelFinding
@@ -20,12 +21,10 @@ from trainguard.kernels.rules.ranks import by_rule
 from trainguard.report.agents.foreign import CUSTOM, Foreign, foreign, own, rule_code, split_facts
 from trainguard.report.document import FindingEntry, Report, encode_schema, report_schema
 from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
-from trainguard.report.job_verdict import JobVerdict
-from trainguard.report.job_verdict import Verdict as Word
+from trainguard.report.verdict_document import JobVerdict, Missing
+from trainguard.report.verdict_document import Verdict as Word
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.registry import spec_of
-from trainguard.stragglers.causes import Cause
-from trainguard.stragglers.verdict import StragglerVerdict
 
 if TYPE_CHECKING:
     from trainguard.kernels.memory.entries import SnapshotProfile
@@ -36,6 +35,10 @@ IDENTITY = f"urn:trainguard:agent-verdict:{SCHEMA_VERSION}"
 MOST_BYTES = 1_000
 _MOST_FACTS, _MOST_NAMES, _MOST_RULES = 6, 3, 4
 _SHORTEST = 16
+
+# What an agent reads of a list; the rest is counted.
+MOST_LISTED = 8
+Answer = Mapping[str, Any]
 Confidence = Literal["high", "medium", "low"]
 
 
@@ -79,7 +82,9 @@ class AgentVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     verdict : Word
         As of ``trainguard verdict``. Unknown means active: never stop a job for it.
     change, do : ChangeCode, str
-        The change to make first: its code, and what it is.
+        The change to make first: its code, and what it is, after the job's end for the next run.
+    missing : list of str
+        What is missing to know, of ``unknown``: codes.
     confidence : str
         How sure that is.
     wasted_share : float or None
@@ -109,6 +114,7 @@ class AgentVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     saves_share: float | None = None
     evaluated_through: str | None = None
     others: list[str] = []
+    missing: list[Missing] = []
     unread: dict[str, int] = {}
     next: list[str] = []
 
@@ -116,7 +122,7 @@ class AgentVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 def of_report(report: Report, word: JobVerdict) -> AgentVerdict:
     """Return the verdict on a job by its report, and by its rows, which know what goes on now."""
     root = next((each for each in report.findings if each.rule == report.verdict.rule), None)
-    change = report.verdict.change_code
+    change = _change_of(report, word)
     confidence: Confidence = "low" if word.certainty is None else word.certainty.value
     return bounded(
         AgentVerdict(
@@ -125,20 +131,37 @@ def of_report(report: Report, word: JobVerdict) -> AgentVerdict:
             status=report.job.status,
             verdict=word.verdict,
             change=change,
-            do=change.do,
+            do=change.said(ended=has_ended(report)),
             confidence=confidence,
             finding=None if root is None else _finding(root.rule, root.finding_kind, root.facts, root.severity, root),
             place=AgentPlace() if root is None else _place(root.facts, root.worst),
-            wasted_share=_rounded(report.verdict.wasted_share),
+            wasted_share=rounded(report.verdict.wasted_share),
             lost=report.verdict.lost,
             currency=report.cost.currency,
-            saves_share=None if root is None else _rounded(root.wasted_share),
+            saves_share=None if root is None else rounded(root.wasted_share),
             evaluated_through=word.evaluated_through,
             others=[rule_code(rule) for rule in report.verdict.causes if rule != report.verdict.rule],
+            missing=word.missing,
             unread=_unread(report),
             next=list(_next(report, root)),
         )
     )
+
+
+def has_ended(report: Report) -> bool:
+    return report.job.status in _FINAL
+
+
+def _change_of(report: Report, word: JobVerdict) -> ChangeCode:
+    """Return the first change; of a job of which nothing is known it is no all-clear, but what makes it known."""
+    change = report.verdict.change_code
+    if word.verdict is not Word.UNKNOWN or change is not ChangeCode.NOTHING:
+        return change
+    waits = word.active and not {Missing.MORE_TIME, Missing.NEWER_DATA}.isdisjoint(word.missing)
+    return ChangeCode.WAIT_FOR_DATA if waits else ChangeCode.COLLECT_DATA
+
+
+_FINAL = frozenset(each.value for each in JobStatus if each.is_final)
 
 
 def _finding(
@@ -180,13 +203,13 @@ def _place(facts: Sequence[Fact], worst: str | None = None) -> AgentPlace:
     node, _, below = (worst or "").partition("/")
     return AgentPlace(
         rank=None if rank is None or isinstance(rank.value, str) else int(rank.value),
-        node=_named(where.node if where is not None else node),
-        device=_named(below or device),
+        node=place_name(where.node if where is not None else node),
+        device=place_name(below or device),
         **{part: foreign(fact.value) for part, fact in found.items() if isinstance(fact.value, str)},
     )
 
 
-def _named(text: str | None) -> Foreign | None:
+def place_name(text: str | None) -> Foreign | None:
     return foreign(text) if text else None
 
 
@@ -216,8 +239,12 @@ def _next(report: Report, root: FindingEntry | None) -> Iterator[str]:
 _SIZEABLE = 0.1
 
 
-def _rounded(share: float | None) -> float | None:
+def rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 3)
+
+
+def short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
 
 
 def bounded(verdict: AgentVerdict) -> AgentVerdict:
@@ -264,7 +291,7 @@ def of_kernels(document: KernelProfiles) -> AgentVerdict:
             confidence="high" if first is not None and first.confidence == "normal" else "medium" if judged else "low",
             finding=None if first is None else _finding(first.id, first.kind, first.facts, first.severity),
             place=place,
-            saves_share=None if first is None else _rounded(first.gain.share),
+            saves_share=None if first is None else rounded(first.gain.share),
             others=list(dict.fromkeys(each.id for each in found[1:] if first is not None and each.id != first.id)),
             unread={"traces": len(document.unread)} if document.unread else {},
             next=["kernels"],
@@ -312,58 +339,9 @@ def of_hang(source: str, hang: HangVerdict) -> AgentVerdict:
 
 
 def _culprit(first: Culprit, hang: HangVerdict) -> AgentPlace:
-    return AgentPlace(rank=first.rank, operator=_named(first.operation or hang.operation), line=_named(first.line))
-
-
-def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
-    """Return the verdict on a table of operations."""
-    first = found.causes[0] if found.causes else None
-    change = ChangeCode.NOTHING if first is None else straggler_change(first)
-    price = found.price
-    return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(source),
-            status="Unknown",
-            verdict=Word.HEALTHY if first is None else Word.WASTED,
-            change=change,
-            do=change.do,
-            confidence="medium" if found.confidence == "low" or (first is not None and first.unsure) else "high",
-            finding=None
-            if first is None
-            else AgentFinding(
-                rule="stragglers",
-                kind=first.kind.value,
-                severity=Severity.HIGH,
-                facts={
-                    "slowdown": round(found.slowdown, 3),
-                    "mean_step_s": round(found.recorded_s, 4),
-                    "explains_share": round(first.share, 3),
-                    **({} if first.times is None else {"times_of_peers": round(first.times, 2)}),
-                    **({} if first.stage is None else {"stage": float(first.stage)}),
-                },
-            ),
-            place=AgentPlace()
-            if first is None
-            else AgentPlace(
-                rank=first.ranks[0] if first.ranks else None,
-                node=_named(first.host),
-                operator=_named(first.operation),
-            ),
-            lost=None if price is None else round(price.lost, 2),
-            currency=None if price is None else price.currency,
-            saves_share=None if first is None else _rounded(first.saves),
-            unread={"rows": sum(found.faults.values())} if found.faults else {},
-            next=["what_if"],
-        )
+    return AgentPlace(
+        rank=first.rank, operator=place_name(first.operation or hang.operation), line=place_name(first.line)
     )
-
-
-def straggler_change(cause: Cause) -> ChangeCode:
-    return _OF_CAUSES.get(cause.kind.value, ChangeCode.BALANCE_RANKS)
-
-
-_OF_CAUSES = {"transfers": ChangeCode.OVERLAP_COMMUNICATION}
 
 
 def agent_verdict_schema() -> dict[str, Any]:

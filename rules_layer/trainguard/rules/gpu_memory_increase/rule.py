@@ -43,6 +43,8 @@ from trainguard.rules.gpu_memory_increase.text import (
     jump_facts,
     kind_of,
     text,
+    time_left_name,
+    without_time_left,
 )
 from trainguard.rules.protocol import (
     MAX_WINDOW_POINTS,
@@ -91,7 +93,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
             details=details,
         )
     affected = None
-    worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
+    worst = max(leaks or rises, key=lambda rise: _badness(rise, is_leak=bool(leaks)))
     if leaks and view.watermark_s is not None and view.first_sample_at is not None:
         affected = min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
     return RuleResult.told(
@@ -108,9 +110,14 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
         onset=worst.since if leaks else None,
         until=worst.until if leaks else None,
         gpus=tuple(rise.device for rise in leaks),
-        time_left_s=worst.time_left_s if leaks else None,
+        time_left_s=worst.time_left_s if leaks and worst.until is None else None,
         details=details,
     )
+
+
+def _badness(rise: UseRise, *, is_leak: bool) -> tuple[bool, float, str]:
+    """Of leaks the one that is full first comes first: of those that go on."""
+    return is_leak and rise.until is None, -rise.time_left_s if is_leak else rise.points, rise.device
 
 
 def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[UseRise]) -> Iterator[Fact]:
@@ -130,8 +137,8 @@ def _use_facts(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[
         if not worst.use.share:
             yield fact("hourly_bytes", worst.bytes_of(worst.hourly), "bytes/h")
         yield view.work_fact("gpus_affected", len(leaks), unit="GPUs")
-        if worst.time_left_s:
-            yield fact("time_left", worst.time_left_s, "s")
+        if worst.time_left_s and worst.until is None:
+            yield fact(time_left_name(view), worst.time_left_s, "s")
 
 
 def is_leak(rise: UseRise, increase: float) -> bool:
@@ -181,6 +188,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         metrics=("GPU memory",),
         changes={"": ChangeCode.FIX_LEAK, MemoryKind.JUMP: ChangeCode.SAVE_MEMORY},
         text=text,
+        over=without_time_left,
         details=MemoryDetails,
         section="trainguard.rules.gpu_memory_increase.section:blocks",
     )

@@ -63,9 +63,22 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
         yield fact("floor_of_rise", (growth.floors[-1] if worst.is_ramp else floor) / TENTHS, "%")
         yield fact("hourly_increase", worst.hourly(window_s), "points/h")
         if left_s := worst.time_left_s(window_s):
-            yield fact("time_left", left_s, "s")
+            yield fact(time_left_name(view), left_s, "s")
     elif worst.kind == "jump":
         yield fact("left_after_another", max(100.0 - growth.floor / TENTHS - worst.points, 0.0), "%")
+
+
+_TIME_LEFT = "time_left"
+
+
+def time_left_name(view: NodeView) -> str:
+    """Return what the time until memory is full is called: of a stream that has ended it is of its end."""
+    return f"{_TIME_LEFT}_at_end" if view.closed else _TIME_LEFT
+
+
+def without_time_left(kind: str, facts: tuple[Fact, ...]) -> tuple[str, tuple[Fact, ...]]:
+    """Return what stays true of a rise that is over."""
+    return kind, tuple(fact for fact in facts if fact.name != _TIME_LEFT)
 
 
 def jump_facts(jump: Jump, view: NodeView) -> Iterator[Fact]:
@@ -176,9 +189,9 @@ def _stronger(sheet: FactSheet) -> str:
 
 
 def _full(sheet: FactSheet) -> str:
-    verb, later = ("is", "") if sheet.get("stream_end") is None else ("would have been", " more")
-    full = ", and at that rate {increase.device} {verb} at 100 % in {time_left}{later}"
-    return sheet.say_if("time_left", full, verb=verb, later=later)
+    at_end = ", and at that rate {increase.device} would have been at 100 % in {time_left_at_end} more"
+    full = ", and at that rate {increase.device} is at 100 % in {time_left}"
+    return sheet.say_if("time_left_at_end", at_end) or sheet.say_if("time_left", full)
 
 
 def _gigabytes(name: str, otherwise: str) -> Callable[[FactSheet], str]:
@@ -219,7 +232,9 @@ _PARTS: Parts = {
     "total": _gigabytes("memory_total", "its memory"),
     "hourly": _gigabytes("hourly_bytes", "{hourly_increase}"),
     "in_share": lambda sheet: sheet.say(", {memory_in_use_share}") if sheet.get("memory_in_use") else "",
-    "full_later": lambda sheet: sheet.say_if("time_left", ", and at that rate would have been full {time_left} later"),
+    "full_later": lambda sheet: sheet.say_if(
+        "time_left_at_end", ", and at that rate would have been full {time_left_at_end} later"
+    ),
     "full_in": lambda sheet: sheet.say_if("time_left", ", and full in {time_left} at that rate"),
     "within": lambda sheet: sheet.say_if("time_left", " within {time_left}, before {place} is full", **_PARTS),
 }

@@ -44,6 +44,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
     dips_in,
     dips_of,
     fold_use,
+    once_worked,
     onset_of,
     undone_before,
 )
@@ -122,6 +123,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
         changes=CHANGES,
         text=text,
+        over=once_worked,
         claims=CLAIMS,
         details=LowGpuDetails,
         chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),

@@ -196,6 +196,16 @@ def _idling(sheet: FactSheet) -> str:
     return sheet.say(f"{NAMES[look]}{{held}}: {_IDLING[look]} (allowed {{idle_time.limit}})", **_PARTS)
 
 
+def _late(sheet: FactSheet) -> str:
+    idle = sheet.get("idle_time")
+    if idle is None:
+        return sheet.say("no instance (MIG) of {node} was used for {low_time} at first")
+    if idle.device is not None:
+        return sheet.say("{device} of {node} held memory and did not work for {idle_time} at first")
+    little = "did next to nothing" if sheet.get("highest_mean_utilization") else "did not work"
+    return sheet.say("the GPUs of {node} {little} in their first {idle_time}", little=little)
+
+
 def _since(sheet: FactSheet) -> str:
     at_start = sheet.number("idle_since") <= sheet.number("first_sample") + 1.0
     return " since its first sample" if at_start else ""
@@ -280,6 +290,7 @@ _PARTS: Parts = {
     "activity_of": lambda sheet: sheet.say_if("activity", "{activity}") or "SM activity",
     "resource": lambda sheet: "time" if sheet.get("activity") else "multiprocessors",
     "idling": _idling,
+    "late": _late,
     "since": _since,
     "sign": _sign,
     "holding": _holding,
@@ -303,6 +314,12 @@ _WORDS: Mapping[str, Words] = {
         "{idling}.",
         "Check that the script places the model on the GPUs of {node}.",
         "the GPUs of {node} were never used",
+    ),
+    Kind.IDLE_AT_FIRST: Words(
+        "idle at first: {late}.",
+        "Shorten what comes before the first step on {node}: stream data instead of copying it, keep what is compiled "
+        "or preprocessed, load models in parallel; the job's log of that time says what it did.",
+        "{late}",
     ),
     Kind.STOPPED: Words("{idling}.", "{look_at_hang}", "the GPUs of {node} stopped working"),
     Kind.NEARLY_IDLE: Words(

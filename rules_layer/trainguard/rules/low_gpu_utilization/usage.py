@@ -42,6 +42,7 @@ MEMORY_P95 = Measure("95th percentile of memory activity", "%")
 
 class LowGPUUtilizationKind(JudgedKind):
     NEVER_USED = "never_used", Status.FIRED
+    IDLE_AT_FIRST = "idle_at_first", Status.FIRED
     STOPPED = "stopped", Status.FIRED
     NEARLY_IDLE = "nearly_idle", Status.FIRED
     HOLDS_MEMORY = "holds_memory", Status.FIRED
@@ -70,6 +71,7 @@ _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 # Which lost time of the ledger a finding explains: work that uses little of a GPU is none of it.
 CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
+    Kind.IDLE_AT_FIRST: (Bucket.IDLE, Bucket.START_UP, Bucket.UNEXPLAINED),
     Kind.STOPPED: _IDLE,
     Kind.NEARLY_IDLE: _NEVER_ACTIVE,
     Kind.HOLDS_MEMORY: _NEVER_ACTIVE,
@@ -88,6 +90,7 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
 
 CHANGES: Mapping[str, ChangeCode] = {
     Kind.NEVER_USED: ChangeCode.USE_GPU,
+    Kind.IDLE_AT_FIRST: ChangeCode.SHORTEN_START,
     Kind.STOPPED: ChangeCode.FIND_HANG,
     Kind.NEARLY_IDLE: ChangeCode.USE_GPU,
     Kind.HOLDS_MEMORY: ChangeCode.FREE_GPU,
@@ -102,6 +105,18 @@ CHANGES: Mapping[str, ChangeCode] = {
     Kind.INSTANCES_UNUSED: ChangeCode.USE_GPU,
     Kind.INSTANCES_LOW: ChangeCode.RAISE_BATCH_SIZE,
 }
+
+
+_NEVER_WORKED = frozenset({Kind.NEVER_USED, Kind.GPU_TAKEN, Kind.INSTANCES_UNUSED})
+
+
+def once_worked(kind: str, facts: tuple[Fact, ...]) -> tuple[str, tuple[Fact, ...]]:
+    """Return the kind of a finding that is over: what was called never used has worked since, and began late."""
+    known = {fact.name: fact.value for fact in facts}
+    since, first = known.get("idle_since"), known.get("first_sample")
+    from_first = isinstance(since, float) and isinstance(first, float) and since <= first + 1.0
+    quiet = kind in {Kind.HOLDS_MEMORY, Kind.NEARLY_IDLE} and from_first
+    return (Kind.IDLE_AT_FIRST.value if kind in _NEVER_WORKED or quiet else kind), facts
 
 
 class Part(msgspec.Struct, array_like=True):

@@ -144,7 +144,9 @@ def _objection_of_tags(case: StopCase, name: str, resource: ResourceState) -> st
         return f"its owner has not opted in: {name} {held} {STOP_TAG}, expected {STOP_ALLOWED!r}"
     if EXEMPT_TAG in tags:
         return f"{name} is exempt by its tag {EXEMPT_TAG}"
-    if resource.kind != "node" and from_tag(tags.get(JOB_TAG, "")) != case.job:
+    if from_tag(tags.get(JOB_TAG, "")) != case.job:
+        if resource.kind == "node":
+            return f"nothing of job {case.job} runs on {resource.target}, as far as its agent says"
         return f"the tag {JOB_TAG} of {name} is {tags.get(JOB_TAG)!r}, expected {case.job!r}"
     return None
 
@@ -233,4 +235,4 @@ def _node_of(case: StopCase, named: Sequence[str], known: StopPreconditions) -> 
         return None
     cluster, _, workload = identities[0].partition("/")
     parts = workload.split("/")
-    return f"{cluster}/unit/{case.node if parts[0] == 'slurm' else f'{parts[1]}/{case.node}'}"
+    return f"{cluster}/unit/{workload if parts[0] == 'slurm' else parts[1]}/{case.node}"

@@ -57,7 +57,13 @@ UNSEEN = frozenset(
             "CaptureKind.UNREAD",
             "CaptureKind.WORK_LOST",
         ),
-        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS", "StepKind.UNREAD", "StragglerKind.UNEVEN"),
+        *(
+            "LowGPUUtilizationKind.IDLE_AT_FIRST",
+            "HealthKind.POWER_LIMIT",
+            "LowGPUUtilizationKind.SMALL_DIPS",
+            "StepKind.UNREAD",
+            "StragglerKind.UNEVEN",
+        ),
         "training/GradientNormDrift: drifts with a moving target",
         *(
             f"training/NotLearning: {kind}"

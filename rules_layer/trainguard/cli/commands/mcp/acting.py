@@ -23,8 +23,8 @@ from trainguard.core.records import RuleRow, Status
 from trainguard.core.text import one_line
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.settings.tag_names import AGENT_TAG, STOP_ALLOWED, STOP_TAG
-from trainguard.report.agents.answers import Answer
 from trainguard.report.agents.foreign import foreign, rule_code
+from trainguard.report.agents.verdict import Answer
 
 MACHINE_OUTPUT = "FireStateMachineArn"
 

@@ -16,7 +16,6 @@ from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.comparison.compare import compared as compared_kernels
 from trainguard.kernels.document import KernelProfiles
 from trainguard.report.agents.answers import (
-    Answer,
     captured_answer,
     compared_answer,
     explained,
@@ -25,12 +24,12 @@ from trainguard.report.agents.answers import (
     kernels_answer,
     ledger_of,
     rules_answer,
-    straggler_what_ifs,
     what_ifs,
 )
 from trainguard.report.agents.foreign import foreign, foreign_list
 from trainguard.report.agents.series import Quantity, series_answer
-from trainguard.report.agents.verdict import AgentVerdict
+from trainguard.report.agents.stragglers import straggler_what_ifs
+from trainguard.report.agents.verdict import AgentVerdict, Answer
 from trainguard.report.comparison import compared
 from trainguard.report.document import Report
 from trainguard.stragglers.verdict import StragglerVerdict

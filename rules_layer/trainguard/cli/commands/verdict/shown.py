@@ -11,7 +11,7 @@ from trainguard.core.errors import RequestError
 from trainguard.core.layout import mlflow_run_of
 from trainguard.formats.runs.mlflow.server import write_tags
 from trainguard.report.agents.verdict import AgentVerdict
-from trainguard.report.job_verdict import PREFIX, JobVerdict, Verdict, verdict_tags
+from trainguard.report.verdict_document import PREFIX, JobVerdict, Verdict, verdict_tags
 
 _STYLES = {
     Verdict.IDLE: "bold red",
