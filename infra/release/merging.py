@@ -83,8 +83,8 @@ def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str
     if all(_is_mapping(each) for each in (merged, holds, fails)):
         return _mapping(condition, merged, holds, fails, place=place)
     if all(isinstance(each, list) and len(each) == len(holds) for each in (merged, holds, fails)):
-        parts = enumerate(zip(merged, holds, fails, strict=True))
-        return [_value(condition, *part, place=f"{place}.{number}") for number, part in parts]
+        triples = enumerate(zip(merged, holds, fails, strict=True))
+        return [_value(condition, *each, place=f"{place}.{number}") for number, each in triples]
     if all(isinstance(each, list) for each in (merged, holds, fails)) and len(merged) == len(holds):
         rest = iter(fails)
         left = next(rest, None)

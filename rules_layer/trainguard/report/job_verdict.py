@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from functools import cached_property
 
+from msgspec import structs
+
 from trainguard.core.records import JobRecord, RuleRow, Status
 from trainguard.core.stores import Jobs, RuleStates
 from trainguard.core.timestamps import iso_time
@@ -63,9 +65,14 @@ def verdict_of(
     """Return the verdict from a job's item and its rows, with those of its nodes as far as they matter."""
     found = _Findings.of(record, rows, prices)
     doubt = found.why_unknown(now)
-    if doubt is not None:
-        return _unknown(record.job, now, doubt, record, found.watermark_s, missing=found.missing(now))
     first = found.open[0] if found.open else None
+    if doubt is not None:
+        unknown = _unknown(record.job, now, doubt, record, found.watermark_s, missing=found.missing(now))
+        if first is None or not found.is_stale(now):
+            return unknown
+        rules, share = [row.rule for row in found.open], found.wasted_share
+        until = f"{doubt} Until then: {first.finding.reason}"
+        return structs.replace(unknown, why=until, rules=rules, wasted_share=share, advice=first.finding.advice)
     certainty, certainty_why = found.certainty(now)
     would_do, would_do_why = found.would_do
     return JobVerdict(
@@ -104,9 +111,11 @@ class _Findings(JobFacts):
         if not self.judged:
             return self.report.finding.reason if self.report is not None else "No rule has judged the job yet."
         through = self.watermark_s
-        if self._is_stale(now):
+        if self.is_stale(now):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
-            return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
+            return (
+                f"The newest data of the job {newest}, and it is {iso_time(now)}: what the job does now is not known."
+            )
         if not self.open and self._lacks_much:
             text = counted(self._lost_objects, "object")
             return f"{text} of the profile could not be read, or never came, and the others show nothing wrong."
@@ -114,7 +123,7 @@ class _Findings(JobFacts):
             return None if self.open else self._why_blind()
         return None if self.report is None else self.report.finding.reason
 
-    def _is_stale(self, now: float) -> bool:
+    def is_stale(self, now: float) -> bool:
         through = self.watermark_s
         return self.job.active and (through is None or abs(now - through) > STALE_S)
 
@@ -126,7 +135,7 @@ class _Findings(JobFacts):
         learning = self.rules.get(LEARNING)
         blind = low is None or low.status in {Status.NOT_APPLICABLE, Status.WAITING_FOR_DATA}
         holds = {
-            Missing.NEWER_DATA: self._is_stale(now),
+            Missing.NEWER_DATA: self.is_stale(now),
             Missing.GPU_SAMPLES: blind,
             Missing.LOSSES: blind and (learning is None or learning.status not in {Status.OK, Status.FIRED}),
             Missing.MORE_TIME: Status.WARMING_UP in statuses,

@@ -56,13 +56,12 @@ def test_two_evaluations_of_one_minute_are_one_violation() -> None:
     assert episode.violations == 2
 
 
-NODE = {"node": "n1"}
 IDLE = (
-    Fact(name="idle_time", value=2_400.0, unit="s", threshold=1_200.0, **NODE),
-    Fact(name="idle_since", value=0.0, unit="time", **NODE),
-    Fact(name="first_sample", value=0.0, unit="time", **NODE),
+    Fact(name="idle_time", value=2_400.0, unit="s", threshold=1_200.0, node="n1"),
+    Fact(name="idle_since", value=0.0, unit="time", node="n1"),
+    Fact(name="first_sample", value=0.0, unit="time", node="n1"),
 )
-LATER = (IDLE[0], Fact(name="idle_since", value=900.0, unit="time", **NODE), IDLE[2])
+LATER = (IDLE[0], Fact(name="idle_since", value=900.0, unit="time", node="n1"), IDLE[2])
 RISEN = (Fact(name="increase", value=20.0, unit="points"), Fact(name="time_left", value=60.0, unit="s"))
 
 

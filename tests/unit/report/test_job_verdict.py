@@ -136,6 +136,14 @@ def test_doubt_makes_the_verdict_unknown_without_an_action(
     assert why in verdict.why
 
 
+def test_unknown_of_old_data_says_what_held_until_then() -> None:
+    verdict = said(RUNNING, *idle(RUNNING), now=NOW + STALE_S + 1.0)
+    assert (verdict.verdict, verdict.rules, verdict.advice) == (Verdict.UNKNOWN, [LOW], "Stop it.")
+    assert verdict.why.endswith("Until then: No GPU is used.")
+    clean = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), now=NOW + STALE_S + 1.0)
+    assert (clean.verdict, clean.rules, clean.advice) == (Verdict.UNKNOWN, [], None)
+
+
 @pytest.mark.parametrize("status", [Status.WARMING_UP, Status.WAITING_FOR_DATA, Status.DISABLED])
 def test_unjudged_gpus_make_a_verdict_without_findings_unknown(status: Status) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, "GPUHealth"), quiet(RUNNING, LOW, status))
