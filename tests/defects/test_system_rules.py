@@ -6,7 +6,7 @@ import pytest
 from tests.defects.readings import both
 from tests.support.profile_folder import START, ProfileFolder, event, ticks
 from trainguard.core.records import Status
-from trainguard.managed import low_gpu_utilization
+from trainguard.managed import system_rules
 
 # Snapshots of a minute at the sampling interval of 5 s.
 A_MINUTE = 12
@@ -104,7 +104,7 @@ def test_compatible_misses_slow_leaks_in_overlapping_windows(profile: ProfileFol
 def test_compatible_restarts_patience_on_dropped_history(
     profile: ProfileFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(low_gpu_utilization, "MAX_DATAPOINTS", 2 * A_MINUTE + 6)
+    monkeypatch.setattr(system_rules, "MAX_DATAPOINTS", 2 * A_MINUTE + 6)
     profile.system(ticks(10), {"gpu0": 40.0, "cpu0": 30.0})
     read = both(profile, {"LowGPUUtilization": {"window": 20, "patience": 3 * A_MINUTE}})
     assert read.compatible.counts("LowGPUUtilization") == (0, 0, (WINDOWS % 3 or 3) * A_MINUTE)

@@ -18,7 +18,7 @@ from trainguard.formats.runs.managed import event_file, job_file, system_files
 from trainguard.formats.runs.mlflow.server import read_server_run
 from trainguard.formats.runs.mlflow.stores import is_run_folder, read_run_folder
 from trainguard.formats.runs.run import SourceRun
-from trainguard.formats.runs.wandb.log_file import Records
+from trainguard.formats.runs.wandb.run_file import Records
 from trainguard.rules.parameters import resolve_parameters
 
 DATA = Path(__file__).parents[1] / "data"

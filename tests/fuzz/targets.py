@@ -47,7 +47,7 @@ from trainguard.formats.runs.scalar_lines import ScalarLines
 from trainguard.formats.runs.table import read_mapping, read_table
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
-from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.bulk import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.hangs.verdict import hang_verdict
 from trainguard.kernels.memory.snapshot import read_snapshot

@@ -19,7 +19,7 @@ from tests.support.kernel_traces import (
     judged,
 )
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share, shown_thresholds
+from trainguard.kernels.rules.rule import Nanoseconds, Number, Share, shown_thresholds
 
 # A nanosecond as a share of a step.
 NS = 1 / (STEP * 1_000)

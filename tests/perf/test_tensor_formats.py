@@ -15,7 +15,7 @@ from tests.support.run_folder import FolderFiles, MemoryFiles
 from tests.support.tensor_files import NOW, HookWriter, event, field_of, frame, simple_scalar, tensor_scalar
 from trainguard.formats.tensors.debug.run import find_run
 from trainguard.formats.tensors.frames import walk
-from trainguard.formats.tensors.scalars.event_file import CHUNK_BYTES, read_scalars
+from trainguard.formats.tensors.scalars.bulk import CHUNK_BYTES, read_scalars
 
 pytestmark = pytest.mark.perf
 

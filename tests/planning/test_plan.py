@@ -7,11 +7,9 @@ import pytest
 
 from trainguard.kernels.entries import CollectiveEntry
 from trainguard.ledger.bucket import Bucket
-from trainguard.planning.cluster import Cluster, cluster_of
-from trainguard.planning.communication import Communication
+from trainguard.planning.cluster import Cluster, Communication, cluster_of
 from trainguard.planning.document import Assumed, Assumption, Lack, Lacking, Range
-from trainguard.planning.plan import MeasuredJob, Planner, Wanted, wanted
-from trainguard.planning.scaling import MEASURED
+from trainguard.planning.plan import MEASURED, MeasuredJob, Planner, Wanted, wanted
 from trainguard.planning.text import assumed, lacking, said_cost, said_row, said_speed
 from trainguard.pricing.table import packaged_prices
 

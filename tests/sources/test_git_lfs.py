@@ -15,7 +15,7 @@ from trainguard.formats.profile.system import read_system_object
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.json_files import decode_collections, decode_index
 from trainguard.formats.tensors.frames import payload_length
-from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.bulk import read_scalars
 from trainguard.formats.tensors.scalars.trainer_files import read_history, read_trainer_state
 from trainguard.kernels.readers.reading import read_any
 from trainguard.local.sources import open_folder

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.cluster import AT, Cluster, Value
 from trainguard.core.errors import ProfileSourceError
-from trainguard.formats.runs.prometheus.job import NO_DEVICE, OUT_OF_RANGE, TWICE, read_job
-from trainguard.formats.runs.prometheus.nothing import nothing_found
+from trainguard.formats.runs.prometheus.job import NO_DEVICE, OUT_OF_RANGE, TWICE, nothing_found, read_job
 from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.run import SeriesName, SourceRun
 

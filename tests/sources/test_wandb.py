@@ -16,8 +16,7 @@ from tests.support.wandb_files import HEADER, ended, history, run, run_file, sta
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.managed import job_file
 from trainguard.formats.runs.run import CUT, Outcome, SeriesName, SourceRun
-from trainguard.formats.runs.wandb.log_file import WRONG_CHECKSUM
-from trainguard.formats.runs.wandb.run_file import NO_NUMBER, NO_RECORD, read_run_file
+from trainguard.formats.runs.wandb.run_file import NO_NUMBER, NO_RECORD, WRONG_CHECKSUM, read_run_file
 
 RECORDED = Path(__file__).parents[1] / "data" / "wandb" / "run-recorded.wandb.xz"
 AT = 1_800_000_000.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.ports import Files
-from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.bulk import read_scalars
 from trainguard.formats.tensors.scalars.names import ScalarFile, ScalarNames
 from trainguard.formats.tensors.scalars.rows import (
     Recording,

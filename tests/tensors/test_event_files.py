@@ -15,9 +15,8 @@ from tests.support.run_folder import FolderFiles, MemoryFiles
 from tests.support.tensor_files import NOW, event, field_of, frame, number_of, simple_scalar, tensor_scalar
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.tensors.frames import walk
-from trainguard.formats.tensors.scalars import bulk, event_file
-from trainguard.formats.tensors.scalars.bulk import scalars_of
-from trainguard.formats.tensors.scalars.event_file import CHUNK_BYTES, decode_scalars, read_scalars
+from trainguard.formats.tensors.scalars import bulk
+from trainguard.formats.tensors.scalars.bulk import CHUNK_BYTES, decode_scalars, read_scalars, scalars_of
 from trainguard.formats.tensors.scalars.rows import ScalarColumns
 
 DATA = Path(__file__).parents[1] / "data" / "event_files"
@@ -233,5 +232,5 @@ def test_a_bulk_reader_that_reads_nothing_would_change_nothing(monkeypatch: pyte
     def nothing(file: str, content: bytes, walked: Any) -> Any:
         return [], np.arange(walked.starts.size)
 
-    monkeypatch.setattr(event_file, "read_bulk", nothing)
+    monkeypatch.setattr(bulk, "read_bulk", nothing)
     assert plain(decode_scalars("events", content, walk("events", content))) == fast

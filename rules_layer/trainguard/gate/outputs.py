@@ -9,7 +9,7 @@ from trainguard.core.units import counted, listed
 from trainguard.gate.document import GateVerdict, MetricVerdict
 from trainguard.gate.noise import Answer
 from trainguard.gate.text import NAMES, change_of, other_faults
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 
 _MARKS = {Answer.PASSED: "✅", Answer.REGRESSION: "❌", Answer.INCONCLUSIVE: "⚠️"}
 _LONGEST = 400

@@ -3,7 +3,7 @@
 import msgspec
 
 from trainguard.core.finding import Status
-from trainguard.hangs.known import known_hang
+from trainguard.hangs.files import known_hang
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.rules.hung_job.ranks import facts_of
 from trainguard.rules.hung_job.ranks_text import what_to_do, who

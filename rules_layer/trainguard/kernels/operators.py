@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +14,44 @@ from trainguard.kernels.columns import Ints, Kind, Trace
 from trainguard.kernels.costs import UNKNOWN, Cost, Inputs, read_inputs, shapes_text
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.recalled import Recalled
-from trainguard.kernels.parameters import fills, gradient_elements
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, distinct
+
+_ACCUMULATES = "torch::autograd::AccumulateGrad"
+_OPTIMIZES = "Optimizer.step#"
+# Elements of a block of PyTorch's kernels over lists (``MultiTensorApply.cuh``); a tensor's last block has less.
+CHUNK = 65_536
+
+LEAST_FULL, ROUNDED = 0.5, 1.001
+
+
+def gradient_elements(metrics: RankMetrics) -> int:
+    """Return the elements of the gradients of a step of the optimizer, as the engine records them; 0 if unknown."""
+    trace, window, operators = metrics.trace, metrics.window, metrics.trace.operators
+    named = [place for place, name in enumerate(trace.names) if name == _ACCUMULATES]
+    within = (operators.start >= window.start) & (operators.start < window.end)
+    places, counts = np.unique(trace.operator_inputs[np.isin(operators.name, named) & within], return_counts=True)
+    marks = trace.annotations
+    steps = [place for place, name in enumerate(trace.names) if name.startswith(_OPTIMIZES)]
+    steps_within = (marks.start >= window.start) & (marks.start < window.end) & np.isin(marks.name, steps)
+    total = 0
+    for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+        inputs = read_inputs(trace.names[place]) if place >= 0 else None
+        if inputs is None or not inputs.shapes:
+            return 0
+        total += count * prod(inputs.shapes[0])
+    number = int(steps_within.sum())
+    return total // number if number and total % number == 0 else 0
+
+
+def fills(metrics: RankMetrics, rows: Ints, count: int, elements: int) -> bool:
+    """Return whether so many elements fill the blocks of a call's kernels over lists, and no more than these hold."""
+    gpus = metrics.trace.gpus
+    blocks = float(metrics.trace.gpu.blocks_per_sm[rows].sum()) * (gpus[0].sms if gpus else 0) / count
+    return elements > 0 and LEAST_FULL * blocks * CHUNK <= elements <= ROUNDED * blocks * CHUNK
+
 
 MOST_SHAPES = 2_000
 # Bytes of an element by a kernel's precision: of lists of tensors a trace does not record the type.

@@ -34,7 +34,7 @@ from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
 from trainguard.local.profile import Faults, Node, Profile, node_listing
-from trainguard.rules.standstill import KnownHang
+from trainguard.rules.rule_inputs import KnownHang
 from trainguard.state.codec import CODEC, encode_state
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from trainguard.hangs.verdict import HangVerdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name
 from trainguard.local.sources import files_below as files_of_job
 from trainguard.local.traces import files_below
-from trainguard.rules.standstill import KnownHang
+from trainguard.rules.rule_inputs import KnownHang
 
 if TYPE_CHECKING:
     from trainguard.aws.clients import Clients

@@ -15,8 +15,7 @@ from trainguard.kernels.readers.reading import read_any
 from trainguard.ledger.bucket import Bucket
 from trainguard.local.profile import Profile, TrainingFiles
 from trainguard.local.traces import open_traces
-from trainguard.planning.cluster import Cluster, cluster_of
-from trainguard.planning.communication import Communication
+from trainguard.planning.cluster import Cluster, Communication, cluster_of
 from trainguard.planning.document import Lack, Lacking
 from trainguard.planning.finish import Point
 from trainguard.planning.plan import MeasuredJob

@@ -17,8 +17,7 @@ from trainguard.aws.source_services import SERVER_ARN, HttpJson, basic, bearer, 
 from trainguard.core.errors import ProfileSourceError
 from trainguard.formats.runs.mlflow.server import read_server_run, search_runs
 from trainguard.formats.runs.named import NODE_LABEL
-from trainguard.formats.runs.prometheus.job import read_job
-from trainguard.formats.runs.prometheus.nothing import nothing_found
+from trainguard.formats.runs.prometheus.job import nothing_found, read_job
 from trainguard.formats.runs.prometheus.queries import TimeRange
 from trainguard.formats.runs.run import SourceRun
 from trainguard.local.sources import SERVICES, RecordedRun

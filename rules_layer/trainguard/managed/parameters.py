@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.core.errors import RuleConfigError
-from trainguard.managed.batch_size import BatchSize
 from trainguard.managed.bottleneck import CPUBottleneck, IOBottleneck
-from trainguard.managed.dataloader import Dataloader
-from trainguard.managed.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.managed.load_balancing import LoadBalancing
-from trainguard.managed.low_gpu_utilization import LowGPUUtilization
-from trainguard.managed.max_initialization_time import MaxInitializationTime
-from trainguard.managed.overall_framework_metrics import OverallFrameworkMetrics
-from trainguard.managed.overall_system_usage import OverallSystemUsage
+from trainguard.managed.framework_rules import Dataloader, MaxInitializationTime, OverallFrameworkMetrics
 from trainguard.managed.rule import AnyCompatibleRule, RuleParameters
 from trainguard.managed.step_outlier import StepOutlier
+from trainguard.managed.system_rules import (
+    BatchSize,
+    GPUMemoryIncrease,
+    LoadBalancing,
+    LowGPUUtilization,
+    OverallSystemUsage,
+)
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 RULES: tuple[type[AnyCompatibleRule], ...] = (

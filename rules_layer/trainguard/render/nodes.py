@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from trainguard.core.units import counted
 from trainguard.render.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.render.details import Details
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 from trainguard.render.rule_entry import RuleEntry
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from tests.sources.test_nvidia_smi import FORMS, lines
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.run_folder import MemoryFiles
 from trainguard.core.errors import NoProfileError, ProfileSourceError, TelemetryFormatError
-from trainguard.formats.tensors.scalars.event_file import read_scalars
+from trainguard.formats.tensors.scalars.bulk import read_scalars
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.formats.tensors.scalars.trainer_files import is_history, read_history, read_trainer_state
 from trainguard.local.api import analyze

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.core.job_policy import DAYS, QuietHours
-from trainguard.stack.actions.routing import LONGEST_S, quiet_until
+from trainguard.stack.actions.alert import LONGEST_S, quiet_until
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

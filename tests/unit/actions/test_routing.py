@@ -9,8 +9,8 @@ from tests.unit.actions.test_alert import FIRE, alert_input
 from trainguard.core.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.core.records import AlertKind
 from trainguard.core.timestamps import iso_time
+from trainguard.stack.actions.alert import LATE, MUTED, STAGED, Routing, route
 from trainguard.stack.actions.request import AlertRequest, StopDecision, StopResult
-from trainguard.stack.actions.routing import LATE, MUTED, STAGED, Routing, route
 
 RULE = FIRE["rule"]
 NIGHT = QuietHours(days=DAYS, start="22:00", end="07:00")

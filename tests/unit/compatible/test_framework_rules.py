@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.compatible.profiles import STEP, Profile, event, origin, phase, report
-from trainguard.managed import dataloader
+from trainguard.managed import framework_rules
 
 CPU = "CPUUtilization"
 ITER, WORKER, INITIALIZE = "DataLoaderIter", "DataLoaderWorker", "DataLoaderIterInitialize"
@@ -72,7 +72,7 @@ def test_tensorflow_iterators_are_ignored() -> None:
 def test_more_seconds_than_the_limit_restart_the_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dataloader, "_MOST_COUNTS", 20)
+    monkeypatch.setattr(framework_rules, "_MOST_COUNTS", 20)
     events = seconds_of(8, 30) + [event("GetNext", 1, 61 + at, 0.01, pid=1) for at in range(3)]
 
     assert loading(events, minutes=2)["Details"]["dataloaders"] == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.compatible.profiles import FIRST_US, Profile, Sample, replayed, report
-from trainguard.managed import gpu_memory_increase, load_balancing, low_gpu_utilization, overall_system_usage
+from trainguard.managed import system_rules
 from trainguard.managed.history import History, box
 from trainguard.managed.system_stream import SeriesSamples, pieces_between_resets
 
@@ -78,7 +78,7 @@ def test_window_of_any_number_is_the_slice_of_the_original(window: float, violat
 def test_more_values_than_the_limit_drop_state_after_the_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(low_gpu_utilization, "MAX_DATAPOINTS", 5)
+    monkeypatch.setattr(system_rules, "MAX_DATAPOINTS", 5)
     profile = Profile().minutes(3)
     profile.minute(0, series(GPU, "gpu0", [10] * 6) + series(GPU, "gpu1", [10] * 3))
     profile.minute(1, series(GPU, "gpu0", [20] * 3, start=70))
@@ -175,7 +175,7 @@ def test_jump_below_five_times_the_parameter_is_missed(jump: float, violations: 
 def test_memory_beyond_the_limit_drops_state_at_that_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gpu_memory_increase, "MAX_DATAPOINTS", 10)
+    monkeypatch.setattr(system_rules, "MAX_DATAPOINTS", 10)
     values = [0.0] * 9 + [100.0, 100.0] + [0.0] * 4
 
     found = increases(values, window=2, patience=0)
@@ -198,7 +198,7 @@ def test_values_of_99_and_100_percent_are_in_no_bin() -> None:
 def test_more_balanced_values_than_the_limit_reset_histograms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_balancing, "MAX_DATAPOINTS", 4)
+    monkeypatch.setattr(system_rules, "MAX_DATAPOINTS", 4)
     samples = (
         series(GPU, "gpu1", [50, 50], start=0.4)
         + series(GPU, "gpu0", [10.0] * 5)
@@ -232,7 +232,7 @@ def test_average_over_two_nodes_divides_by_names_of_both() -> None:
 def test_old_numbers_stay_after_the_limit_until_new_ones_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(overall_system_usage, "MAX_DATAPOINTS", 3)
+    monkeypatch.setattr(system_rules, "MAX_DATAPOINTS", 3)
     profile = Profile().minutes(3)
     profile.minute(0, [(CPU, "cpu0", 1, 10), (CPU, "cpu0", 2, 20)], node="algo-1")
     profile.minute(0, [(CPU, "cpu0", 3, 5)], node="algo-2")

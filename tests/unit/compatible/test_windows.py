@@ -17,9 +17,9 @@ from tests.unit.compatible.profiles import (
     report,
 )
 from trainguard.core.errors import EmptyProfileError, RuleConfigError
-from trainguard.managed.low_gpu_utilization import LowGPUUtilization
 from trainguard.managed.replay import MAX_WINDOWS, replay
 from trainguard.managed.source import Parser, catalogue
+from trainguard.managed.system_rules import LowGPUUtilization
 
 MEMORY = "MemoryUsedPercent"
 A = TypeVar("A")

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.engine.jobs.deadline import HELD, LEAST_DONE, Outlook, outlook
 from trainguard.engine.streams.job_streams import JobState, Progress
+from trainguard.engine.summary import HELD, LEAST_DONE, Outlook, outlook
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 AT, STEPS = 1_700_000_000.0, 20_000

@@ -7,9 +7,8 @@ import pytest
 
 from trainguard.gate.levels import Levels, levels_of
 from trainguard.gate.metrics import KINDS, Metric, metric_of
-from trainguard.gate.noise import Answer, further_runs, judged
+from trainguard.gate.noise import Answer, further_runs, judged, t_quantile
 from trainguard.gate.runs import Points
-from trainguard.gate.student import t_quantile
 
 KIND = KINDS[Metric.STEP_TIME]
 LIMIT = math.log1p(KIND.tolerance)

@@ -25,8 +25,7 @@ from trainguard.engine.streams.rule_runner import LastFinding
 from trainguard.engine.verdicts.episodes import StoredEpisode
 from trainguard.render.numbers import elapsed
 from trainguard.report.document import Report
-from trainguard.report.html.episodes import episodes_of, picture_of, place_of, runs
-from trainguard.report.html.png import png_url
+from trainguard.report.html.episodes import episodes_of, picture_of, place_of, png_url, runs
 from trainguard.report.html.render import render_report
 from trainguard.report.html.timelines import thresholds_of
 from trainguard.rules.rule_result import RuleResult

@@ -11,9 +11,8 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.straggler.comparison import median_of_others
 from trainguard.rules.straggler.pace import PaceState
-from trainguard.rules.straggler.rule import Straggler, StragglerParameters
+from trainguard.rules.straggler.rule import Straggler, StragglerParameters, median_of_others
 
 START_S = 1_700_000_100
 STEP_MS, FORWARD_MS, WAIT_MS = 1_000, 300, 20

@@ -6,8 +6,8 @@ from functools import cache
 
 from tests.verdicts.planning.scaling import published
 from trainguard.core.records import JobRecord
-from trainguard.engine.jobs.deadline import outlook
 from trainguard.engine.streams.job_streams import Progress
+from trainguard.engine.summary import outlook
 from trainguard.planning.document import Lacking
 from trainguard.planning.finish import Point, forecast_finish
 

@@ -18,8 +18,7 @@ from trainguard.kernels.columns import Gpu
 from trainguard.kernels.peaks import peaks_of
 from trainguard.ledger.bucket import Bucket
 from trainguard.planning.cluster import Cluster
-from trainguard.planning.plan import MeasuredJob, Planner, Wanted
-from trainguard.planning.scaling import Scaling, sort_factor
+from trainguard.planning.plan import MeasuredJob, Planner, Scaling, Wanted, sort_factor
 
 DATA = Path(__file__).parents[2] / "data" / "mlperf" / "scaling.json.xz"
 # Of sizes that differ less than this in the samples of a GPU, the difference is of the number of GPUs.

@@ -5,7 +5,7 @@ import pytest
 
 from tests.verdicts.planning.finishing import forecasts, logged, runs, warned_at
 from tests.verdicts.planning.scaling import fitted, judged, sizes, sorts
-from trainguard.planning.scaling import MEASURED
+from trainguard.planning.plan import MEASURED
 
 WITHIN, HELD = 0.9, 0.8
 MEDIAN_ERROR = 0.05

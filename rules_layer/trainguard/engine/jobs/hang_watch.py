@@ -13,7 +13,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.hangs.files import HangFile, kept_hang, listed_files, version_of
 from trainguard.rules.hung_job.rule import HungJob
 from trainguard.rules.hung_job.text import HungKind
-from trainguard.rules.standstill import KnownHang
+from trainguard.rules.rule_inputs import KnownHang
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 HUNG_JOB = HungJob.spec.name

@@ -23,7 +23,7 @@ from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span
 from trainguard.planning.finish import Point
 from trainguard.pricing.cost import PaidTime
-from trainguard.rules.standstill import KnownHang
+from trainguard.rules.rule_inputs import KnownHang
 
 
 class LazyStreams(Mapping[StreamKey, AnyStream]):

@@ -191,7 +191,7 @@ class OlderRuns:
         return self._begun[version]
 
     def _read(self, file: ListedFile) -> Beginning | None:
-        from trainguard.formats.tensors.scalars.event_file import read_scalars
+        from trainguard.formats.tensors.scalars.bulk import read_scalars
 
         try:
             columns = read_scalars(self.files.objects, file.listed.key, 0, PIECE_BYTES)

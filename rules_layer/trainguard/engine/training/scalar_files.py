@@ -332,7 +332,7 @@ class ScalarFiles:
             raise TelemetryFormatError(file.listed.key, str(fault)) from fault
 
     def _events(self, file: ListedFile, state: FileState) -> Piece | None:
-        from trainguard.formats.tensors.scalars.event_file import read_scalars
+        from trainguard.formats.tensors.scalars.bulk import read_scalars
 
         name = file.listed.key
         columns = read_scalars(self.objects, name, state.taken, PIECE_BYTES)

@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypeVar
 
 from trainguard.kernels.changes import Aspect, Comparability, Difference
-from trainguard.kernels.comparison.noise import FEWEST
-from trainguard.kernels.comparison.pace import LEAST_COMMON
+from trainguard.kernels.comparison.noise import FEWEST, LEAST_COMMON
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.readers.kineto import OPTIONS

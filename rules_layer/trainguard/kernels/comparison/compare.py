@@ -13,8 +13,7 @@ from trainguard.kernels.changes import (
     StepChange,
 )
 from trainguard.kernels.comparison.comparable import comparability
-from trainguard.kernels.comparison.noise import FEWEST, LEAST, mean_run, run_noise, step_noise
-from trainguard.kernels.comparison.pace import Pace, pace_of
+from trainguard.kernels.comparison.noise import FEWEST, LEAST, Pace, mean_run, pace_of, run_noise, step_noise
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelEntry, TypicalStep
 

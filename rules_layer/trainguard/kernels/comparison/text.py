@@ -12,8 +12,7 @@ from trainguard.kernels.changes import (
     RankComparison,
     StepChange,
 )
-from trainguard.render.names import shown_name
-from trainguard.render.numbers import nanos, share
+from trainguard.render.numbers import nanos, share, shown_name
 
 PARTS: Mapping[str, str] = {
     "compute": "computation",

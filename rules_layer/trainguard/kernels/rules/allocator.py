@@ -14,9 +14,8 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
-from trainguard.kernels.rules.rule import RankRule, of_snapshots, of_traces, portion, unread_snapshots
+from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
 from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
-from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult

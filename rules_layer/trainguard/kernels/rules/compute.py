@@ -8,9 +8,8 @@ from trainguard.kernels.entries import Gain, KernelFinding
 from trainguard.kernels.names.families import Family
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rules.finding import Judged, rows_of
-from trainguard.kernels.rules.rule import RankRule, portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.work import KernelLine

@@ -8,9 +8,8 @@ from trainguard.kernels.columns import Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import SHOWN, Judged, call_named, longest_gaps, ordered, severity
 from trainguard.kernels.rules.idle import GpuBusyLow, long_gap_ns
-from trainguard.kernels.rules.rule import MICROSECONDS, MILLISECONDS, RankRule, portion
+from trainguard.kernels.rules.rule import MICROSECONDS, MILLISECONDS, Nanoseconds, Number, RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying, shown
-from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share
 from trainguard.kernels.times.gpu_times import FULL_QUEUE, GpuTime
 from trainguard.kernels.times.intervals import Spans, difference, intersection, merged, union
 from trainguard.kernels.times.metrics import SYNC_REACH_NS

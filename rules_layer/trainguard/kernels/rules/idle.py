@@ -7,9 +7,8 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
-from trainguard.kernels.rules.rule import RankRule, milliseconds, portion
+from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share, milliseconds, portion
 from trainguard.kernels.rules.text import Saying, shown
-from trainguard.kernels.rules.thresholds import Nanoseconds, Number, Share
 from trainguard.kernels.times.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.ledger.bucket import LOST_AT_WORK

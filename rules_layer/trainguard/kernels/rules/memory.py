@@ -10,9 +10,8 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import Judged, by_name, severity
-from trainguard.kernels.rules.rule import RankRule, portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying, shown
-from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of

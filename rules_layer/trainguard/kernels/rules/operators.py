@@ -27,9 +27,8 @@ from trainguard.kernels.rules.operator_forms import (
     margin_of,
     named,
 )
-from trainguard.kernels.rules.rule import RankRule, portion
+from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.rules.change import ChangeCode

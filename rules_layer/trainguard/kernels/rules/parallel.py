@@ -8,9 +8,8 @@ from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import SHOWN, Judged, percent, severity
-from trainguard.kernels.rules.rule import RankRule, portion
+from trainguard.kernels.rules.rule import Number, RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.work import collectives_of

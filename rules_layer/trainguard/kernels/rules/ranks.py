@@ -14,9 +14,8 @@ from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.rules.finding import FEW_STEPS, SHOWN, capped, rank_name
 from trainguard.kernels.rules.parallel import ExposedCommunication
-from trainguard.kernels.rules.rule import ACROSS, KernelRule, portion
+from trainguard.kernels.rules.rule import ACROSS, KernelRule, Number, Share, portion
 from trainguard.kernels.rules.text import shown
-from trainguard.kernels.rules.thresholds import Number, Share
 from trainguard.kernels.waiting import Waiting
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.change import ChangeCode

@@ -4,24 +4,16 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from inspect import get_annotations
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from trainguard.core.finding import MOST_FACTS, Fact, Severity, Status
+from trainguard.core.units import show_number
 from trainguard.kernels.entries import Evidence, Gain, KernelFinding
 from trainguard.kernels.rules.finding import FAMILY, FEW_STEPS, Judged
-from trainguard.kernels.rules.text import (
-    SAYINGS,
-    SHARE,
-    SNAPSHOTS,
-    UNREAD_SNAPSHOTS,
-    CaptureKind,
-    Saying,
-    text,
-    words,
-)
-from trainguard.kernels.rules.thresholds import shown_thresholds
+from trainguard.kernels.rules.text import SAYINGS, SHARE, SNAPSHOTS, UNREAD_SNAPSHOTS, CaptureKind, Saying, text, words
 from trainguard.kernels.times.gpu_times import GpuPart, GpuTime
 from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.verdict import CaptureVerdict, RuleVerdict, SnapshotVerdict
@@ -30,6 +22,26 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 from trainguard.rules.spec import RuleSpec, Symptom
+
+Share = Annotated[float, "share"]
+Nanoseconds = Annotated[int, "ns"]
+# Types of thresholds with their units; a number is how many, or how many times as much.
+Number = Annotated[float, "number"]
+
+
+def shown_thresholds(rule: type) -> dict[str, str]:
+    """Return the thresholds of a rule's class as people read them, by name: ``70 %``, ``10 us``, ``1,024``."""
+    units = {name: getattr(kind, "__metadata__", ()) for name, kind in get_annotations(rule).items()}
+    return {name: _shown(getattr(rule, name), unit[0]) for name, unit in units.items() if unit}
+
+
+def _shown(value: Any, unit: str) -> str:
+    if unit == "share":
+        return f"{show_number(100 * value)} %"
+    if unit == "ns":
+        return f"{show_number(value / 1e6)} ms" if value >= 1_000_000 else f"{show_number(value / 1e3)} us"
+    return show_number(value)
+
 
 MILLISECONDS, MICROSECONDS = "ms", "us"
 

@@ -7,9 +7,8 @@ from trainguard.core.units import counted
 from trainguard.kernels.columns import Framework, Kind, Trace
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
-from trainguard.kernels.rules.rule import RankRule
+from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.rules.thresholds import Share
 from trainguard.kernels.times.intervals import clipped, merged
 from trainguard.kernels.times.lost import starting_work
 from trainguard.rules.rule_result import FactSheet, Measure

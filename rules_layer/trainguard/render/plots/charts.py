@@ -8,8 +8,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from trainguard.render.details import Durations
-from trainguard.render.names import shown_name
-from trainguard.render.numbers import seconds, share
+from trainguard.render.numbers import seconds, share, shown_name
 from trainguard.render.plots.scale import Scale, of_durations, tick_labels, up_from_zero
 from trainguard.render.plots.strips import Limit, parts_of_whole
 from trainguard.render.plots.svg import Attribute, element, number, text, title

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup, escape
 
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 
 Attribute = str | float | int | None
 TITLE_LIMIT = 240

@@ -3,7 +3,7 @@
 from trainguard.core.units import show_percentage_points
 from trainguard.render import numbers
 from trainguard.render.blocks import Block, Figures
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 from trainguard.report.comparison import losses
 from trainguard.report.document import Change, Report
 from trainguard.report.html.training.charts import Curve, figure

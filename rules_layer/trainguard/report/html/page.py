@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from trainguard.core.units import counted
 from trainguard.render import numbers
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 from trainguard.render.plots import svg
 
 LONGEST_SENTENCE = 1_200

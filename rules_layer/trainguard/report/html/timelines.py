@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from trainguard.render.blocks import Column, Table
-from trainguard.render.names import shown_name
-from trainguard.render.numbers import NOTHING, duration, percent, rate
+from trainguard.render.numbers import NOTHING, duration, percent, rate, shown_name
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.packed import in_script, pack_floats, pack_percents

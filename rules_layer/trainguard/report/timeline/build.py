@@ -10,7 +10,7 @@ import numpy as np
 from trainguard.core.errors import TimelinePartError
 from trainguard.core.finding import severity_rank
 from trainguard.formats.profile.snapshots import IntArray
-from trainguard.render.names import natural
+from trainguard.render.numbers import natural
 from trainguard.report.timeline.digest import MICROSECONDS, STEPS, NodeDigest
 from trainguard.report.timeline.series import Band, Episode, Phase, TimeAxis, TimelineDetail, Timelines, shown_axis
 from trainguard.report.timeline.shown import (

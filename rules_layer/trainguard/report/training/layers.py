@@ -8,7 +8,7 @@ import numpy as np
 
 from trainguard.formats.tensors.name_patterns import NamePatternError
 from trainguard.formats.tensors.step_view import Mode, StepView
-from trainguard.render.names import natural
+from trainguard.render.numbers import natural
 from trainguard.report.training.heat_map import HeatMap, ReadBudget
 from trainguard.rules.training.readings import abs_mean, change_of, float64, numbers
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS, matching

@@ -1,9 +1,8 @@
 """Boxes for a node's CPU, and for each GPU and its memory."""
 
 from trainguard.render.blocks import Block, Column, Key, Note, Table, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import Picked, folded_rest, label, most, nodes_of, pick
-from trainguard.render.numbers import percent
+from trainguard.render.numbers import percent, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import PERCENT
 from trainguard.render.rule_entry import RuleEntry, limit_of

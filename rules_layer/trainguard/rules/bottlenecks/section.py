@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.render.blocks import Block, Cell, Column, Folded, Key, Table, plot_column
-from trainguard.render.names import event_name, shown_name
 from trainguard.render.nodes import folded_rest, most, nodes_of, pick
-from trainguard.render.numbers import count, moment, percent
+from trainguard.render.numbers import count, event_name, moment, percent, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import PERCENT, up_from_zero
 from trainguard.render.rule_entry import RuleEntry, limit_of

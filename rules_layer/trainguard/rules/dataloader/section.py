@@ -1,9 +1,8 @@
 """Dataloader: loader processes against cores, and how long batches and workers took."""
 
 from trainguard.render.blocks import Block, Column, Figure, Figures, Table, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import Picked, folded_rest, most, nodes_of, pick
-from trainguard.render.numbers import NOTHING, count, number, percent, seconds
+from trainguard.render.numbers import NOTHING, count, number, percent, seconds, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.charts import duration_chart
 from trainguard.render.plots.scale import Scale, up_from_zero

@@ -1,9 +1,8 @@
 """What the page shows of each GPU's health."""
 
 from trainguard.render.blocks import Block, Column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import nodes_of, table_of
-from trainguard.render.numbers import number
+from trainguard.render.numbers import number, shown_name
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.rules.gpu_health.rule import HealthDetails
 

@@ -1,9 +1,8 @@
 """GPUMemoryIncrease: the floors of the windows over time, and a box of the newest window for each GPU."""
 
 from trainguard.render.blocks import Block, Column, Figure, Figures, Key, Table, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import Picked, folded_rest, label, most, nodes_of, pick
-from trainguard.render.numbers import duration, number, percent
+from trainguard.render.numbers import duration, number, percent, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.render.plots.scale import PERCENT

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from trainguard.core.finding import Fact
-from trainguard.rules.standstill import KnownHang, KnownRank
+from trainguard.rules.rule_inputs import KnownHang, KnownRank
 
 NAMED_RANKS, NAMED_FAULTS = 4, 2
 

@@ -3,12 +3,11 @@
 from trainguard.core.finding import clock
 from trainguard.core.units import show_duration
 from trainguard.render.blocks import Block, Column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import nodes_of, table_of
-from trainguard.render.numbers import NOTHING, number
+from trainguard.render.numbers import NOTHING, number, shown_name
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.rules.hung_job.rule import HungDetails
-from trainguard.rules.standstill import KnownHang, KnownRank
+from trainguard.rules.rule_inputs import KnownHang, KnownRank
 
 
 def blocks(entry: RuleEntry) -> list[Block]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from trainguard.core.records import JOB_NODE
 from trainguard.render.blocks import Block, Cell, Column, Key, Table, heat, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import Picked, first_and_folded, folded_rest, label, most, nodes_of, pick
-from trainguard.render.numbers import NOTHING, percent
+from trainguard.render.numbers import NOTHING, percent, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import PERCENT
 from trainguard.render.rule_entry import RuleEntry, setting

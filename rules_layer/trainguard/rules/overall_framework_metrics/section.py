@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from trainguard.render.blocks import Block, Column, Folded, Table, plot_column
-from trainguard.render.names import event_name, shown_name
 from trainguard.render.nodes import folded_rest, nodes_of, pick
-from trainguard.render.numbers import percent, seconds
+from trainguard.render.numbers import event_name, percent, seconds, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.render.rule_entry import RuleEntry

@@ -1,9 +1,8 @@
 """OverallSystemUsage: ranges and percentiles of each metric, node by node."""
 
 from trainguard.render.blocks import Block, Cell, Column, Key, Table, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import Picked, folded_rest, label, most, nodes_of, pick
-from trainguard.render.numbers import percent, rate
+from trainguard.render.numbers import percent, rate, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.scale import PERCENT, Scale, up_from_zero
 from trainguard.render.rule_entry import RuleEntry

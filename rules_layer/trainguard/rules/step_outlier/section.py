@@ -3,9 +3,8 @@
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
 from trainguard.render.blocks import Block, Column, Figure, Figures, Folded, Key, Note, Table, plot_column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import first_and_folded, folded_rest, most, nodes_of, pick
-from trainguard.render.numbers import count, moment, percent, seconds
+from trainguard.render.numbers import count, moment, percent, seconds, shown_name
 from trainguard.render.plots import strips
 from trainguard.render.plots.charts import duration_chart
 from trainguard.render.plots.scale import Scale, up_from_zero

@@ -2,8 +2,8 @@
 
 from trainguard.core.units import show_step
 from trainguard.render.blocks import Block, Column
-from trainguard.render.names import shown_name
 from trainguard.render.nodes import table_of
+from trainguard.render.numbers import shown_name
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.rules.straggler.rule import StragglerDetails
 

@@ -13,9 +13,9 @@ from trainguard.core.errors import StateCodecError
 from trainguard.core.ports import ExecutionRecord, ExecutionRecords
 from trainguard.core.records import AlertKind, RuleRow, StopRecord
 from trainguard.core.stores import RuleStates
+from trainguard.stack.actions.alert import Routing, route
 from trainguard.stack.actions.marks import AlertMark, AlertMarks
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
-from trainguard.stack.actions.routing import Routing, route
 
 # Error of an execution in which steps failed, and that has sent its alert or had none to send.
 STEP_FAILED = "TrainGuard.StepFailed"

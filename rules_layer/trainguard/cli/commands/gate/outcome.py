@@ -23,7 +23,7 @@ from trainguard.gate.runs import GateRun
 from trainguard.gate.text import NAMES, change_of, other_faults
 from trainguard.local.gate import gate_run
 from trainguard.local.gate_settings import GateSettings, expanded, metrics_of, tolerances_of
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 
 _STYLES = {Answer.PASSED: "green", Answer.REGRESSION: "bold red", Answer.INCONCLUSIVE: "yellow"}
 _EXIT_CODES = {Answer.PASSED: RAN, Answer.REGRESSION: FIRED, Answer.INCONCLUSIVE: NO_VERDICT}

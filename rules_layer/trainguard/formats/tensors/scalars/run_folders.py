@@ -86,7 +86,7 @@ _BEGINNING = 64 * 1024
 
 def first_tags(files: Files, name: str) -> Sequence[str]:
     """Return the tags at the beginning of an event file; none of one that cannot be read."""
-    from trainguard.formats.tensors.scalars.event_file import read_scalars  # noqa: PLC0415 -- it imports protobuf
+    from trainguard.formats.tensors.scalars.bulk import read_scalars  # noqa: PLC0415 -- it imports protobuf
 
     try:
         found = read_scalars(files, name, 0, _BEGINNING)

@@ -13,7 +13,7 @@ from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.rows import LAST_OF_GPU, Sort
-from trainguard.render.names import shown_name
+from trainguard.render.numbers import shown_name
 from trainguard.report.html.packed import in_script, pack_counts, pack_steps
 
 LONGEST_NAME = 200

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from trainguard.core.units import listed
 from trainguard.render.blocks import Block, Figure, Figures, Key, Note
-from trainguard.render.names import shown_name
 from trainguard.render.numbers import number as shown_number
+from trainguard.render.numbers import shown_name
 from trainguard.render.plots.charts import (
     DOTS_UP_TO,
     LEFT,

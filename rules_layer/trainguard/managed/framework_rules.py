@@ -1,9 +1,6 @@
-"""Dataloader: how many processes load data at a time, against the number of cores.
+"""What the managed rules over framework metrics answer, with their defects."""
 
-Kept defects: it triggers once at most, mixes lifetimes of workers with times of GetNext, counts the main process, and
-cuts the median to an int. Processes of all nodes are held against one number of cores.
-"""
-
+import bisect
 from typing import Any
 
 import msgspec
@@ -12,8 +9,9 @@ import numpy as np
 from trainguard.formats.profile.snapshots import IntArray
 from trainguard.managed.framework_reader import NOTHING
 from trainguard.managed.framework_stream import FrameworkWindow
+from trainguard.managed.framework_time import FrameworkTime, Kind, kinds_of, whole
 from trainguard.managed.history import History
-from trainguard.managed.rule import CompatibleRule, Number, RuleParameters, Window
+from trainguard.managed.rule import STEP_NAME, CompatibleRule, Number, RuleParameters, Window
 
 _INITIALIZE = "DataLoaderIterInitialize"
 _LOADING = frozenset({"DataLoaderWorker", "DataLoaderIter"})
@@ -109,3 +107,92 @@ def _rows_of_phases(events: FrameworkWindow, phases: frozenset[str] | set[str]) 
     if not len(events):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(np.array([phase in phases for phase in events.words.phases], dtype=np.bool_)[events.phases])
+
+
+_OTHERS = "others"
+
+
+class OverallFrameworkMetrics(CompatibleRule[RuleParameters]):
+    """Reports shares of phases and operators over the whole job; never triggers."""
+
+    def __init__(self, parameters: RuleParameters, first_us: int) -> None:
+        super().__init__(parameters, first_us)
+        self._time = FrameworkTime()
+        self._gpu_phases: set[int] = set()
+        self._first_start: float | None = None
+
+    def observe(self, window: Window) -> None:
+        """Add the window's events, steps one after the other because each changes "others"."""
+        events = window.framework
+        kinds = kinds_of(events)
+        new_gpu_phases = self._meet_gpu_phases(events, kinds)
+        rows = np.flatnonzero(kinds != Kind.STEP)
+        self._time.add(events, kinds, rows, np.ones(len(rows), dtype=np.int64))
+        self._add_steps(events, np.flatnonzero(kinds == Kind.STEP), new_gpu_phases)
+        for key in self._time.report_keys():
+            self.details.setdefault(key, {})
+
+    def _meet_gpu_phases(self, events: FrameworkWindow, kinds: IntArray) -> list[int]:
+        """Return the rows at which a GPU phase is met for the first time, ascending."""
+        rows = np.flatnonzero(kinds == Kind.GPU)
+        phases, first = np.unique(events.phases[rows], return_index=True)
+        new = dict(zip(phases.tolist(), rows[first].tolist(), strict=True))
+        met = sorted(row for phase, row in new.items() if phase not in self._gpu_phases)
+        self._gpu_phases.update(new)
+        return met
+
+    def _add_steps(self, events: FrameworkWindow, rows: IntArray, new_gpu_phases: list[int]) -> None:
+        sums = self._time.sums[Kind.STEP]
+        known = len(self._gpu_phases) - len(new_gpu_phases)
+        end: float | None = None
+        starts, ends = events.starts[rows].tolist(), events.ends[rows].tolist()
+        numbered = (events.steps[rows] != NOTHING).tolist()
+        for row, phase, start, stop, has_number in zip(
+            rows.tolist(), events.phases[rows].tolist(), starts, ends, numbered, strict=True
+        ):
+            if has_number:
+                self._first_start = start if self._first_start is None else self._first_start
+                end = stop
+            name = events.words.phases[phase]
+            sums[name] = sums.get(name, 0.0) + (stop - start)
+            if end is not None and self._first_start is not None:
+                gpu_phases = max(1, known + bisect.bisect_left(new_gpu_phases, row))
+                sums[_OTHERS] = (end - self._first_start) - sum(sums.values()) / gpu_phases
+
+    def finish(self) -> None:
+        shares = self._time.shares(labels_swapped=False)
+        self.details.update({key: shares[key] for key in self.details})
+
+
+class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
+    """``threshold`` in minutes."""
+
+    threshold: Number = 20
+
+
+class MaxInitializationTime(CompatibleRule[MaxInitializationTimeParameters]):
+    """Reports the first and last step, and the first and last system sample."""
+
+    def __init__(self, parameters: MaxInitializationTimeParameters, first_us: int) -> None:
+        super().__init__(parameters, first_us)
+        self._steps: dict[str, float] = {}
+        self.details["step_num"] = self._steps
+
+    def observe(self, window: Window) -> None:
+        """Widen the job's times, note the steps, and judge a waiting time of 0."""
+        details: dict[str, Any] = self.details
+        if len(window.system):
+            earliest, latest = float(window.system.times.min()), float(window.system.times.max())
+            details["job_start"] = min(earliest, details.get("job_start", earliest))
+            details["job_end"] = max(latest, details.get("job_end", 0.0))
+        events = window.framework
+        is_step = np.array([STEP_NAME in name for name in events.words.names], dtype=np.bool_)
+        starts = events.starts[is_step[events.names]].tolist() if len(events) else []
+        self.datapoints += len(starts)
+        if starts and "first" not in self._steps:
+            self._steps["first"] = whole(starts.pop(0))
+        if starts:
+            self._steps["last"] = whole(starts[-1])
+        if self.parameters.threshold < 0 and not self._steps:
+            self.violations += 1
+            self.triggered += 1
