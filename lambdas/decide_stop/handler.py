@@ -16,9 +16,9 @@ from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
-from trainguard.aws.lambda_invocations import LambdaStopLimit
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmStopSwitch
+from trainguard.aws.stop_limit import LambdaStopLimit
 from trainguard.aws.stoppable import batch_jobs, instances
 from trainguard.stack.actions.cluster_agents import resource_states
 from trainguard.stack.actions.request import StopCase

@@ -6,11 +6,11 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.aws.alert_channels import publish_digest
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
+from trainguard.aws.sns_digest import publish_digest
 from trainguard.report.fleet.fleet import read_fleet
 from trainguard.report.fleet.weekly_digest import fleet_of_week, last_week, weekly_digest
 from trainguard.stack.report.calls import WeeklyCall

@@ -13,7 +13,7 @@ from tests.support.memory import MemoryStopBudget
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.errors import StateConflictError
 from trainguard.core.stores import StopBudget
-from trainguard.stack.actions.stop import HOUR_S, Stop, admit
+from trainguard.stack.actions.stop_rate_limit import HOUR_S, Stop, admit
 
 NOW = 1_795_248_000.0
 

@@ -59,7 +59,7 @@ for mutant in (None, inside, outside, None):
 print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
 """
 LIMITED = (
-    "from trainguard.stack.actions.stop import admit\n\n"
+    "from trainguard.stack.actions.stop_rate_limit import admit\n\n"
     "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
 )
 TEST = (

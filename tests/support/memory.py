@@ -19,7 +19,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ExecutionRecord, ListedObject, NodeTask, ReconcileRequest, check_range
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
-from trainguard.stack.actions.stop import Stop, admit
+from trainguard.stack.actions.stop_rate_limit import Stop, admit
 from trainguard.stack.organisation.stop_limit import Admission, StopRequest, admission
 from trainguard.testing import memory
 

@@ -11,8 +11,6 @@ import msgspec
 
 from trainguard.aws.aws_errors import translated
 from trainguard.core.errors import PortUnavailableError
-from trainguard.core.text import plain_document
-from trainguard.report.fleet.weekly_digest import WeeklyDigest, chat, mail, subject
 from trainguard.stack.actions.alert import Alert
 from trainguard.stack.actions.marks import Channel
 from trainguard.stack.actions.webhook import WEBHOOK_EVENT, WebhookService, webhook_event
@@ -22,17 +20,6 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
-
-
-_LONGEST_TEXT = 1_000
-_ATTRIBUTES = {"Kind": "digest"}
-
-
-def publish_digest(digest: WeeklyDigest, sns: "SNSClient", *, alerts: str, chats: str) -> None:
-    """Publish on both topics, chats first, so that a repeat sends no second mail; raises PortUnavailableError."""
-    document = plain_document(msgspec.to_builtins(digest), _LONGEST_TEXT)
-    publish(sns, chats, chat(digest), _ATTRIBUTES)
-    publish(sns, alerts, document, _ATTRIBUTES, mail=(subject(digest), mail(digest)))
 
 
 EVENT_SOURCE = "trainguard"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, quiet, with_rows
-from trainguard.aws.alert_channels import publish_digest
+from trainguard.aws.sns_digest import publish_digest
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.report.fleet.weekly_digest import (
     JOBS_SHOWN,

@@ -11,7 +11,7 @@ from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.marks import AlertMark, Channel, Claim
 from trainguard.stack.actions.request import StopDecision
-from trainguard.stack.actions.stop import Stop, admit
+from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -16,10 +16,11 @@ from trainguard.render.numbers import NOTHING, count, duration, money, share, sh
 from trainguard.render.plots.strips import parts_of_whole
 from trainguard.report.document import JobSummary, Report, Span
 from trainguard.report.evaluated_job import NodeCoverage
+from trainguard.report.html.badges import SEVERITIES, Badge
 from trainguard.report.html.comparison import change_words, compared_losses
 from trainguard.report.html.episodes import all_of, episodes_of, picture_of
 from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
-from trainguard.report.html.rule_sections import SEVERITIES, Badge, ShownRule, shown_rules
+from trainguard.report.html.rule_sections import ShownRule, shown_rules
 from trainguard.report.html.timelines import thresholds_of, timelines_context
 from trainguard.report.html.training.sections import training_context
 

@@ -7,31 +7,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from trainguard.core.finding import Severity
 from trainguard.core.records import Status
 from trainguard.core.units import counted, listed
 from trainguard.render.blocks import Block, Cell, Facts, Note
 from trainguard.render.numbers import NOTHING, number, shown_name
 from trainguard.render.rule_entry import Parameter, RuleEntry
 from trainguard.report.document import FindingEntry, Report
+from trainguard.report.html.badges import Badge, severity_badge
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
-
-SEVERITIES: Mapping[str, str] = {
-    Severity.CRITICAL: "bad",
-    Severity.HIGH: "high",
-    Severity.MEDIUM: "warn",
-    Severity.LOW: "low",
-}
-
-# A word in a tone, whose icon says the same as its colour.
-Badge = tuple[str, str]
-
-
-def severity_badge(severity: str) -> Badge:
-    return severity, SEVERITIES.get(severity, "idle")
-
 
 _OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
 

@@ -1,8 +1,5 @@
 """Whether a fire may stop its opted-in training job, as SageMaker describes it now; after a grace time asked again."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import msgspec
 
 from trainguard.core.ports import TrainingJobDescription
@@ -14,26 +11,6 @@ from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitch, StopSwitches
-
-HOUR_S = 3_600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A granted stop: of which `StopCase.identity`, and when (epoch seconds)."""
-
-    job: str
-    at: float
-
-
-def admit(stops: Mapping[str, Stop], fire_id: str, job: str, *, now: float, limit: int) -> dict[str, Stop] | None:
-    """Return the last hour's stops with this one, a job counted once; None when ``limit`` leaves no room for it."""
-    recent = {each: stop for each, stop in stops.items() if now - stop.at < HOUR_S}
-    is_counted = fire_id in recent or any(stop.job == job for stop in recent.values())
-    if len(recent) + (not is_counted) > limit:
-        return None
-    return recent if is_counted else {**recent, fire_id: Stop(job, now)}
-
 
 UPLOADING = "Uploading"
 
