@@ -5,7 +5,7 @@ A training process hands over what is quick to write; the sampler makes frames o
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Union
@@ -53,8 +53,13 @@ def step_line(*, step: int, mode: str, mode_step: int, worker: str, at: float) -
     return json.dumps(named).encode() + b"\n"
 
 
-def entries_line(entries: "Sequence[Union[Entry, Reductions]]") -> bytes:
-    return json.dumps(entries).encode() + b"\n"
+def entry_text(entry: "Union[Entry, Reductions]") -> str:
+    return json.dumps(entry)
+
+
+def entries_line(texts: "Iterable[str]") -> bytes:
+    """Return the second line of what is handed over, from the text of each entry."""
+    return f"[{', '.join(texts)}]\n".encode()
 
 
 def _entries(line: bytes) -> "list[Entry]":

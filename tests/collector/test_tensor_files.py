@@ -15,7 +15,16 @@ from trainguard_collector.objects import Handover
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, SaveConfig, collections_of
 from trainguard_collector.recorder.tensors.watch import class_name, clean, module_name, unwrapped
-from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, _crc32c, encode_step, entries_line, step_line
+from trainguard_collector.tensor_files import (
+    DTYPES,
+    Entry,
+    Reductions,
+    _crc32c,
+    encode_step,
+    entries_line,
+    entry_text,
+    step_line,
+)
 
 NAMES = st.text(min_size=1, max_size=60).filter(lambda name: not name.startswith("smdebug"))
 VALUES = st.sampled_from([np.dtype(name) for name in DTYPES if not name.startswith("complex")]).flatmap(
@@ -26,7 +35,7 @@ VALUES = st.sampled_from([np.dtype(name) for name in DTYPES if not name.startswi
 def handed_over(tensors: dict[str, Any], *, step: int = 7, worker: str = "worker_0") -> tuple[bytes, ...]:
     entries = [Entry(name, DTYPES[each.dtype.name], list(each.shape), each.nbytes) for name, each in tensors.items()]
     line = step_line(step=step, mode="EVAL", mode_step=3, worker=worker, at=1_800_000_000.25)
-    return line, entries_line(entries), *(each.tobytes() for each in tensors.values())
+    return line, entries_line(map(entry_text, entries)), *(each.tobytes() for each in tensors.values())
 
 
 def written_to(folder: Path, parts: tuple[bytes, ...]) -> Path:
@@ -69,7 +78,7 @@ def test_reductions_are_read_once_per_tensor(tmp_path: Path) -> None:
     entries.append(Entry("losses/loss", DTYPES["float64"], [1], 8))
     line = step_line(step=7, mode="TRAIN", mode_step=7, worker="worker_0", at=1_800_000_000.0)
     numbers = struct.pack("<4fd", -1.0, 0.5, -2.0, 0.25, 3.0)
-    (step,) = steps_of(written_to(tmp_path, (line, entries_line(entries), numbers)), ended=True)
+    (step,) = steps_of(written_to(tmp_path, (line, entries_line(map(entry_text, entries)), numbers)), ended=True)
     assert [step.reduction(name, "min") for name in ("a", "é/b")] == [-1.0, -2.0]
     assert [step.reduction(name, "mean", absolute=True) for name in ("a", "é/b")] == [0.5, 0.25]
     assert step.value("losses/loss")[0] == 3.0

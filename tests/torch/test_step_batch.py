@@ -51,7 +51,7 @@ def batch(copies: Copies, buffers: HostBuffers, step: int = 0) -> StepBatch:
     """Return the batch of a step that has a number, reductions and a full tensor."""
     made = StepBatch(copies, step=step, mode="TRAIN", mode_step=step, at=0.0, buffers=buffers)
     made.add_number("losses/loss", on_gpu(1))
-    made.reduce([("a", on_gpu(10)), ("b", on_gpu(30, 1000))], DEFAULT_REDUCTIONS)
+    made.reduce(("a", "b"), [on_gpu(10), on_gpu(30, 1000)], DEFAULT_REDUCTIONS)
     made.add_full("c", on_gpu(100))
     made.send_to_host()
     return made

@@ -5,7 +5,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,7 +20,7 @@ from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 
 WAIT_S = 120.0
-STEPS = 30
+STEPS = 24
 PLACES = ("forward", "backward", "optimizer", "data_wait", "other")
 WAYS = ("ddp", "fsdp", "by_hand")
 BALANCED = ("even", "jitter", "turns", "checkpoints", "pauses")
@@ -47,14 +47,13 @@ class Training:
         return f"{self.place}-{self.way}-{self.world}-rank{self.rank}-{self.late_ms}ms-of-{self.work_ms}ms"
 
 
-def drawn(seed: int, count: int) -> list[Training]:
-    """Return trainings of all kinds in turn, planted and balanced."""
+def drawn(seed: int, count: int, kinds: Sequence[str] = (*PLACES, *BALANCED)) -> list[Training]:
+    """Return trainings of the kinds in turn: small and quick, so that many are tried."""
     chance = random.Random(seed)
-    kinds = (*PLACES, *BALANCED)
     found = []
     for number in range(count):
-        place, way, world = kinds[number % len(kinds)], chance.choice(WAYS), chance.randint(2, 8)
-        work_ms = chance.choice([60, 100, 150])
+        place, way, world = kinds[number % len(kinds)], chance.choice(WAYS), chance.randint(2, 4)
+        work_ms = chance.choice([40, 60, 80])
         late_ms = round(work_ms * chance.uniform(0.8, 2.0))
         found.append(Training(place, way, world, chance.randrange(world), late_ms, work_ms, chance.randrange(10**6)))
     return found
@@ -126,37 +125,52 @@ class _Rank:
             yield torch.randn(4, 8)
 
 
-def run(training: Training, folder: Path) -> dict[tuple[str, str], bytes]:
-    """Run the ranks; return what each has recorded, by node and process."""
+def run(trainings: Sequence[Training], folder: Path) -> Iterator[dict[tuple[str, str], bytes]]:
+    """Run trainings of one number of ranks; yield what each has recorded, by node and process.
+
+    The ranks are started once: a start takes longer than a training.
+    """
     context = get_context("fork")
+    world = trainings[0].world
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = [(training, rank, folder, port) for rank in range(training.world)]
-    ranks = [context.Process(target=_train, args=each, daemon=True) for each in arguments]
+    ranks = [context.Process(target=_rank, args=(trainings, rank, folder, port), daemon=True) for rank in range(world)]
     for each in ranks:
         each.start()
     for each in ranks:
-        each.join(WAIT_S)
+        each.join(WAIT_S * len(trainings))
         if each.exitcode != 0:
-            raise RuntimeError(f"{training.name}: a rank ended with {each.exitcode}")
-    return timelines(folder, sorted({node_of(rank) for rank in range(training.world)}))
+            raise RuntimeError(f"{trainings[0].name} and {len(trainings) - 1} more: a rank ended with {each.exitcode}")
+    for number in range(len(trainings)):
+        yield timelines(folder, f"run-{number}", sorted({node_of(rank) for rank in range(world)}))
 
 
-def _train(training: Training, rank: int, folder: Path, port: int) -> None:
+def _rank(trainings: Sequence[Training], rank: int, folder: Path, port: int) -> None:
     os.environ.update(
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
         GLOO_SOCKET_IFNAME="lo",
         RANK=str(rank),
-        WORLD_SIZE=str(training.world),
+        WORLD_SIZE=str(trainings[0].world),
         TRAINGUARD_OUTPUT=str(folder / "output"),
         TRAINGUARD_SPOOL=str(folder / "spool"),
-        TRAINGUARD_JOB="run-1",
         TRAINGUARD_NODE=node_of(rank),
     )
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=training.world)
+    dist.init_process_group("gloo", rank=rank, world_size=trainings[0].world)
+    for number, training in enumerate(trainings):
+        recorder = Recorder(job=f"run-{number}", with_sampler=False)
+        _train(training, rank, recorder)
+        recorder.close()
+        if recorder.faults.newest:
+            os._exit(1)
+        dist.barrier()
+    dist.destroy_process_group()
+    os._exit(0)
+
+
+def _train(training: Training, rank: int, recorder: Recorder) -> None:
     plain = _Model()
     model: nn.Module = plain
     if training.way == "ddp":
@@ -167,7 +181,6 @@ def _train(training: Training, rank: int, folder: Path, port: int) -> None:
 
         fully_shard(plain, mesh=init_device_mesh("cpu", (training.world,)))
     optimizer = _Sgd(model.parameters(), lr=0.01)
-    recorder = Recorder(with_sampler=False)
     recorder.attach(model)
     sleeps = _Rank(training, rank)
     for batch in recorder.wrap(sleeps.batches()):
@@ -186,22 +199,17 @@ def _train(training: Training, rank: int, folder: Path, port: int) -> None:
         if extra["checkpoint"]:
             with recorder.phase("checkpoint"):
                 time.sleep(extra["checkpoint"])
-    recorder.close()
-    faults = recorder.faults.newest
-    dist.barrier()
-    dist.destroy_process_group()
-    os._exit(1 if faults else 0)
 
 
 def node_of(rank: int) -> str:
     return f"node-{rank // 4}"
 
 
-def timelines(folder: Path, nodes: list[str]) -> dict[tuple[str, str], bytes]:
-    """Return what the processes of nodes have recorded, by node and process."""
+def timelines(folder: Path, job: str, nodes: list[str]) -> dict[tuple[str, str], bytes]:
+    """Return what the processes of nodes have recorded of a job, by node and process."""
     files = {}
     for node in nodes:
-        outgoing = Outgoing(objects_folder(str(folder / "spool"), "run-1", node), "run-1", node)
+        outgoing = Outgoing(objects_folder(str(folder / "spool"), job, node), job, node)
         outgoing.prepare(final=True)
         for key, path in outgoing.ready():
             if key.endswith("_pythontimeline.json"):

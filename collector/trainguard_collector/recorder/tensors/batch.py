@@ -2,12 +2,13 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from functools import lru_cache
+from typing import Any, Optional
 
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import Group, Scratch, reduce_rows
-from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
+from trainguard_collector.recorder.tensors.reductions import Group, Layout, Scratch, reduce_rows
+from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, entry_text, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 # Full tensors of a step beyond it are left out and counted.
@@ -25,13 +26,24 @@ class _Sent:
 
 
 class Reduced:
-    """Reductions of named tensors, of one step; ``values`` are float32[names, kinds] on the host, once it has them."""
+    """Reductions of named tensors, of one step; ``values`` are float32[names, kinds] on the host, once it has them.
 
-    def __init__(self, names: "list[str]", kinds: Sequence[str], groups: "list[tuple[Group, _Sent]]") -> None:
-        self.names = [names[place] for group, _ in groups for place in group.layout.places]
-        self.kinds = list(kinds)
-        self.groups = groups
+    The order of ``values`` is that of the layouts.
+    """
+
+    def __init__(self, names: "tuple[str, ...]", kinds: "tuple[str, ...]", groups: "list[tuple[Group, _Sent]]") -> None:
+        self.names, self.kinds, self.groups = names, kinds, groups
         self.values: Any = None
+
+    def text(self) -> str:
+        return _text(self.names, self.kinds, tuple(group.layout for group, _ in self.groups))
+
+
+# Saved steps have the same few lists of names.
+@lru_cache(maxsize=16)
+def _text(names: "tuple[str, ...]", kinds: "tuple[str, ...]", layouts: "tuple[Layout, ...]") -> str:
+    ordered = [names[place] for layout in layouts for place in layout.places]
+    return entry_text(Reductions(ordered, list(kinds)))
 
 
 class StepBatch:
@@ -71,11 +83,13 @@ class StepBatch:
         else:  # an array of JAX is computed later: it is read when it is ready
             self._plain.append((name, value if hasattr(value, "is_ready") else float(value)))
 
-    def reduce(self, named: "Sequence[tuple[str, Any]]", kinds: Sequence[str], *, is_saved: bool = True) -> Reduced:
+    def reduce(
+        self, names: "tuple[str, ...]", tensors: Sequence[Any], kinds: "tuple[str, ...]", *, is_saved: bool = True
+    ) -> Reduced:
         """Have tensors reduced; their reductions are saved with the step, or only part of a total."""
-        groups = reduce_rows(self._torch, [tensor for _, tensor in named], kinds, self._memory)
+        groups = reduce_rows(self._torch, tensors, kinds, self._memory)
         sent = [(group._replace(parts=[]), self._send(group.parts)) for group in groups]
-        reduced = Reduced([name for name, _ in named], kinds, sent)
+        reduced = Reduced(names, kinds, sent)
         self._reduced.append(reduced)
         if is_saved:
             self._saved.append(reduced)
@@ -148,33 +162,33 @@ class StepBatch:
 
     def parts(self, worker: str) -> "tuple[bytes, ...]":
         """Return what is handed over to the sampler."""
-        entries: list[Union[Entry, Reductions]] = []
+        entries: list[str] = []
         contents: list[bytes] = []
         for entry, sent in self._numbers:
-            entries.append(entry)
+            entries.append(entry_text(entry))
             contents.append(_bytes_of(sent.host))
         self._fold()
         for reduced in self._saved:
-            entries.append(Reductions(reduced.names, reduced.kinds))
+            entries.append(reduced.text())
             contents.append(_bytes_of(reduced.values))
         for name, summed in self._totals:
             norms = self._torch.cat([reduced.values[:, reduced.kinds.index("l2")] for reduced in summed])
-            entries.append(Entry(name, FLOAT32, [1], 4))
+            entries.append(entry_text(Entry(name, FLOAT32, [1], 4)))
             contents.append(_bytes_of(self._torch.linalg.vector_norm(norms)))
         for name, number in self._plain:
-            entries.append(Entry(name, FLOAT64, [1], 8))
+            entries.append(entry_text(Entry(name, FLOAT64, [1], 8)))
             contents.append(bytes(ctypes.c_double(float(number))))
         for name, host in self._full:
             dtype = DTYPES[str(host.dtype).rpartition(".")[2]]
             contents.append(_bytes_of(host))
-            entries.append(Entry(name, dtype, list(host.shape) or [1], len(contents[-1])))
+            entries.append(entry_text(Entry(name, dtype, list(host.shape) or [1], len(contents[-1]))))
         line = step_line(worker=worker, **self.about)  # type: ignore[arg-type]
         return (line, entries_line(entries), *contents)
 
     def _fold(self) -> None:
         by_kinds: dict[tuple[str, ...], list[Reduced]] = {}
         for reduced in self._reduced:
-            by_kinds.setdefault(tuple(reduced.kinds), []).append(reduced)
+            by_kinds.setdefault(reduced.kinds, []).append(reduced)
         for kinds, together in by_kinds.items():
             groups = [(group, sent.host) for reduced in together for group, sent in reduced.groups]
             values = fold(self._torch, groups, kinds).split([len(reduced.names) for reduced in together])

@@ -1,14 +1,14 @@
 """Joins what rows of tensors gave to the tensors' reductions, on the host and in float64.
 
-``std`` and ``variance`` are the population's. Deviations of rows are joined by the formula of Chan, Golub and LeVeque
-(1979), so that a mean far from zero costs no digits.
+``std`` and ``variance`` are the population's. Squares of all entries come of each row's deviation and sum: float64 has
+the digits that a mean far from zero needs.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from trainguard_collector.recorder.tensors.reductions import Group, Layout, source
+from trainguard_collector.recorder.tensors.reductions import ABSOLUTE, Group, Layout, source
 
 
 def fold(torch: Any, groups: "Sequence[tuple[Group, Any]]", kinds: Sequence[str]) -> Any:
@@ -21,61 +21,65 @@ class _Fold:
     """The reductions of all tensors: float64[tensors]. A tensor has two segments, its rows and its tail."""
 
     def __init__(self, torch: Any, groups: "Sequence[tuple[Group, Any]]") -> None:
-        self._torch = torch
+        self._torch, needs = torch, groups[0][0].needs
         columns, tails = [], []
         for group, host in groups:
             in_rows = sum(group.layout.rows)
-            whole = len(group.needs) * in_rows
-            columns.append(host[:whole].view(len(group.needs), in_rows))
+            whole = len(needs) * in_rows
+            columns.append(host[:whole].view(len(needs), in_rows))
             tails.append(host[whole:])
         self._lengths, self._sizes, self._widths = _segments(torch, tuple(group.layout for group, _ in groups))
-        self._columns = dict(zip(groups[0][0].needs, torch.cat(columns, dim=1).double()))
-        self._tail = {"": torch.cat(tails).double()}
-        self._parts: dict[str, Any] = {}
+        rows, tail = dict(zip(needs, torch.cat(columns, dim=1).double())), torch.cat(tails).double()
+        added = [
+            (name, *self._squares(name, rows, tail)) for name in needs if name.endswith(("sum", "l2", "deviation"))
+        ]
+        self._parts = dict(zip([name for name, *_ in added], self._joined("sum", added).unbind(1))) if added else {}
+        for name in needs:
+            if name not in self._parts:
+                how = name[-len("min") :] if not name.endswith("prod") else "prod"
+                self._parts[name] = self._joined(how, [(name, rows[name], tail.abs() if name != how else tail)])[:, 0]
 
     def reduction(self, kind: str) -> Any:
         prefix, name = source(kind)
-        if name == "sum":
-            return self._part(f"{prefix}mean") * self._sizes
-        if name == "std":
-            return self._part(f"{prefix}deviation") / self._sizes.sqrt()
-        if name == "variance":
-            return self._part(f"{prefix}deviation") ** 2 / self._sizes
-        return self._part(f"{prefix}{name}")
-
-    def _part(self, name: str) -> Any:
-        if name not in self._parts:
-            self._parts[name] = self._joined(name)
-        return self._parts[name]
-
-    def _joined(self, part: str) -> Any:
-        torch, name = self._torch, part.rpartition("_")[2]
-        prefix = part[: len(part) - len(name)]
-        if prefix not in self._tail:
-            self._tail[prefix] = self._tail[""].abs()
-        rows, tail = self._columns.get(part), self._tail[prefix]
-        if rows is None:
-            return self._norm()
-        if name == "deviation":
-            mean = self._part(f"{prefix}mean").repeat(2).repeat_interleave(self._lengths)
-            in_rows = rows.shape[0]
-            apart = (self._columns[f"{prefix}mean"] - mean[:in_rows]) ** 2 * self._widths
-            return self._joined_by("sum", rows**2 + apart, (tail - mean[in_rows:]) ** 2, torch.add).sqrt()
         if name == "mean":
-            return self._joined_by("sum", rows * self._widths, tail, torch.add) / self._sizes
+            return self._parts[f"{prefix}sum"] / self._sizes
+        if name in ("std", "variance"):
+            squares = self._parts[f"{prefix}deviation"] - self._parts[f"{prefix}sum"] ** 2 / self._sizes
+            variance = squares.clamp(min=0.0) / self._sizes
+            return variance.sqrt() if name == "std" else variance
         if name == "l2":
-            return self._joined_by("sum", rows**2, tail**2, torch.add).sqrt()
-        return self._joined_by(name, rows, tail, {"min": torch.minimum, "max": torch.maximum, "prod": torch.mul}[name])
+            return self._parts["l2"].sqrt() if "l2" in self._parts else self._norm()
+        return self._parts[f"{prefix}{name}"]
+
+    def _squares(self, name: str, rows: "dict[str, Any]", tail: Any) -> "tuple[Any, Any]":
+        """Return what is added up: sums, or squares. Deviations of a row are those from its own mean."""
+        if name.endswith("sum"):
+            return rows[name], tail.abs() if name.startswith(ABSOLUTE) else tail
+        if name.endswith("l2"):
+            return rows[name] ** 2, tail**2
+        of_row = rows[name[: -len("deviation")] + "sum"]
+        return rows[name] ** 2 + of_row**2 / self._widths, tail**2
 
     def _norm(self) -> Any:
-        """Return norms from means and deviations, which are no numbers where entries are infinite."""
-        norm = (self._part("deviation") ** 2 + self._part("mean") ** 2 * self._sizes).sqrt()
-        is_infinite = self._part("min").isinf() | self._part("max").isinf()
-        return norm.masked_fill(is_infinite, float("inf"))
+        """Return norms from deviations, which are no numbers where entries are infinite."""
+        is_infinite = self._parts["min"].isinf() | self._parts["max"].isinf()
+        return self._parts["deviation"].sqrt().masked_fill(is_infinite, float("inf"))
 
-    def _joined_by(self, how: str, rows: Any, tail: Any, join: Any) -> Any:
-        segments = self._torch.segment_reduce(self._torch.cat((rows, tail)), how, lengths=self._lengths, unsafe=True)
-        return join(*segments.chunk(2))
+    def _joined(self, how: str, named: "Sequence[tuple[str, Any, Any]]") -> Any:
+        """Return float64[tensors, names]."""
+        torch, tensors = self._torch, self._sizes.shape[0]
+        rows = torch.stack([each for _, each, _ in named], dim=1)
+        lengths = self._lengths
+        has_tails = bool(named[0][2].shape[0])
+        if has_tails:
+            rows = torch.cat((rows, torch.stack([each for _, _, each in named], dim=1)))
+        else:
+            lengths = lengths[:tensors]
+        segments = torch.segment_reduce(rows, how, lengths=lengths, unsafe=True)
+        if not has_tails:
+            return segments
+        joins = {"min": torch.minimum, "max": torch.maximum, "prod": torch.mul, "sum": torch.add}
+        return joins[how](*segments.chunk(2))
 
 
 # Few: a list of large tensors has a number for each row, and lists of other shapes may come at every saved step.

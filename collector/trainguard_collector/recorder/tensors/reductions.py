@@ -6,6 +6,7 @@ reduced in float32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,27 +19,37 @@ PIECE_ON_PROCESSOR = 256 * 1024
 # A piece needs as much again for differences, and where tensors are put together or of half precision.
 PIECE_ON_DEVICE = 8 * 1024 * 1024
 
-# Tensors below so many entries have rows so wide: few numbers for the host of a large tensor, short tails of a small
-# one.
+# Tensors below so many entries have rows so wide, or of the next width where their rows of that leave no tail: few
+# numbers for the host of a large tensor, short tails of a small one.
 WIDTHS = ((16 * 1024, 64), (1024 * 1024, 1024))
 
-# A row on a device. On a processor a longer sum of squares than 1,024 would lose digits in float32.
-WIDEST = 16 * 1024
+# Rows of the largest. On a processor a longer sum of squares would lose digits in float32.
+WIDEST, WIDEST_ON_PROCESSOR = 16 * 1024, 4 * 1024
+# A share of the squares: where less is left of a row's than its mean's, their difference has lost digits.
+_LEAST_LEFT = 0.01
 
 _DTYPE, _DEVICE = attrgetter("dtype"), attrgetter("device")
-_ABSOLUTE = "abs_"
+ABSOLUTE = "abs_"
 _SUMMED = frozenset({"mean", "sum"})
 _SPREAD = frozenset({"std", "variance"})
 _GIVE_NORM = frozenset({"min", "max", "deviation"})
 
 
-class Layout(NamedTuple):
-    """How tensors of one dtype on one device are cut: ``places`` in what was given, and rows and tail of each there."""
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How tensors of one dtype on one device are cut, the smallest first: ``places`` in what was given, rows and tails.
+
+    The first ``short`` are all tail. ``runs`` are the bounds, among the others, of what is put together; the rest are
+    large. ``most`` entries are reduced at once.
+    """
 
     places: "tuple[int, ...]"
     width: int
     rows: "tuple[int, ...]"
     tails: "tuple[int, ...]"
+    short: int
+    runs: "tuple[tuple[int, int], ...]"
+    most: int
 
     @property
     def sizes(self) -> "list[int]":
@@ -73,42 +84,65 @@ def reduce_rows(torch: Any, tensors: Sequence[Any], kinds: Iterable[str], memory
     """Return what the host needs for the reductions ``kinds`` of tensors, none of them empty."""
     needs = needed(tuple(kinds))
     sizes = tuple(map(torch.Tensor.numel, tensors))
-    layouts = _layouts(sizes, tuple(map(_DTYPE, tensors)), tuple(map(_DEVICE, tensors)))
+    pieces = PIECE_ON_PROCESSOR, PIECE_ON_DEVICE
+    layouts = _layouts(sizes, tuple(map(_DTYPE, tensors)), tuple(map(_DEVICE, tensors)), pieces)
     return [_group(torch, tensors, layout, needs, memory) for layout in layouts]
 
 
 # Saved steps have the same few lists of tensors.
 @lru_cache(maxsize=16)
-def _layouts(sizes: "tuple[int, ...]", dtypes: "tuple[Any, ...]", devices: "tuple[Any, ...]") -> "list[Layout]":
-    """Return layouts, each with its smallest tensor first."""
+def _layouts(
+    sizes: "tuple[int, ...]", dtypes: "tuple[Any, ...]", devices: "tuple[Any, ...]", pieces: "tuple[int, int]"
+) -> "list[Layout]":
     found: dict[Any, list[tuple[int, int]]] = {}
     for place, (size, dtype, device) in enumerate(zip(sizes, dtypes, devices)):
-        found.setdefault((_width(size, device.type == "cpu"), dtype, device), []).append((size, place))
+        is_here = device.type == "cpu"
+        found.setdefault((_width(size, is_cpu=is_here), is_here, dtype, device), []).append((size, place))
     layouts = []
-    for (width, _, _), sized in found.items():
+    for (width, is_here, _, _), sized in found.items():
         lengths, places = zip(*sorted(sized))
         rows, tails = zip(*(divmod(length, width) for length in lengths))
-        layouts.append(Layout(places, width, rows, tails))
+        piece = pieces[0 if is_here else 1]
+        most = max(min(piece // width, sum(rows)), 1) * width
+        short, least = rows.count(0), piece // 2
+        runs = tuple(_runs([count * width for count in rows[short:]], most, least))
+        layouts.append(Layout(places, width, rows, tails, short, runs, most))
     return layouts
 
 
-def _width(size: int, is_cpu: bool) -> int:
-    for below, width in WIDTHS:
+def _width(size: int, *, is_cpu: bool) -> int:
+    wider = [width for _, width in WIDTHS[1:]] + [WIDEST_ON_PROCESSOR if is_cpu else WIDEST]
+    for (below, width), next_width in zip(WIDTHS, wider):
         if size < below:
-            return width
-    return WIDTHS[-1][1] if is_cpu else WIDEST
+            return width if size % next_width else next_width
+    return wider[-1]
+
+
+def _runs(sizes: "list[int]", most: int, least: int) -> "Iterator[tuple[int, int]]":
+    """Yield the bounds of what is put together: as many tensors of less than ``least`` as fit into a piece."""
+    first = length = 0
+    for place, size in enumerate(sizes):
+        is_large = size >= least
+        if first < place and (is_large or length + size > most):
+            yield first, place
+            first, length = place, 0
+        if is_large:
+            return
+        length += size
+    if first < len(sizes):
+        yield first, len(sizes)
 
 
 @lru_cache(maxsize=64)
 def needed(kinds: "tuple[str, ...]") -> "tuple[str, ...]":
-    """Return the parts of which reductions are made; a deviation and a mean give the norm as well."""
+    """Return the parts of which reductions are made; a deviation and a sum give the norm as well."""
     needs: set[str] = set()
     for kind in kinds:
         prefix, name = source(kind)
         if name in _SPREAD:
-            needs |= {f"{prefix}mean", f"{prefix}deviation"}
+            needs |= {f"{prefix}sum", f"{prefix}deviation"}
         else:
-            needs.add(f"{prefix}mean" if name in _SUMMED else f"{prefix}{name}")
+            needs.add(f"{prefix}sum" if name in _SUMMED else f"{prefix}{name}")
     if needs >= _GIVE_NORM:
         needs.discard("l2")
     return tuple(sorted(needs))
@@ -117,76 +151,92 @@ def needed(kinds: "tuple[str, ...]") -> "tuple[str, ...]":
 def source(kind: str) -> "tuple[str, str]":
     """Return what a reduction is made of, entries (empty) or their absolute values, and which reduction of that."""
     if kind == "l1":
-        return _ABSOLUTE, "sum"
-    if not kind.startswith(_ABSOLUTE):
+        return ABSOLUTE, "sum"
+    if not kind.startswith(ABSOLUTE):
         return "", kind
-    name = kind[len(_ABSOLUTE) :]
-    return ("", "l2") if name == "l2" else (_ABSOLUTE, "sum" if name == "l1" else name)
+    name = kind[len(ABSOLUTE) :]
+    return ("", "l2") if name == "l2" else (ABSOLUTE, "sum" if name == "l1" else name)
 
 
 def _group(torch: Any, tensors: Sequence[Any], layout: Layout, needs: "tuple[str, ...]", memory: Scratch) -> Group:
-    places, width, rows, tails = layout
-    whole, ends = [], []
-    for place, count, tail in zip(places, rows, tails):
-        tensor = tensors[place]
-        if not tensor.is_contiguous():
-            tensor = dense(tensor)
-        if not tail:
-            whole.append((count * width, tensor))
-        elif not count:
-            ends.append(tensor)
-        else:
-            flat = tensor.reshape(-1)
-            whole.append((count * width, flat[: count * width]))
-            ends.append(flat[count * width :])
-    most = PIECE_ON_PROCESSOR if tensors[places[0]].is_cpu else PIECE_ON_DEVICE
-    most = max(min(most // width, sum(rows)), 1) * width
-    columns: dict[str, list[Any]] = {name: [] for name in needs}
-    scratch: Any = None
-    for piece in _pieces(torch, whole, most, memory):
-        matrix = _as_float(torch, piece).view(-1, width)
-        if scratch is None:
-            scratch = memory.take("differences", matrix, most)
-        room = scratch[: matrix.numel()].view(matrix.shape)
-        for name, column in _reduced(torch, matrix, room, needs).items():
-            columns[name].append(column)
-        del piece, matrix  # before the next is made
+    ordered = [tensors[place] for place in layout.places]
+    if not all(map(torch.Tensor.is_contiguous, ordered)):
+        ordered = [dense(each) for each in ordered]
+    ends, whole = ordered[: layout.short], ordered[layout.short :]
+    if any(layout.tails[layout.short :]):
+        for place, (count, tail) in enumerate(zip(layout.rows[layout.short :], layout.tails[layout.short :])):
+            if tail:
+                flat, whole[place] = whole[place].flatten(), None
+                whole[place] = flat[: count * layout.width]
+                ends.append(flat[count * layout.width :])
+    columns = _columns(torch, _put_together(torch, whole, layout, memory), layout, needs, memory)
+    first = layout.runs[-1][1] if layout.runs else 0
+    if first < len(whole):
+        for name, column in _of_large(torch, whole[first:], layout, needs, memory).items():
+            columns[name] += column
     parts = [column for name in needs for column in columns[name]]
     if ends:
-        together = _together(torch, ends)
         # One alone is no copy, and the training goes on with it.
-        parts.append(_as_float(torch, together.clone() if len(ends) == 1 else together))
+        together = ends[0].flatten().clone() if len(ends) == 1 else _flat(torch, ends)
+        parts.append(_as_float(torch, together))
     return Group(layout, needs, parts)
 
 
-def _pieces(torch: Any, whole: "list[tuple[int, Any]]", most: int, memory: Scratch) -> "Iterator[Any]":
-    """Yield all entries of tensors, in order and the smallest first: small ones together, parts of large ones."""
-    together: list[Any] = []
-    length = 0
-    room: Any = None
-    for size, tensor in whole:
-        is_large = 2 * size > most
-        if together and (is_large or length + size > most):
-            yield _together(torch, together, room)
-            together, length = [], 0
-        if is_large:
-            yield from tensor.reshape(-1).split(most)
-        else:
-            if room is None and tensor.is_cpu:
-                room = memory.take("together", tensor, most)
-            together.append(tensor)
-            length += size
-    if together:
-        yield _together(torch, together, room)
+def _put_together(torch: Any, whole: "list[Any]", layout: Layout, memory: Scratch) -> "Iterator[Any]":
+    for first, end in layout.runs:
+        room = memory.take("together", whole[first], layout.most) if whole[first].is_cpu else None
+        yield _flat(torch, whole[first:end], room)
 
 
-def _together(torch: Any, tensors: "list[Any]", room: Any = None) -> Any:
+def _flat(torch: Any, tensors: "list[Any]", room: Any = None) -> Any:
     """Return the entries of contiguous tensors in one dimension, in ``room`` where there is some."""
     flatten = getattr(torch._utils, "_flatten_dense_tensors", None)
     if room is None and flatten is not None:
         return flatten(tensors)  # one call, not one for each tensor
-    flat = [tensor.reshape(-1) for tensor in tensors]
+    flat = [tensor.flatten() for tensor in tensors]  # quicker than `reshape` for those of one dimension
     return torch.cat(flat) if room is None else torch.cat(flat, out=room[: sum(each.shape[0] for each in flat)])
+
+
+def _of_large(
+    torch: Any, tensors: "list[Any]", layout: Layout, needs: "tuple[str, ...]", memory: Scratch
+) -> "dict[str, list[Any]]":
+    """Return the columns of tensors that are cut into pieces where they lie.
+
+    A processor takes as long for each pass over them: there a deviation comes of norm and sum, without a pass for
+    differences, unless it would lose digits.
+    """
+
+    def columns(asked: "tuple[str, ...]") -> "dict[str, list[Any]]":
+        pieces = (piece for each in tensors for piece in each.flatten().split(layout.most))
+        return _columns(torch, pieces, layout, asked, memory)
+
+    if not (tensors[0].is_cpu and "deviation" in needs):
+        return columns(needs)
+    found = columns(tuple(sorted({*needs, "l2"} - {"deviation"})))
+    norm = torch.cat(found["l2"])
+    squares = norm.double() ** 2
+    left = squares - torch.cat(found["sum"]).double() ** 2 / layout.width
+    if bool((left < _LEAST_LEFT * squares).any()):
+        found["deviation"] = columns(("deviation", "sum"))["deviation"]
+    else:
+        found["deviation"] = [left.sqrt().to(norm.dtype)]
+    return {name: found[name] for name in needs}
+
+
+def _columns(
+    torch: Any, pieces: "Iterable[Any]", layout: Layout, needs: "tuple[str, ...]", memory: Scratch
+) -> "dict[str, list[Any]]":
+    columns: dict[str, list[Any]] = {name: [] for name in needs}
+    scratch: Any = None
+    for piece in pieces:
+        matrix = _as_float(torch, piece).view(-1, layout.width)
+        if scratch is None:
+            scratch = memory.take("differences", matrix, layout.most)
+        room = scratch[: matrix.numel()].view(matrix.shape)
+        for name, column in _reduced(torch, matrix, room, needs).items():
+            columns[name].append(column)
+        del piece, matrix  # before the next is made
+    return columns
 
 
 def _as_float(torch: Any, values: Any) -> Any:
@@ -196,8 +246,8 @@ def _as_float(torch: Any, values: Any) -> Any:
 def _reduced(torch: Any, rows: Any, room: Any, needs: "tuple[str, ...]") -> "dict[str, Any]":
     """Return each part, a number for each of float[rows, entries]; ``room``, of the same shape, is overwritten."""
     found: dict[str, Any] = {}
-    if any(each.startswith(_ABSOLUTE) for each in needs):
-        _reduce_into(torch, found, _ABSOLUTE, torch.abs(rows, out=room), room, needs)
+    if any(each.startswith(ABSOLUTE) for each in needs):
+        _reduce_into(torch, found, ABSOLUTE, torch.abs(rows, out=room), room, needs)
     _reduce_into(torch, found, "", rows, room, needs)
     return found
 
@@ -205,12 +255,12 @@ def _reduced(torch: Any, rows: Any, room: Any, needs: "tuple[str, ...]") -> "dic
 def _reduce_into(
     torch: Any, found: "dict[str, Any]", prefix: str, rows: Any, room: Any, needs: "tuple[str, ...]"
 ) -> None:
-    for name, function in (("min", torch.amin), ("max", torch.amax), ("mean", torch.mean), ("prod", torch.prod)):
+    for name, function in (("min", torch.amin), ("max", torch.amax), ("sum", torch.sum), ("prod", torch.prod)):
         if f"{prefix}{name}" in needs:
             found[f"{prefix}{name}"] = function(rows, dim=1)
     norm = torch.linalg.vector_norm
     if f"{prefix}l2" in needs:
         found[f"{prefix}l2"] = norm(rows, 2, dim=1)
     if f"{prefix}deviation" in needs:
-        apart = torch.sub(rows, found[f"{prefix}mean"].unsqueeze(1), out=room)
+        apart = torch.sub(rows, found[f"{prefix}sum"].unsqueeze(1), alpha=1.0 / rows.shape[1], out=room)
         found[f"{prefix}deviation"] = norm(apart, 2, dim=1)

@@ -1,8 +1,9 @@
 """Which tensors are saved, and at which steps: the managed hook's parameters of collections."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter, methodcaller
 from typing import Any, Optional, Union
 
 from trainguard_collector.recorder.tensors.batch import Reduced, StepBatch
@@ -176,53 +177,78 @@ def _flag(name: str, value: Any) -> bool:
 MOST_COPIED = 1024 * 1024
 # Inputs and outputs of modules beyond it are reduced at once: 4 MiB of float32, on a device 32 MiB.
 MOST_COPIED_ON_DEVICE = 8 * 1024 * 1024
+# Lists of names that are kept sorted: one for each optimizer, and one for the parameters.
+MOST_LISTS = 16
+
+_Sorted = tuple["list[int]", "dict[tuple[str, ...], tuple[tuple[str, ...], list[int]]]"]
+_SPARSE, _META, _size = attrgetter("is_sparse"), attrgetter("is_meta"), methodcaller("numel")
 
 
 class Saver:
-    """Chooses what is saved of a tensor by its name; a name is looked up once."""
+    """Chooses what is saved of a tensor by its name; a name is looked up once, and a list of names."""
 
     def __init__(self, collections: Iterable[Collection]) -> None:
         self._by_name = {each.name: each for each in collections}
         self._chosen: dict[tuple[str, ...], dict[str, tuple[bool, tuple[str, ...]]]] = {}
-        self._copies: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
+        self._sorted: dict[Any, _Sorted] = {}
+        self._copies: dict[tuple[str, ...], dict[str, Any]] = {}
         self._copied = 0
 
-    def save(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> "list[Reduced]":
+    def save(
+        self, batch: StepBatch, names: "tuple[str, ...]", tensors: "list[Any]", among: "tuple[str, ...]"
+    ) -> "list[Reduced]":
         """Save those tensors that the collections hold which are due; return the reductions."""
-        reduced: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
-        for name, tensor, kinds in self._chosen_of(batch, tensors, among):
-            reduced.setdefault(kinds, []).append((name, tensor))
-        return [batch.reduce(named, kinds) for kinds, named in reduced.items()]
+        if any(map(_SPARSE, tensors)) or any(map(_META, tensors)) or not all(map(_size, tensors)):
+            dense = [place for place, each in enumerate(tensors) if _is_dense(each)]
+            names, tensors = tuple(names[place] for place in dense), [tensors[place] for place in dense]
+        full, by_kinds = self._sort(names, among)
+        for place in full:
+            batch.add_full(names[place], tensors[place])
+        return [
+            batch.reduce(chosen, tensors if len(places) == len(tensors) else [tensors[each] for each in places], kinds)
+            for kinds, (chosen, places) in by_kinds.items()
+        ]
 
-    def _chosen_of(
-        self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]"
-    ) -> "Iterator[tuple[str, Any, tuple[str, ...]]]":
-        """Save in full what is to be saved so; yield what is to be reduced, with its reductions."""
-        for name, tensor in tensors.items():
-            with_value, kinds = self.choice(name, among)
-            if not (with_value or kinds) or tensor.numel() == 0 or tensor.is_sparse or tensor.is_meta:
-                continue
-            if with_value:
-                batch.add_full(name, tensor)
-            if kinds:
-                yield name, tensor, kinds
+    def _sort(self, names: "tuple[str, ...]", among: "tuple[str, ...]") -> _Sorted:
+        """Return places of tensors that are saved in full, and names and places of those with the same reductions."""
+        found = self._sorted.get((names, among))
+        if found is None:
+            if len(self._sorted) >= MOST_LISTS:
+                self._sorted.clear()
+            choices = [self.choice(name, among) for name in names]
+            by_kinds: dict[tuple[str, ...], list[int]] = {}
+            for place, (_, kinds) in enumerate(choices):
+                if kinds:
+                    by_kinds.setdefault(kinds, []).append(place)
+            found = self._sorted[names, among] = (
+                [place for place, (with_value, _) in enumerate(choices) if with_value],
+                {kinds: (tuple(names[each] for each in places), places) for kinds, places in by_kinds.items()},
+            )
+        return found
 
     def save_later(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> None:
         """Save tensors that the model goes on with: small ones are copied, and reduced together with others."""
-        for name, tensor, kinds in self._chosen_of(batch, tensors, among):
+        for name, tensor in tensors.items():
+            with_value, kinds = self.choice(name, among)
+            if not (with_value or kinds) or not _is_dense(tensor):
+                continue
+            if with_value:
+                batch.add_full(name, tensor)
+            if not kinds:
+                continue
             size = tensor.numel()
             most = MOST_COPIED if tensor.is_cpu else MOST_COPIED_ON_DEVICE
-            if size > most:
-                batch.reduce([(name, tensor)], kinds)
+            if size > most or name in self._copies.get(kinds, ()):
+                batch.reduce((name,), [tensor], kinds)
                 continue
-            self._copies.setdefault(kinds, []).append((name, tensor.clone()))
+            self._copies.setdefault(kinds, {})[name] = tensor.clone()
             self._copied += size
             if self._copied > most:
                 self.reduce_copies(batch)
 
     def reduce_copies(self, batch: StepBatch) -> None:
         for kinds, named in self._copies.items():
-            batch.reduce(named, kinds)
+            batch.reduce(tuple(named), list(named.values()), kinds)
         self.forget_copies()
 
     def choice(self, name: str, among: "tuple[str, ...]") -> "tuple[bool, tuple[str, ...]]":
@@ -238,5 +264,9 @@ class Saver:
         return found
 
     def forget_copies(self) -> None:
-        self._copies.clear()
+        self._copies = {}
         self._copied = 0
+
+
+def _is_dense(tensor: Any) -> bool:
+    return not (tensor.is_sparse or tensor.is_meta) and tensor.numel() > 0

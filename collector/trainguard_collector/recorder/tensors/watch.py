@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import Reduced, StepBatch
+from trainguard_collector.recorder.tensors.copies import local
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, Saver, collections_of
 from trainguard_collector.recorder.tensors.scalars import LONGEST_NAME, StepSaver
 
@@ -115,7 +116,10 @@ class TensorRecorder(StepSaver):
         self._all_workers = include_workers == "all"
         self._models: list[_Watched] = []
         self._losses: list[Any] = []
-        self._parameters: dict[int, tuple[str, Any]] = {}
+        self._parameters: dict[str, Any] = {}
+        self._gradients: dict[int, str] = {}
+        self._names: tuple[str, ...] = ()
+        self._listed_gradients: dict[tuple[int, ...], tuple[Optional[str], ...]] = {}
         self._is_known = False
         self._handles: list[Any] = []
         self._used = _Used()
@@ -194,19 +198,21 @@ class TensorRecorder(StepSaver):
 
     def _look(self) -> None:
         changed = [each.has_changed() for each in self._models]
+        self._is_known = True
         if any(changed):
             self._heard.clear()
+            self._listed_gradients.clear()
+            unique = {id(each): (of.root, path, each) for of in self._models for path, each in of.parameters}
             self._parameters = {
-                id(parameter): (f"{each.root}_{clean(path)}{self._suffix or ''}"[:LONGEST_NAME], parameter)
-                for each in self._models
-                for path, parameter in each.parameters
+                f"{root}_{clean(path)}{self._suffix or ''}"[:LONGEST_NAME]: parameter
+                for root, path, parameter in unique.values()
             }
+            self._names = tuple(self._parameters)
+            self._gradients = {id(parameter): f"gradient/{name}" for name, parameter in self._parameters.items()}
 
-    def _known(self) -> "dict[int, tuple[str, Any]]":
+    def _look_once(self) -> None:
         if not self._is_known:
             self._look()
-            self._is_known = True
-        return self._parameters
 
     def _see_guarded(self, optimizer: Any) -> None:
         try:
@@ -219,39 +225,56 @@ class TensorRecorder(StepSaver):
         batch = self._batch
         if batch is None or not self._owes_gradients or not self._saves or "gradients" not in self._by_name:
             return
-        known, used = self._known(), self._used
-        tensors: dict[str, Any] = {}
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                found, gradient = known.get(id(parameter)), parameter.grad
-                if found is not None and gradient is not None:
-                    tensors[f"gradient/{found[0]}"] = _local(gradient)
-        if used.names:
-            tensors = {name: tensor for name, tensor in tensors.items() if name not in used.names}
+        self._look_once()
+        used = self._used
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        names, tensors = self._names_of(tuple(map(id, parameters))), [each.grad for each in parameters]
+        if None in names or used.names or any(each is None for each in tensors):
+            found = {
+                name: each
+                for name, each in zip(names, tensors)
+                if not (name is None or each is None or name in used.names)
+            }
+            names, tensors = tuple(found), list(found.values())
         if not tensors:
             return
-        used.names.update(tensors)
+        used.names.update(names)  # type: ignore[arg-type]
+        tensors = _local(tensors)
         with self._torch.no_grad():
-            reduced = self._saver.save(batch, tensors, ("gradients",))
+            reduced = self._saver.save(batch, names, tensors, ("gradients",))  # type: ignore[arg-type]
             if not self._suffix:  # a shard's norm is none of the model's
-                self._keep_norms(batch, tensors, reduced)
+                self._keep_norms(batch, names, tensors, reduced)
                 for number, group in enumerate(optimizer.param_groups, used.groups):
                     if isinstance(group.get("lr"), (int, float)) and number < MOST_RATES:
                         batch.add_number(f"learning_rate/{number}", group["lr"])
                 used.groups += len(optimizer.param_groups)
 
-    def _keep_norms(self, batch: StepBatch, tensors: "dict[str, Any]", reduced: "list[Reduced]") -> None:
+    def _names_of(self, parameters: "tuple[int, ...]") -> "tuple[Optional[str], ...]":
+        """Return the names of gradients of parameters, which are given by their identity; None of others."""
+        found = self._listed_gradients.get(parameters)
+        if found is None:
+            found = tuple(map(self._gradients.get, parameters))
+            if len(set(found)) < len(found):  # a parameter is listed twice
+                found = tuple(name if name not in found[:place] else None for place, name in enumerate(found))
+            self._listed_gradients = {parameters: found}
+        return found
+
+    def _keep_norms(
+        self, batch: StepBatch, names: "tuple[Any, ...]", tensors: "list[Any]", reduced: "list[Reduced]"
+    ) -> None:
         """Keep what has norms until the step's end; the norms of other tensors are added."""
         with_norms = [each for each in reduced if "l2" in each.kinds]
-        known = {name for each in with_norms for name in each.names}
-        others = [
-            (name, each)
-            for name, each in tensors.items()
-            if name not in known and each.is_floating_point() and not each.is_sparse and each.numel()
-        ]
         self._used.reduced += with_norms
+        if sum(len(each.names) for each in with_norms) == len(tensors):
+            return
+        known = {name for each in with_norms for name in each.names}
+        others = {
+            name: each
+            for name, each in zip(names, tensors)
+            if name not in known and each.is_floating_point() and not each.is_sparse and each.numel()
+        }
         if others:
-            self._used.reduced.append(batch.reduce(others, ("l2",), is_saved=False))
+            self._used.reduced.append(batch.reduce(tuple(others), list(others.values()), ("l2",), is_saved=False))
 
     def _save_gradient_norm(self, batch: StepBatch) -> None:
         if self._used.reduced:
@@ -261,8 +284,8 @@ class TensorRecorder(StepSaver):
         wanted = tuple(name for name in self._due if name not in _OF_NO_PARAMETER)
         if not wanted:
             return
-        tensors = {name: _local(parameter) for name, parameter in self._known().values()}
-        self._saver.save(batch, tensors, wanted)
+        self._look_once()
+        self._saver.save(batch, self._names, _local(self._parameters.values()), wanted)
 
     def _hook_modules(self) -> None:
         self._look()
@@ -298,7 +321,8 @@ class TensorRecorder(StepSaver):
 
     def _listed(self) -> "tuple[dict[str, list[str]], int]":
         listed: dict[str, list[str]] = {"weights": [], "biases": []}
-        for name, _ in self._known().values():
+        self._look_once()
+        for name in self._parameters:
             listed["biases" if name.removesuffix(self._suffix or "").endswith("bias") else "weights"].append(name)
         return listed, self._recorder.rank.world if self._all_workers else super()._listed()[1]
 
@@ -320,5 +344,8 @@ def _shards(model: Any) -> bool:
     return any(placement.is_shard() for placement in placements)
 
 
-def _local(tensor: Any) -> Any:
-    return tensor.to_local() if hasattr(type(tensor), "to_local") else tensor
+def _local(tensors: Iterable[Any]) -> "list[Any]":
+    found = list(tensors)
+    if any(hasattr(kind, "to_local") for kind in set(map(type, found))):
+        return [local(each) for each in found]
+    return found
