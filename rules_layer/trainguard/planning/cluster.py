@@ -1,4 +1,4 @@
-"""The machines of a job, and what collectives take on more or fewer: bytes by the links, latency by the ranks in a row."""
+"""The machines of a job, and what collectives take on more or fewer: bytes by the links, latency by the ranks."""
 
 import math
 from collections.abc import Sequence
