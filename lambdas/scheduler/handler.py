@@ -1,6 +1,7 @@
 """Has every active job evaluated once a minute; its log has the brakes in force, and that the canary is silent."""
 
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,6 @@ from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.ssm import written_at
-from trainguard.core.errors import PortUnavailableError
 from trainguard.engine.reconcile import Scheduler
 from trainguard.stack.canary import watch_canary
 
@@ -51,16 +51,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     timing = lambda_timing(context)
     outcome = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
     if environment.canary == "on":
-        _watch_canary(timing.now())
+        objects = S3ProfileObjects(client=clients.s3)
+        deployed_at = partial(written_at, clients.ssm, environment.default_settings_parameter)
+        watch_canary(objects, environment.profile_bucket, journal, deployed_at=deployed_at, now=timing.now())
     return {"jobs": outcome.jobs, "failed": outcome.failed}
-
-
-def _watch_canary(now: float) -> None:
-    def deployed_at() -> float:
-        return written_at(clients.ssm, environment.default_settings_parameter)
-
-    objects = S3ProfileObjects(client=clients.s3)
-    try:
-        watch_canary(objects, environment.profile_bucket, journal, deployed_at=deployed_at, now=now)
-    except PortUnavailableError as fault:
-        journal.count("port_failures", reason=str(fault))

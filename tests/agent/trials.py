@@ -18,8 +18,8 @@ from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.cluster_agents import resource_states
 from trainguard.stack.actions.fire_row import Fire, Recorded
 from trainguard.stack.actions.request import StopCase, StopResult
+from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_job import carry_out
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
 from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_switch import StopSwitches
 from trainguard_collector.agent.carrying_out import Agent

@@ -16,7 +16,7 @@ from trainguard.core.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry,
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, Resend, StopCase, StopDecision, StopResult
-from trainguard.stack.actions.stop_preconditions import StopPreconditions, stop_objection
+from trainguard.stack.actions.stop import StopPreconditions, stop_objection
 
 FOLDER = Path(__file__).with_name("alerts")
 ALERTS, STOPS = 60, 200

@@ -18,8 +18,7 @@ from trainguard.core.timestamps import iso_time
 from trainguard.engine.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.stack.actions.alert import compose_alert
 from trainguard.stack.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
-from trainguard.stack.actions.stop import decide_stop
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions, decide_stop
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 NOW = 1_795_248_000.0

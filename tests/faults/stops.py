@@ -8,7 +8,7 @@ from tests.support.memory import MemoryStopBudget, MemoryWorld
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JOB_NODE
 from trainguard.stack.actions.request import StopCase
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import StopServices, decide_within_stop_rate
 from trainguard.stack.actions.stop_switch import StopSwitches
 

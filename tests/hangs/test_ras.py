@@ -76,7 +76,7 @@ def answer(*communicators: object) -> bytes:
 
 
 def causes(data: bytes) -> list[tuple[int, str]]:
-    return [(each.rank, each.kind.value) for each in stand_of([read_ras(data, "ras.json")]).causes]
+    return [(each.rank, each.kind.value) for each in stand_of([read_ras(data, "ras.json")])[1]]
 
 
 ALL = range(16)
@@ -151,7 +151,7 @@ def test_odd_parts_are_counted_and_cost_no_neighbour() -> None:
     first["ranks"][3] = {"rank": "x"}
     read = read_ras(answer(first, [1], {"ranks": [7]}), "ras.json")
     assert read.odd == 3
-    assert [each.rank for each in stand_of([read]).causes] == [5]
+    assert [each.rank for each in stand_of([read])[1]] == [5]
 
 
 JSON = st.recursive(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import Fault, Job
 from trainguard.formats.hangs.stacks import StackError, main_thread
-from trainguard.hangs.lines import Doing, place_of
+from trainguard.hangs.verdict import Doing, place_of
 from trainguard.local.hangs import judge_hang
 
 Frames = list[tuple[str, int, str]]

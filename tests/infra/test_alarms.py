@@ -10,8 +10,7 @@ import pytest
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 from tests.infra.test_dashboard import counted
-from trainguard.aws.fault_points import AT_ONCE, FAULT_POINTS
-from trainguard.aws.observability import ROUTINE
+from trainguard.aws.observability import AT_ONCE, FAULT_POINTS, ROUTINE
 
 RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"

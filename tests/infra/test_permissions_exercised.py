@@ -314,7 +314,6 @@ class Printed:
     """Stands for pytest's captured output: what functions print is of no interest."""
 
     def readouterr(self) -> Any:
-        """Return nothing."""
         return type("Nothing", (), {"out": ""})
 
 
@@ -387,9 +386,7 @@ def test_state_machine_role_matches_its_definition(template: Template, role: str
     assert wanted
 
 
-def test_no_reason_outlives_its_permission(
-    template: Template,
-) -> None:
+def test_no_reason_outlives_its_permission(template: Template) -> None:
     for role, reasons in DONE_BY_SERVICES.items():
         assert set(reasons) <= {action for action, _ in granted(template, role)}, role
 

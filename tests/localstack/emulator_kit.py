@@ -6,14 +6,16 @@ import io
 import json
 import sys
 import time
+import uuid
 import zipfile
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from emulator.launch import Emulator
@@ -127,3 +129,35 @@ def make_training_job(emulator: Emulator, name: str, **tags: str) -> str:
         Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
     )["TrainingJobArn"]
     return arn
+
+
+def object_message(bucket: str, key: str) -> str:
+    """Return the event that EventBridge sends for a new object."""
+    return json.dumps(
+        {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Object Created",
+            "source": "aws.s3",
+            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "detail": {"bucket": {"name": bucket}, "object": {"key": key}, "reason": "PutObject"},
+        }
+    )
+
+
+def batch(bodies: Sequence[str], *, deliveries: int = 1) -> dict[str, Any]:
+    """Return the event with which a queue invokes a function: one message a body, ``message-0`` and so on."""
+    return {
+        "Records": [
+            {
+                "messageId": f"message-{index}",
+                "receiptHandle": "handle",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": str(deliveries), "SentTimestamp": "0"},
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "awsRegion": "us-east-1",
+            }
+            for index, body in enumerate(bodies)
+        ]
+    }

@@ -6,10 +6,8 @@ import json
 import re
 import threading
 import time
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -397,35 +395,3 @@ class Job:
     def report(self) -> Mapping[str, Any] | None:
         """Return the report in the bucket."""
         return self.stack.watcher.job(self.feed).report
-
-
-def object_message(bucket: str, key: str) -> str:
-    """Return the event that EventBridge sends for a new object."""
-    return json.dumps(
-        {
-            "version": "0",
-            "id": str(uuid.uuid4()),
-            "detail-type": "Object Created",
-            "source": "aws.s3",
-            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "detail": {"bucket": {"name": bucket}, "object": {"key": key}, "reason": "PutObject"},
-        }
-    )
-
-
-def batch(bodies: Sequence[str], *, deliveries: int = 1) -> dict[str, Any]:
-    """Return the event with which a queue invokes a function: one message a body, ``message-0`` and so on."""
-    return {
-        "Records": [
-            {
-                "messageId": f"message-{index}",
-                "receiptHandle": "handle",
-                "body": body,
-                "attributes": {"ApproximateReceiveCount": str(deliveries), "SentTimestamp": "0"},
-                "messageAttributes": {},
-                "eventSource": "aws:sqs",
-                "awsRegion": "us-east-1",
-            }
-            for index, body in enumerate(bodies)
-        ]
-    }

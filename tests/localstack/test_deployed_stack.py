@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.localstack.emulator_kit import receive, until
-from tests.localstack.stack import EVENTS, PATIENCE_S, Job, Stack, batch, object_message
+from tests.localstack.emulator_kit import batch, object_message, receive, until
+from tests.localstack.stack import EVENTS, PATIENCE_S, Job, Stack
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 

@@ -190,8 +190,8 @@ def real_runs() -> Score:
 def gate() -> Score:
     """A repeat slowed by 2 % beside five others is a regression; one as it is is none."""
     from tests.verdicts.gate.trial import answers, trials  # noqa: PLC0415
-    from trainguard.gate.metrics import Metric  # noqa: PLC0415
     from trainguard.gate.noise import Answer  # noqa: PLC0415
+    from trainguard.gate.runs import Metric  # noqa: PLC0415
 
     found = answers(Metric.THROUGHPUT, [*trials(Metric.THROUGHPUT, 5, slower=(0.0, 0.02))])
     slowed, same = found[0.02], found[0.0]
@@ -201,7 +201,7 @@ def gate() -> Score:
 def gate_of_two_percent() -> Score:
     """The same by a gate that takes 2 % below the mean of the baselines for a regression."""
     from tests.verdicts.gate.trial import trials  # noqa: PLC0415
-    from trainguard.gate.metrics import Metric  # noqa: PLC0415
+    from trainguard.gate.runs import Metric  # noqa: PLC0415
 
     fires = {
         part: [

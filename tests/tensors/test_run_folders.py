@@ -15,7 +15,7 @@ STATE = "trainer_state.json"
 def runs(names: str, tags: Mapping[str, str] | None = None) -> dict[str, set[str]]:
     """Return what each run's files are called below it; ``tags`` are by folder."""
     found = runs_of(names.split(), lambda name: (tags or {}).get(name.rpartition("/")[0]))
-    return {run.folder: set(run.files.values()) for run in found}
+    return {folder: set(files.values()) for folder, files in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ _NAMES = st.builds(lambda parts, file: "/".join([*parts, file]), st.lists(_PARTS
 @given(st.sets(_NAMES, max_size=12), st.sampled_from([None, "x", "runs"]))
 def test_every_file_is_of_one_run_under_its_own_name(names: set[str], tag: str | None) -> None:
     found = runs_of(names, lambda _: tag)
-    assert sorted(file for run in found for file in run.files) == sorted(names)
-    assert all(len(set(run.files.values())) == len(run.files) for run in found)
+    assert sorted(file for files in found.values() for file in files) == sorted(names)
+    assert all(len(set(files.values())) == len(files) for files in found.values())

@@ -75,6 +75,10 @@ class Clients:
             tcp_keepalive=True,
         )
 
+    def in_region(self, region: str | None) -> "Clients":
+        """Return clients of a Region, for None these."""
+        return self if region is None else Clients(session=self.session, region=region)
+
     def create(self, service: str, own: Config | None) -> object:
         config = self._config if own is None else self._config.merge(own)
         return self.session.create_client(service, region_name=self._region, config=config)

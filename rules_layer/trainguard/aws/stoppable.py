@@ -1,16 +1,22 @@
 """What a job runs on, as AWS Batch and EC2 describe it, and the calls that stop it and check the stop."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainguard.aws.aws_errors import translated, unless
+from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
+from trainguard.aws.environment import Environment
+from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
-from trainguard.stack.actions.cluster_agents import ClusterDesk, asked
+from trainguard.stack.actions.cluster_agents import ClusterDesk, asked, resource_states
 from trainguard.stack.actions.fire_row import Fire
 from trainguard.stack.actions.request import StopResult
-from trainguard.stack.actions.stop_resources import ResourceDecision
+from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices
 
 _GROUP_TAG = "aws:autoscaling:groupName"
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
@@ -65,6 +71,27 @@ def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | N
     if described.get("InstanceLifecycle") in {"spot", "capacity-block"}:
         return f"is of the lifecycle {described['InstanceLifecycle']}, which cannot be stopped and started again"
     return None
+
+
+def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk) -> StopServices:
+    """Return what a decision about a stop asks; each service is met at the first question alone."""
+    switch = SsmStopSwitch(
+        client=clients.ssm,
+        parameter=environment.stop_switch_parameter,
+        override=environment.stop_switch_override_parameter,
+    )
+    brakes = SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter)
+    return StopServices(
+        training_job=SageMakerTrainingJobs(client=lambda: clients.sagemaker).describe,
+        resources={
+            "batch-job": lambda identities: batch_jobs(clients.batch, identities),
+            "instance": lambda identities: instances(clients.ec2, identities),
+            "workload": lambda identities: resource_states(desk, "workload", identities, time.time()),
+            "node": lambda identities: resource_states(desk, "node", identities, time.time()),
+        },
+        switches=lambda: replace(switch.read(), brakes=brakes.read()),
+        kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},
+    )
 
 
 _STOPPED_JOB = frozenset({"Stopping", "Stopped"})

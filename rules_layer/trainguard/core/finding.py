@@ -1,6 +1,6 @@
 """What a rule has found, as values, and how JSON has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -80,7 +80,6 @@ class JobStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job can write no more profile objects."""
         return self in {JobStatus.STOPPED, JobStatus.COMPLETED, JobStatus.FAILED}
 
 
@@ -161,7 +160,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def rest(self) -> "Fact":
-        """What a percentage leaves, as a fact."""
         return msgspec.structs.replace(self, value=100.0 - float(self.value))
 
     @property
@@ -171,12 +169,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def when(self) -> str:
-        """From when to when it is of, by the clock."""
         return clock(self.start, self.end)
 
     @property
     def span(self) -> str:
-        """How long that is."""
         return show_duration((self.end or 0.0) - (self.start or 0.0))
 
     def __format__(self, noun: str) -> str:
@@ -247,8 +243,9 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Say when and where it was, for example ``2026-01-31 12:00 to 13:10 UTC on algo-1, gpu3``."""
+        gpus = listed(self.gpus, NAMED_NODES) if len(self.gpus) <= NAMED_GPUS else f"{len(self.gpus)} GPUs"
         node = [f"on {listed(self.nodes, NAMED_NODES)}"] if self.nodes else []
-        where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
+        where = ", ".join([*node, *([gpus] if gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
 
     @property
@@ -397,10 +394,6 @@ def clock_times(start: str, end: str | None) -> str:
 def clock(start: float | None, end: float | None = None) -> str:
     """Say a time, epoch seconds, by the clock, or from when to when; one that is unknown as 0."""
     return clock_times(iso_time(start or 0.0), iso_time((start if end is None else end) or 0.0))
-
-
-def _gpus(names: Sequence[str]) -> str:
-    return listed(names, NAMED_NODES) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:

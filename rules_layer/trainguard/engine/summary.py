@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Fact, Finding, Severity
@@ -50,16 +50,10 @@ _ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """A new forecast in words, and a warning where it is due."""
-
-    words: str
-    warnings: Sequence[OutboxEntry] = ()
-
-
-def outlook(job: JobRecord, progress: Progress, newest: Point | None, started_at: float | None) -> Outlook | None:
-    """Take the newest step into ``progress``; return a new forecast, None where nothing is new or known."""
+def outlook(
+    job: JobRecord, progress: Progress, newest: Point | None, started_at: float | None
+) -> tuple[str, list[OutboxEntry]] | None:
+    """Take the newest step into ``progress``; return a new forecast and a due warning, None where nothing is new."""
     total, limit_s = job.total_steps, job.time_limit_s
     if total is None or newest is None or job.closing or not progress.add(newest, total):
         return None
@@ -70,9 +64,9 @@ def outlook(job: JobRecord, progress: Progress, newest: Point | None, started_at
     is_missed = forecast.misses_limit and forecast.done >= LEAST_DONE * total
     progress.misses = progress.misses + 1 if is_missed else 0
     if progress.misses < HELD or progress.warned:
-        return Outlook(said_finish(forecast))
+        return said_finish(forecast), []
     progress.warned = True
-    return Outlook(said_finish(forecast), [_warning(job, forecast)])
+    return said_finish(forecast), [_warning(job, forecast)]
 
 
 def _warning(job: JobRecord, forecast: FinishForecast) -> OutboxEntry:
@@ -149,10 +143,10 @@ class Summariser:
         tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
         report = self._report_due(job, streams) if finished else None
         found = outlook(job, streams.state.progress, streams.newest_step, case.paid_time.started_at)
-        warnings = () if found is None else found.warnings
+        words, warnings = found or ("", [])
         self._save(job, plan, streams, assessment.fires, [*assessment.follow_ups, *warnings])
         if found is not None:
-            self._services.jobs.set_outlook(job.job, found.words)
+            self._services.jobs.set_outlook(job.job, words)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.stored_rules[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")

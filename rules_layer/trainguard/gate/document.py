@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
+from trainguard.gate.runs import Metric
 
 Why = Literal["change", "no_change", "noise", "stalls", "missing"]
 FaultKind = Literal["failed", "not_finite", "cut_short", "unusable"]

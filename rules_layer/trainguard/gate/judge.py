@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from trainguard.gate import text
 from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, WarningKind, Why
 from trainguard.gate.levels import Levels, levels_of
-from trainguard.gate.metrics import KINDS, SPEEDS, Metric
 from trainguard.gate.noise import MATERIAL, Answer, Further, further_runs, judged
-from trainguard.gate.runs import GateRun, Points
+from trainguard.gate.runs import KINDS, SPEEDS, GateRun, Metric, Points
 from trainguard.gate.text import fault_text
 
 # With less than this part of the records and of the last step of the shortest baseline, a run was cut short.

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from trainguard.gate.levels import Floats, Levels
-from trainguard.gate.metrics import Prior
+from trainguard.gate.runs import Prior
 
 _SMALL = 1e-14
 _MOST_TERMS = 500

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from trainguard.core.text import one_line
 from trainguard.core.units import counted, listed
 from trainguard.gate.document import Cause, FaultKind, GateFault, GateVerdict, MetricVerdict
-from trainguard.gate.metrics import KINDS, Metric
 from trainguard.gate.noise import MOST_FURTHER, Answer
+from trainguard.gate.runs import KINDS, Metric
 
 NAMES: Mapping[Metric, str] = {
     Metric.STEP_TIME: "step time",

@@ -9,8 +9,7 @@ from trainguard.core.text import one_line
 from trainguard.formats.hangs.flight_recorder import Dump, Operation, is_dump, rank_of_name, read_dump
 from trainguard.formats.hangs.ras import RasAnswer, is_ras_answer, read_ras
 from trainguard.formats.hangs.stacks import StackError, ThreadStack, is_stacks, main_thread
-from trainguard.hangs.lines import place_of
-from trainguard.hangs.verdict import HangVerdict, hang_verdict
+from trainguard.hangs.verdict import HangVerdict, hang_verdict, place_of
 
 # Bytes of a file, unpacked.
 MOST_BYTES = 64 * 1024 * 1024

@@ -135,14 +135,14 @@ def _members(dumps: Mapping[int, Dump]) -> tuple[dict[str, tuple[int, ...]], dic
     descriptions: dict[str, str] = {}
     seen: dict[str, set[int]] = defaultdict(set)
     for rank, dump in dumps.items():
-        for name, note in dump.groups.items():
-            if name and len(note.ranks) > len(named.get(name, ())):
-                named[name] = note.ranks
-            if name and note.description:
-                descriptions[name] = note.description
+        for name, (description, ranks) in dump.groups.items():
+            if name and len(ranks) > len(named.get(name, ())):
+                named[name] = ranks
+            if name and description:
+                descriptions[name] = description
         for each in dump.operations:
             seen[each.group].add(rank)
-    unnamed = {name: tuple(sorted(ranks)) for name, ranks in seen.items() if name not in named}
+    unnamed = {name: tuple(sorted(met)) for name, met in seen.items() if name not in named}
     if FIRST_GROUP in unnamed:
         unnamed[FIRST_GROUP] = tuple(range(_world_of_gloo(dumps, seen)))
     return named | unnamed, descriptions
@@ -153,7 +153,7 @@ def _world_of_gloo(dumps: Mapping[int, Dump], seen: Mapping[str, set[int]]) -> i
     world = max(dumps) + 1
     gaps = world - len(dumps)
     for dump in dumps.values():
-        size = len(dump.groups[""].ranks) if "" in dump.groups else 0
+        size = len(dump.groups[""][1]) if "" in dump.groups else 0
         last = dump.group_ids[max(dump.group_ids)] if dump.group_ids else FIRST_GROUP
         world = max(world, size if last == FIRST_GROUP else max(dumps) + 1 + size - len(seen[last]) - gaps)
     return world

@@ -1,5 +1,7 @@
 """The verdict on a job that stands still: facts for the page, the row and ``trainguard hang --json``."""
 
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +12,73 @@ import msgspec
 
 from trainguard.formats.hangs.flight_recorder import Dump
 from trainguard.formats.hangs.ras import Communicator, Process, RasAnswer, RasRank
-from trainguard.formats.hangs.stacks import ThreadStack
-from trainguard.hangs.lines import Doing, Place, own_line, place_of
+from trainguard.formats.hangs.stacks import Frame, ThreadStack
 from trainguard.hangs.positions import Positions, positions
 from trainguard.hangs.waits import Cause, CauseKind, Waits, who_waits
+
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]pytorch[/\\]torch[/\\]|^<|^\?\?"
+)
+# py-spy writes files below Python's path without it: ``threading.py``, ``torch/nn/modules/module.py``.
+_PACKAGES = sys.stdlib_module_names | {
+    "accelerate",
+    "deepspeed",
+    "lightning",
+    "megatron",
+    "numpy",
+    "torch",
+    "transformers",
+}
+
+_WHILE = {
+    "communication": r"distributed_c10d|\btorch[/\\]distributed[/\\]c10d|c10d_logger",
+    "data": r"torch[/\\]utils[/\\]data|_next_data|_try_get_data|\bdatasets?[/\\]|webdataset",
+    "checkpoint": r"\bserialization\.py|torch[/\\]distributed[/\\]checkpoint|save_pretrained|safetensors",
+    "lock": r"\bthreading\.py|\bqueue\.py|filelock|fcntl|synchronize\.py|multiprocessing[/\\]connection",
+    "network": r"\bsocket\.py|\bssl\.py|urllib3|\brequests[/\\]|botocore|http[/\\]client",
+}
+_FORMS = {doing: re.compile(form) for doing, form in _WHILE.items()}
+
+
+class Doing(StrEnum):
+    """What a stack says that a process does; OWN_CODE where none of the others is in it."""
+
+    COMMUNICATION = "communication"
+    DATA = "data"
+    CHECKPOINT = "checkpoint"
+    LOCK = "lock"
+    NETWORK = "network"
+    OWN_CODE = "own_code"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The innermost line of a person's own code, ``file:line function``, and what is done there."""
+
+    line: str
+    doing: Doing
+
+
+def place_of(stack: ThreadStack) -> Place:
+    """Return where a process stands."""
+    own = next((each for each in stack.frames if not _is_library(each.file)), stack.frames[0])
+    called = stack.frames[: stack.frames.index(own) + 1]
+    return Place(str(own), _doing(called))
+
+
+def _doing(called: Sequence[Frame]) -> Doing:
+    found = (doing for doing, form in _FORMS.items() if any(form.search(str(each)) for each in called))
+    return Doing(next(found, Doing.OWN_CODE))
+
+
+def own_line(where: Sequence[str]) -> str:
+    """Return the innermost line of a person's own code of the frames of an operation, or nothing."""
+    return next((each for each in where if not _is_library(each)), "")
+
+
+def _is_library(file: str) -> bool:
+    first = re.split(r"[/\\:]", file, maxsplit=1)[0].removesuffix(".py")
+    return first in _PACKAGES or _LIBRARY.search(file) is not None
 
 
 class RasKind(StrEnum):
@@ -38,19 +103,14 @@ class RasCause:
     launched: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RasStand:
-    """What an answer says: ``ranks`` are all of the largest communicator, ``causes`` the most certain first."""
+def stand_of(answers: Iterable[RasAnswer]) -> tuple[list[int], list[RasCause]]:
+    """Return the ranks of the largest communicator, and those that hold up others, the most certain first.
 
-    ranks: tuple[int, ...]
-    causes: tuple[RasCause, ...]
-
-
-def stand_of(answers: Iterable[RasAnswer]) -> RasStand:
-    """Return how the ranks stand; those of a smaller communicator by their place in the largest one."""
+    Ranks of a smaller communicator are named by their place in the largest one.
+    """
     communicators = [each for answer in answers for each in answer.communicators if each.ranks]
     if not communicators:
-        return RasStand((), ())
+        return [], []
     size = max(each.size for each in communicators)
     of_all = [each for each in communicators if each.size == size]
     places = {each.process: each.rank for communicator in of_all[:1] for each in communicator.ranks}
@@ -62,8 +122,7 @@ def stand_of(answers: Iterable[RasAnswer]) -> RasStand:
             known = causes.get(cause.rank)
             if known is None or _ORDER.index(cause.kind) < _ORDER.index(known.kind):
                 causes[cause.rank] = cause
-    found = sorted(causes.values(), key=lambda each: (_ORDER.index(each.kind), each.rank))
-    return RasStand(tuple(sorted(places.values())), tuple(found))
+    return sorted(places.values()), sorted(causes.values(), key=lambda each: (_ORDER.index(each.kind), each.rank))
 
 
 _ORDER = tuple(RasKind)
@@ -153,13 +212,13 @@ def hang_verdict(
     """Return who holds up the job whose ranks left these dumps, stacks and answers of RAS; without its sentences."""
     found = positions(dumps)
     waits = who_waits(found)
-    stand = stand_of(answers)
+    answering, causes = stand_of(answers)
     places = {rank: place_of(stack) for rank, stack in sorted(stacks.items())}
     details = _with_places(waits, places) if found.ranks else []
     victims = list(waits.victims)
     if all(each.kind == CauseKind.NO_DUMP for each in details):
-        details = _by_ras(stand, places, details)
-        victims = victims or (list(stand.ranks) if details and stand.causes else [])
+        details = _by_ras(answering, causes, places, details)
+        victims = victims or (answering if details and causes else [])
     if not details:
         details, victims = _elsewhere(places, victims)
     awaited = waits.causes[0].waits if waits.causes and details else waits.shared
@@ -171,7 +230,7 @@ def hang_verdict(
         culprits=[each.rank for each in details],
         victims=victims,
         without_dump=list(found.without_dump),
-        ranks=len({*found.world, *places, *stand.ranks}),
+        ranks=len({*found.world, *places, *answering}),
         operation="" if awaited is None else awaited.name,
         group="" if awaited is None else awaited.group,
         group_description="" if awaited is None else found.descriptions.get(awaited.group, ""),
@@ -204,10 +263,12 @@ def _culprit(cause: Cause, place: Place | None) -> Culprit:
     )
 
 
-def _by_ras(stand: RasStand, places: Mapping[int, Place], without_dump: Sequence[Culprit]) -> list[Culprit]:
+def _by_ras(
+    ranks: Sequence[int], found: Sequence[RasCause], places: Mapping[int, Place], without_dump: Sequence[Culprit]
+) -> list[Culprit]:
     """Return the ranks that RAS names, where no dump shows a cause; then those that left no dump, if RAS names none."""
     waiting = {each.rank: each.waiting for each in without_dump}
-    causes = [each for each in stand.causes if not waiting or each.rank in waiting or each.kind is not RasKind.BEHIND]
+    causes = [each for each in found if not waiting or each.rank in waiting or each.kind is not RasKind.BEHIND]
     if not causes:
         return list(without_dump)
     return [
@@ -218,7 +279,7 @@ def _by_ras(stand: RasStand, places: Mapping[int, Place], without_dump: Sequence
             sequence=each.launched,
             line=places[each.rank].line if each.rank in places else "",
             doing=places[each.rank].doing.value if each.rank in places else "",
-            waiting=waiting.get(each.rank, len(stand.ranks) - len(causes)),
+            waiting=waiting.get(each.rank, len(ranks) - len(causes)),
         )
         for each in causes
     ]

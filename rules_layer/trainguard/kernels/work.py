@@ -161,8 +161,7 @@ def _operator(metrics: RankMetrics, rows: Ints, lasted: Ints) -> str:
 
 def _short(metrics: RankMetrics, rows: Ints, lasted: Ints) -> int:
     launch = metrics.window.launch[rows]
-    calls = metrics.trace.launches
-    called = calls.end[_known(launch)] - calls.start[_known(launch)]
+    called = _lasted(metrics.trace.launches, _known(launch))
     return int((lasted[launch >= 0] < called).sum())
 
 
@@ -334,15 +333,15 @@ def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
     marks, on_gpu = _grouped(trace, trace.annotations), _grouped(trace, trace.gpu_annotations)
     projection = _Projection(trace, window)
     found = []
-    for name, rows in sorted(marks.items(), key=lambda item: -_total(trace.annotations, item[1])):
-        host = durations(trace.annotations.end[rows] - trace.annotations.start[rows])
+    for name, rows in sorted(marks.items(), key=lambda item: -exact_sum(_lasted(trace.annotations, item[1]))):
+        host = durations(_lasted(trace.annotations, rows))
         if host is None:
             continue
         recorded = on_gpu.get(name)
         if recorded is None:
             lasted = projection.lasted(trace.annotations.start[rows], trace.annotations.end[rows])
         else:
-            lasted = trace.gpu_annotations.end[recorded] - trace.gpu_annotations.start[recorded]
+            lasted = _lasted(trace.gpu_annotations, recorded)
         gpu = durations(lasted)
         found.append(
             AnnotationEntry(
@@ -360,6 +359,10 @@ def annotations_of(trace: Trace, window: Window) -> list[AnnotationEntry]:
     return sorted(found, key=lambda each: (-each.total_ns, each.name))
 
 
+def _lasted(rows: Rows, places: Ints) -> Ints:
+    return rows.end[places] - rows.start[places]
+
+
 def _grouped(trace: Trace, rows: Rows) -> dict[str, Ints]:
     order = np.argsort(rows.name, kind="stable")
     names, first = np.unique(rows.name[order], return_index=True)
@@ -368,10 +371,6 @@ def _grouped(trace: Trace, rows: Rows) -> dict[str, Ints]:
         text = trace.names[name]
         groups.setdefault(_NUMBERED.sub("", text) or text, []).append(places)
     return {name: np.concatenate(places) for name, places in groups.items()}
-
-
-def _total(rows: Rows, places: Ints) -> float:
-    return float((rows.end[places] - rows.start[places]).sum(dtype=np.float64))
 
 
 class _Projection:
@@ -394,10 +393,6 @@ class _Projection:
         if not len(first) or visits > self._left:
             return np.empty(0, dtype=np.int64)
         self._left -= visits
-        return np.array(
-            [
-                self._end[one:other].max() - self._start[one:other].min()
-                for one, other in zip(first.tolist(), last.tolist(), strict=True)
-            ],
-            dtype=np.int64,
-        )
+        stretches = zip(first.tolist(), last.tolist(), strict=True)
+        found = [self._end[one:other].max() - self._start[one:other].min() for one, other in stretches]
+        return np.array(found, dtype=np.int64)

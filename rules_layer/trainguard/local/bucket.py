@@ -282,10 +282,10 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
     tables = [name for name in tables if name.rpartition("/")[2] not in WRITTEN_TWICE]
     headed = {name for name in tables[:_MOST_TABLES] if _is_log(files, name)}
     found = {name: each for name, each in names.items() if name in headed or match_scalar_file(name) is not None}
-    for run in runs_of(found, partial(main_tag, files)):
-        folder = f"{top}{run.folder}".rstrip("/")
-        opened = {name: found[path] for path, name in run.files.items()}
-        apart = runs_among({name: partial(_read_from, files, path) for path, name in run.files.items()})
+    for run, named in runs_of(found, partial(main_tag, files)).items():
+        folder = f"{top}{run}".rstrip("/")
+        opened = {name: found[path] for path, name in named.items()}
+        apart = runs_among({name: partial(_read_from, files, path) for path, name in named.items()})
         for name in sorted(apart):
             each = opened.pop(name)
             own = partial(_open_scalars, objects, bucket, each.key, {each.key.rpartition("/")[2]: each})

@@ -14,8 +14,7 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.engine.training.scalar_files import FileState, ScalarFiles
-from trainguard.gate.metrics import SPEEDS, Metric, metric_of
-from trainguard.gate.runs import GateRun, Points
+from trainguard.gate.runs import SPEEDS, GateRun, Metric, Points, metric_of
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.profile import Profile, TrainingFiles
 from trainguard.local.settings import GivenSettings, described_job

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainguard.core.errors import RequestError, UnusableError
 from trainguard.core.text import one_line
-from trainguard.gate.metrics import SPEEDS, Metric
+from trainguard.gate.runs import SPEEDS, Metric
 
 PROJECT_FILE = "pyproject.toml"
 _SECTION = "gate"

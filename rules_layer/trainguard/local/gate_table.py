@@ -16,8 +16,7 @@ from trainguard.formats.tensors.scalars.positions import columns_of
 from trainguard.formats.tensors.scalars.tables import delimiter_of, header_of
 from trainguard.formats.tensors.scalars.text_lines import first_line
 from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history
-from trainguard.gate.metrics import SPEEDS, Metric, metric_of
-from trainguard.gate.runs import GateRun, Points
+from trainguard.gate.runs import SPEEDS, GateRun, Metric, Points, metric_of
 
 SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".log", ".ndjson", ".parquet", ".tsv", ".txt"})
 _OTHER_READER = "trainer_state.json"

@@ -7,8 +7,7 @@ import numpy as np
 from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
 from trainguard.gate.cause import changed_operators, kernel_cause
 from trainguard.gate.document import Cause, ChangedOperator
-from trainguard.gate.metrics import Metric
-from trainguard.gate.runs import GateRun, Points
+from trainguard.gate.runs import GateRun, Metric, Points
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.memory.snapshot import Snapshot

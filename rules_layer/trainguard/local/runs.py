@@ -271,14 +271,14 @@ class _Walk:
         of_folder = {Path(each.place).parent: each for each in self._recordings if is_samples(Path(each.place))}
         joined = set()
         runs = runs_of(self._scalars, self._main_tag)
-        called = [run_name((self.top / run.folder).resolve().as_posix()) for run in runs]
+        called = [run_name((self.top / run).resolve().as_posix()) for run in runs]
         alike = Counter(called)
         for run, short in zip(runs, called, strict=True):
-            folder, name = self.top / run.folder, run.folder if run.folder and alike[short] > 1 else short
+            folder, name = self.top / run, run if run and alike[short] > 1 else short
             if len(runs) == 1 and not self._jobs and not self._recordings:
                 # What describes the run, and its traces, may lie anywhere below the place.
                 folder, name = self.top, run_name(self.top.resolve().as_posix())
-            files = {below: self._scalars[path] for path, below in run.files.items()}
+            files = {below: self._scalars[path] for path, below in runs[run].items()}
             apart = runs_among({below: partial(_beginning_of, file) for below, file in files.items()})
             for below in sorted(apart):
                 file = files.pop(below)

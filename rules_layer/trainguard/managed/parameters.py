@@ -6,9 +6,8 @@ from typing import Any
 
 from trainguard.core.errors import RuleConfigError
 from trainguard.managed.bottleneck import CPUBottleneck, IOBottleneck
-from trainguard.managed.framework_rules import Dataloader, MaxInitializationTime, OverallFrameworkMetrics
+from trainguard.managed.framework_rules import Dataloader, MaxInitializationTime, OverallFrameworkMetrics, StepOutlier
 from trainguard.managed.rule import AnyCompatibleRule, RuleParameters
-from trainguard.managed.step_outlier import StepOutlier
 from trainguard.managed.system_rules import (
     BatchSize,
     GPUMemoryIncrease,

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from trainguard.core.canary_name import CANARY_PREFIX, canary_name, planted_at
+from trainguard.core.errors import PortUnavailableError
 from trainguard.core.layout import REPORT_JSON, ProfileRoot
 from trainguard.core.ports import Journal, ProfileObjects, ReadableObjects
 from trainguard.core.records import JobRecord, RuleRow
@@ -213,13 +214,17 @@ def watch_canary(
 ) -> None:
     """Count once a day that no canary was planted for 30 hours, nor the stack deployed; look once an hour.
 
-    ``now`` is that of a call each minute. Raises PortUnavailableError.
+    ``now`` is that of a call each minute; a question that nobody answers is counted.
     """
     if int(now // MINUTE_S) % 60 != _MINUTE_OF_LOOK:
         return
-    times = [planted_at(_job_of(key)) or 0.0 for key in _canary_keys(objects, bucket)]
-    newest = max([at for at in times if at <= now + _AHEAD_S], default=0.0)
-    silent_s = now - max(newest, deployed_at()) - _SILENT_S
+    try:
+        times = [planted_at(_job_of(key)) or 0.0 for key in _canary_keys(objects, bucket)]
+        since = max([deployed_at(), *(at for at in times if at <= now + _AHEAD_S)])
+    except PortUnavailableError as fault:
+        journal.count("port_failures", reason=str(fault))
+        return
+    silent_s = now - since - _SILENT_S
     if silent_s >= 0.0 and silent_s % _DAY_S < _HOUR_S:
         journal.count("canary_silent", reason=f"no canary for {(silent_s + _SILENT_S) / _HOUR_S:.0f} hours")
 

@@ -97,9 +97,6 @@ def _is_further(stored: RuleRow, published: RuleRow) -> bool:
     return final and published.evaluated_through == stored.evaluated_through
 
 
-HOUR_S = 3_600.0
-
-
 class MemoryJobs:
     """Twin of DynamoJobs."""
 
@@ -159,14 +156,13 @@ class MemoryJobs:
 
     def touch(self, job: str, last_object_at: float) -> None:
         at = epoch_from_iso(iso_from_epoch(last_object_at))
-        stored = self._records.get(job)
-        if stored is not None and (stored.last_object_at is None or stored.last_object_at < at):
-            self._records[job] = frozen_record(stored, last_object_at=at)
+        if (stored := self._records.get(job)) is not None and (stored.last_object_at or 0.0) < at:
+            self._set(job, last_object_at=at)
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
         stored = self._records.get(job)
         if stored is not None and (stored.generation, stored.episodes.get(rule, 0)) == (generation, seen):
-            self._records[job] = frozen_record(stored, episodes={**stored.episodes, rule: seen + 1})
+            self._set(job, episodes={**stored.episodes, rule: seen + 1})
 
     def admit_stream(self, job: str, most: int) -> bool:
         stored = self._records.get(job)
@@ -178,12 +174,11 @@ class MemoryJobs:
         return admitted
 
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
-        stored = self._records.get(job)
-        if stored is not None and stored.other_streams == seen:
-            self._records[job] = frozen_record(stored, other_streams=actual)
+        if (stored := self._records.get(job)) is not None and stored.other_streams == seen:
+            self._set(job, other_streams=actual)
 
     def meet(self, at: float, most: int) -> bool:
-        hour = int(at // HOUR_S)
+        hour = int(at // 3_600.0)
         met = self._met.get(hour, 0)
         if met >= most:
             return False
@@ -200,19 +195,19 @@ class MemoryJobs:
         return sorted(job for job, record in self._records.items() if record.active and not record.polled_fast)
 
     def set_fast_polling(self, job: str, *, polled_fast: bool) -> None:
-        stored = self._records.get(job)
-        if stored is not None and stored.active and not stored.closing:
-            self._records[job] = frozen_record(stored, polled_fast=polled_fast)
+        if (stored := self._records.get(job)) is not None and stored.active and not stored.closing:
+            self._set(job, polled_fast=polled_fast)
 
     def set_braked(self, job: str, why: str | None) -> None:
-        stored = self._records.get(job)
-        if stored is not None:
-            self._records[job] = frozen_record(stored, braked=why)
+        self._set(job, braked=why)
 
     def set_outlook(self, job: str, words: str) -> None:
+        self._set(job, outlook=words)
+
+    def _set(self, job: str, **columns: object) -> None:
         stored = self._records.get(job)
         if stored is not None:
-            self._records[job] = frozen_record(stored, outlook=words)
+            self._records[job] = frozen_record(stored, **columns)
 
     def all(self) -> Iterator[JobRecord]:
         return iter(tuple(self._records.values()))
@@ -300,7 +295,6 @@ class MemoryTrainingJobs:
         return self._descriptions.get(job)
 
     def set(self, description: TrainingJobDescription) -> None:
-        """Let the job be known as described from now on."""
         self._descriptions[description.job] = frozen_record(description)
 
 
@@ -314,7 +308,6 @@ class MemoryTaskQueue:
         self._tasks += tasks
 
     def drain(self) -> list[NodeTask]:
-        """Take all tasks out of the queue, oldest first."""
         taken, self._tasks = self._tasks, []
         return taken
 
@@ -341,7 +334,6 @@ class MemoryJournal:
 
     @property
     def entries(self) -> tuple[JournalEntry, ...]:
-        """Everything that was counted, in order."""
         return tuple(self._entries)
 
 

@@ -21,7 +21,7 @@ from trainguard.stack.actions.cluster_agents import (
 )
 from trainguard.stack.actions.fire_row import Fire
 from trainguard.stack.actions.request import StopResult
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import (
     TAKEN_WITHIN_S,
     ResourceDecision,

@@ -13,8 +13,14 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import decide_stop, over_stop_rate
-from trainguard.stack.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
+from trainguard.stack.actions.stop import (
+    MAX_FIRE_AGE_S,
+    NODES_APART_S,
+    UNSEEN_AGE_S,
+    StopPreconditions,
+    decide_stop,
+    over_stop_rate,
+)
 from trainguard.stack.actions.stop_switch import StopSwitches
 
 NOW = 1_795_248_000.0

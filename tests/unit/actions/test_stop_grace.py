@@ -12,7 +12,7 @@ from trainguard.core.ports import TrainingJobDescription
 from trainguard.core.records import JobStatus, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.request import StopDecision
-from trainguard.stack.actions.stop_preconditions import MAX_FIRE_AGE_S
+from trainguard.stack.actions.stop import MAX_FIRE_AGE_S
 
 GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
 

@@ -14,8 +14,7 @@ from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState, TrainingJobDescription
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import decide_stop, over_stop_rate
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions, decide_stop, over_stop_rate
 from trainguard.stack.actions.stop_resources import StopServices, decide_any_stop, decide_within_stop_rate
 
 CREATED = iso_time(NOW - 3_600.0)

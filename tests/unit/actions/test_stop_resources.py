@@ -12,7 +12,7 @@ from trainguard.core.ports import ResourceState
 from trainguard.core.records import JobRecord, Status
 from trainguard.core.timestamps import iso_time
 from trainguard.stack.actions.request import StopCase
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions
 from trainguard.stack.actions.stop_resources import (
     CLOCKS_APART_S,
     LEAST_GRACE_S,

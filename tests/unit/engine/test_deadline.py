@@ -6,10 +6,13 @@ import pytest
 
 from trainguard.core.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.engine.streams.job_streams import JobState, Progress
-from trainguard.engine.summary import HELD, LEAST_DONE, Outlook, outlook
+from trainguard.engine.summary import HELD, LEAST_DONE, outlook
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 AT, STEPS = 1_700_000_000.0, 20_000
+
+
+Outlook = tuple[str, list[OutboxEntry]]
 
 
 def job(limit_h: float | None = 24.0, total: int | None = STEPS, *, closing: bool = False) -> JobRecord:
@@ -30,7 +33,7 @@ def followed(
 
 
 def warned(found: list[tuple[float, Outlook]]) -> list[tuple[float, OutboxEntry]]:
-    return [(hours, entry) for hours, each in found for entry in each.warnings]
+    return [(hours, entry) for hours, each in found for entry in each[1]]
 
 
 def test_job_that_will_miss_its_limit_is_warned_of_early_once() -> None:
@@ -52,7 +55,7 @@ def test_without_a_limit_or_with_enough_time_nobody_is_warned(limit_h: float | N
 def test_outlook_is_new_with_each_hundredth_of_the_steps() -> None:
     found = followed(job(None), 30.0, 5.4)
     assert 80 <= len(found) <= 100
-    assert "20,000 steps" in found[-1][1].words
+    assert "20,000 steps" in found[-1][1][0]
     assert followed(job(None, None), 30.0, 5.4) == followed(job(closing=True), 30.0, 5.4) == []
 
 

@@ -10,10 +10,9 @@ import pytest
 from trainguard.gate.cause import ledger_cause
 from trainguard.gate.document import GateVerdict
 from trainguard.gate.judge import verdict_of
-from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
 from trainguard.gate.outputs import junit, markdown
-from trainguard.gate.runs import GateRun, Points
+from trainguard.gate.runs import GateRun, Metric, Points
 from trainguard.ledger.bucket import Bucket
 
 NAMES = {

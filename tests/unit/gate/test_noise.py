@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from trainguard.gate.levels import Levels, levels_of
-from trainguard.gate.metrics import KINDS, Metric, metric_of
 from trainguard.gate.noise import Answer, further_runs, judged, t_quantile
-from trainguard.gate.runs import Points
+from trainguard.gate.runs import KINDS, Metric, Points, metric_of
 
 KIND = KINDS[Metric.STEP_TIME]
 LIMIT = math.log1p(KIND.tolerance)

@@ -10,8 +10,7 @@ from tests.unit.rules.test_straggler import START_S, event, read
 from trainguard.core.records import Status
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.straggler.own_time import OwnTime
-from trainguard.rules.straggler.pace import PaceState
+from trainguard.rules.straggler.pace import OwnTime, PaceState
 from trainguard.rules.straggler.rule import Straggler, StragglerParameters
 
 BACKWARD, OPTIMIZER, WAIT, SAVED = "Backward-SubModuleInternal", "Optimizer", "peer_wait", "Checkpoint"

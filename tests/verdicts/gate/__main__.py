@@ -15,8 +15,8 @@ from tests.verdicts.gate.trial import (
     spreads,
     trials,
 )
-from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
+from trainguard.gate.runs import Metric
 
 _DRAWS = 2
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.verdicts.gate.trial import ALLOWS, answers, priors_without, spreads, trials
-from trainguard.gate.metrics import Metric
 from trainguard.gate.noise import Answer
+from trainguard.gate.runs import Metric
 
 # A quiet system, one step a run, an evaluation between any two windows; and the noisiest of ten runs.
 FEW = ("Dell/2xXE9712x4GB200/bert", "QCT/D74H-7U/rgat", "Oracle/2xBM.GPU.GB200.4/llama2_70b_lora")

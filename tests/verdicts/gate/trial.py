@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from trainguard.gate.levels import Levels, levels_of
-from trainguard.gate.metrics import KINDS, Metric, Prior
 from trainguard.gate.noise import Answer, judged
-from trainguard.gate.runs import Points
+from trainguard.gate.runs import KINDS, Metric, Points, Prior
 
 DATA = Path(__file__).parents[2] / "data" / "mlperf" / "training_v5.0.json.xz"
 SLOWER = (0.0, 0.01, 0.02, 0.03, 0.05)

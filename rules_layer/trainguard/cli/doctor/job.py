@@ -19,8 +19,7 @@ from trainguard.engine.installed import FAMILIES
 from trainguard.engine.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_TAG
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.stack.actions.request import StopCase, StopDecision
-from trainguard.stack.actions.stop import decide_stop
-from trainguard.stack.actions.stop_preconditions import StopPreconditions
+from trainguard.stack.actions.stop import StopPreconditions, decide_stop
 from trainguard.stack.actions.stop_switch import StopSwitch
 from trainguard.stack.polling.delivery import FOLDER, PollStatus, read_status
 from trainguard.stack.polling.poll import NAME

@@ -246,10 +246,11 @@ class OlderRuns:
             return first[path]
 
         runs, tags = {}, defaultdict[str, frozenset[str]](frozenset)
-        for run in runs_of(paths, lambda path: next(iter(tags_of(path)), None) if len(tags_of(path)) == 1 else None):
-            runs[run.folder] = [paths[path] for path in run.files]
-            used = {tag for path in run.files for tag in tags_of(path)}
-            tags[run.folder] = self.names.members(LOSSES, used) | self.names.members(METRICS, used) or frozenset(used)
+        found = runs_of(paths, lambda path: next(iter(tags_of(path)), None) if len(tags_of(path)) == 1 else None)
+        for run, files in found.items():
+            runs[run] = [paths[path] for path in files]
+            used = {tag for path in files for tag in tags_of(path)}
+            tags[run] = self.names.members(LOSSES, used) | self.names.members(METRICS, used) or frozenset(used)
         return runs, tags
 
 

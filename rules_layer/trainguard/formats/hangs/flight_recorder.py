@@ -72,14 +72,6 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupNote:
-    """What a dump says about a process group; ``ranks`` empty where it does not name them."""
-
-    description: str
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Dump:
     """The dump of one rank; ``progress`` by the process's own number of a group, ``group_ids`` by the group's name.
 
@@ -88,7 +80,7 @@ class Dump:
 
     rank: int
     version: str
-    groups: Mapping[str, GroupNote]
+    groups: Mapping[str, tuple[str, tuple[int, ...]]]
     operations: tuple[Operation, ...]
     progress: Mapping[int, Progress]
     group_ids: Mapping[int, str] = field(default_factory=dict)
@@ -208,12 +200,12 @@ def _whole(value: Any) -> int | None:
     return int(value) if 0 < len(text) < 20 and text.isdecimal() else None
 
 
-def _groups(config: Any) -> dict[str, GroupNote]:
-    found: dict[str, GroupNote] = {}
+def _groups(config: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name, note in config.items() if isinstance(config, dict) else ():
         if isinstance(note, dict):
             ranks = _ranks(note.get("ranks"))
-            found[str(note.get("name", name))[:200]] = GroupNote(str(note.get("desc", ""))[:200], ranks)
+            found[str(note.get("name", name))[:200]] = str(note.get("desc", ""))[:200], ranks
     return found
 
 

@@ -94,8 +94,7 @@ class Judged(RankMetrics):
     def unlaunched_gaps(self) -> Spans:
         """These gaps up to the launch of the next work; whole, where nothing says when that was."""
         every = np.ones(len(self.trace.gpu), dtype=np.bool_)
-        found = until_launched(self.trace, self.window, every, self.gaps, self.waiting_calls)
-        return union(found.known, found.unknown)
+        return union(*until_launched(self.trace, self.window, every, self.gaps, self.waiting_calls))
 
     @property
     def capability(self) -> tuple[int, int]:

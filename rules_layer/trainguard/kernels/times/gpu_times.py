@@ -135,11 +135,11 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, host: Host) -> 
     busy = union(kernels, memory)
     idle = gaps(busy, window.start, window.end)
     unknown = _lost_idle(trace, window, number, idle, host.lost)
-    until_launch = until_launched(trace, window, trace.gpu.device == number, idle, host.waiting)
+    until_launch, unsaid = until_launched(trace, window, trace.gpu.device == number, idle, host.waiting)
     # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
-    explained = difference(union(until_launch.known, until_launch.unknown), unknown)
+    explained = difference(union(until_launch, unsaid), unknown)
     waits_for_loader = intersection(host.loading, explained)
-    waits_for_host = difference(difference(until_launch.known, unknown), waits_for_loader)
+    waits_for_host = difference(difference(until_launch, unknown), waits_for_loader)
     return GpuTime(
         number=number,
         counted=True,
@@ -159,16 +159,8 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, host: Host) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class UntilLaunched:
-    """Gaps up to the launch of the work that ends them; ``unknown`` are those of which nothing says when it was."""
-
-    known: Spans
-    unknown: Spans
-
-
-def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiting: Bools) -> UntilLaunched:
-    """Return when, in gaps between some rows, the next of them was not launched yet."""
+def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiting: Bools) -> tuple[Spans, Spans]:
+    """Return gaps between some rows up to the launch of the next one, and those of which nothing says when it was."""
     mine = np.flatnonzero(rows)
     mine = mine[np.argsort(trace.gpu.start[mine], kind="stable")]
     place = np.searchsorted(trace.gpu.start[mine], idle.end, side="left")
@@ -182,7 +174,7 @@ def until_launched(trace: Trace, window: Window, rows: Bools, idle: Spans, waiti
     until[nothing_follows] = idle.end[nothing_follows]
     known = called | nothing_follows
     found = merged(idle.start, np.clip(until, idle.start, idle.end))
-    return UntilLaunched(found, Spans(idle.start[~known], idle.end[~known]))
+    return found, Spans(idle.start[~known], idle.end[~known])
 
 
 def _lost_idle(trace: Trace, window: Window, number: int, idle: Spans, lost: Lost) -> Spans:

@@ -10,11 +10,10 @@ from trainguard.engine.training.family import AnyStepStream, TrainingStreams
 from trainguard.engine.training.keys import TRAINING
 from trainguard.engine.training.stream import step_rules
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.training.digest import Series, TrainingDigest
+from trainguard.report.training.digest import Model, Series, TrainingDigest
 from trainguard.report.training.heat_map import MOST_NAMED
 from trainguard.report.training.layers import Layers
 from trainguard.report.training.predictions import Evaluation, Predictions, evaluation
-from trainguard.report.training.xgboost import Model
 from trainguard.rules.training.step_rule import Check, StepState
 
 

@@ -19,8 +19,7 @@ from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, ParameterHelp, RuleSpec
-from trainguard.rules.straggler.own_time import PARTS
-from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, Pace, PaceState, ProcessPace
+from trainguard.rules.straggler.pace import BLOCK_US, BLOCKS, PARTS, Pace, PaceState, ProcessPace
 from trainguard.rules.straggler.text import StragglerKind, text
 
 # A block of five minutes with fewer steps of a process says too little.

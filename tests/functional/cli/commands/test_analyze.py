@@ -17,7 +17,7 @@ from trainguard.cli import options
 from trainguard.cli.main import app
 from trainguard.cli.output import files
 from trainguard.core.errors import OutputError
-from trainguard.managed.step_outlier import StepOutlier
+from trainguard.managed.framework_rules import StepOutlier
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]

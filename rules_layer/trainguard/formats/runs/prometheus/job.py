@@ -8,23 +8,29 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from trainguard.core.errors import PortUnavailableError, ProfileSourceError
-from trainguard.formats.runs.prometheus.devices import NODE_LABELS, PORT, Device, Devices, Sampled, devices_of, name_of
-from trainguard.formats.runs.prometheus.queries import Samples, Series, TimeRange, range_query
-from trainguard.formats.runs.prometheus.vendors import (
+from trainguard.formats.runs.prometheus.devices import (
     FREE,
     NO_METRIC,
+    NODE_LABELS,
     OF_PARTS,
+    PORT,
     RESERVED,
     TOTAL,
     USED,
     UTILIZATIONS,
     VENDORS,
     XID,
+    Device,
+    Devices,
+    Sampled,
+    devices_of,
     instance_of,
     is_blank,
+    name_of,
     number_of,
     uuid_of,
 )
+from trainguard.formats.runs.prometheus.queries import Samples, Series, TimeRange, range_query
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
     JsonApi,

@@ -8,7 +8,6 @@ tensorboardX), the checkpoints and ``runs/`` of Hugging Face's Trainer, and the 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import Files
@@ -38,16 +37,11 @@ WRITTEN_TWICE = frozenset({"learn_error.tsv", "test_error.tsv", "time_left.tsv"}
 MainTag = Callable[[str], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
-    """A run: its folder below the place that was looked at, "" the place itself, and names below the run by file."""
+def runs_of(names: Iterable[str], main_tag: MainTag) -> dict[str, dict[str, str]]:
+    """Return the runs that recorded some files of scalars by folder, in order: names below the run by file.
 
-    folder: str
-    files: Mapping[str, str]
-
-
-def runs_of(names: Iterable[str], main_tag: MainTag) -> list[RunFolder]:
-    """Return the runs that recorded some files of scalars, in the order of their folders."""
+    Folders are below the place that was looked at, "" is the place itself.
+    """
     files: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
         folder, _, file = name.rpartition("/")
@@ -66,7 +60,7 @@ def runs_of(names: Iterable[str], main_tag: MainTag) -> list[RunFolder]:
             path, short = _join(folder, file), _join(below, file)
             found[top][path] = path if (top, short) in taken else short
             taken.add((top, short))
-    return [RunFolder(run, found[run]) for run in sorted(found)]
+    return dict(sorted(found.items()))
 
 
 def is_of_mode(name: str) -> bool:

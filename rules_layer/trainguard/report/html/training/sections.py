@@ -17,11 +17,11 @@ from trainguard.render.plots.svg import at, element, title
 from trainguard.report.html.episodes import VIRIDIS, palette, png_url
 from trainguard.report.html.page import read_asset, render_page
 from trainguard.report.html.training.charts import Curve, bars, figure, series_blocks
+from trainguard.report.training.digest import TYPES
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.heat_map import HeatMap
 from trainguard.report.training.layers import L2
 from trainguard.report.training.predictions import BINARY, KNOWN, REGRESSION, ConfusionMatrix
-from trainguard.report.training.xgboost import TYPES
 from trainguard.report.training.xgboost_files import NO_FEATURES, NO_METRICS, why_no_comparison, why_no_scores
 
 SHADES = 60
