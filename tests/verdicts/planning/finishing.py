@@ -66,6 +66,6 @@ def warned_at(run: Run, limit: float) -> float | None:
         if at > limit * end:
             break
         found = outlook(job, progress, (at, step), 0.0)
-        if found is not None and found.warnings:
+        if found is not None and found[1]:
             return at / end
     return None
