@@ -17,7 +17,7 @@ from trainguard.rules.bottlenecks.cpu_and_io import (
 from trainguard.rules.gpu_health.rule import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job.rule import HungJob, HungJobParameters
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, OverallSystemUsageParameters
+from trainguard.rules.overall_system_usage.rule import OverallSystemUsage
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 
 FOLDER = Path(__file__).with_name("lattice")
@@ -28,7 +28,7 @@ RULES: Mapping[AnySystemRule, tuple[RuleParameters, ...]] = {
     IOBottleneck(): (IOBottleneckParameters(), IOBottleneckParameters(patience=20, threshold=25.0)),
     HungJob(): (HungJobParameters(),),
     GPUHealth(): (GPUHealthParameters(), GPUHealthParameters(loaded_minutes=2)),
-    OverallSystemUsage(): (OverallSystemUsageParameters(),),
+    OverallSystemUsage(): (RuleParameters(),),
 }
 
 

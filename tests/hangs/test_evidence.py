@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import KINDS, Fault, Job
 from trainguard.formats.hangs.flight_recorder import read_dump
-from trainguard.hangs.evidence import KEPT_OPERATIONS, MOST_BYTES, Evidence
+from trainguard.hangs.files import KEPT_OPERATIONS, MOST_BYTES, Evidence
 from trainguard.hangs.verdict import HangVerdict, hang_verdict
 
 SPY = json.dumps([{"thread_name": "MainThread", "frames": [{"filename": "/job/a.py", "line": 7, "name": "load"}]}])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.hangs.simulated import Fault, Job
 from trainguard.formats.hangs.ras import RasError, read_ras
-from trainguard.hangs.evidence import Evidence
+from trainguard.hangs.files import Evidence
 from trainguard.hangs.verdict import stand_of
 from trainguard.local.hangs import judge_hang
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.command import complete
+from trainguard.cli.command import PlainGroup, complete
 from trainguard.cli.commands.alerts import alerts
 from trainguard.cli.commands.analyze import analyze
 from trainguard.cli.commands.brake import brake
@@ -32,7 +32,6 @@ from trainguard.cli.commands.status import status
 from trainguard.cli.commands.stops import stops
 from trainguard.cli.commands.stragglers import stragglers
 from trainguard.cli.commands.verdict import verdict
-from trainguard.cli.conversion import PlainGroup
 
 # As in ``sysexits.h`` for faults of the program; Python's own 1 would say that a rule has fired.
 _OWN_FAULT = 70
@@ -99,7 +98,6 @@ complete(app)
 
 
 def run() -> None:
-    """Run the command line of this process."""
     # A pool of threads for matrices would only cost start-up time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):

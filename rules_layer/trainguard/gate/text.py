@@ -108,7 +108,6 @@ def summary(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[Metr
 
 
 def other_faults(verdict: GateVerdict) -> list[GateFault]:
-    """Return the faults but for the first that decides, which is the summary."""
     said = next((each for each in verdict.faults if each.verdict is verdict.verdict), None)
     return [each for each in verdict.faults if each is not said]
 

@@ -13,7 +13,6 @@ _MOST_NAMED = 8
 
 
 def with_words(verdict: HangVerdict) -> HangVerdict:
-    """Return the verdict with its sentences."""
     sheet = FactSheet(Status.FIRED, "", facts_of(known_hang(verdict), {}))
     reason = who(sheet)
     return msgspec.structs.replace(verdict, reason=f"{reason[:1].upper()}{reason[1:]}.", advice=what_to_do(sheet))

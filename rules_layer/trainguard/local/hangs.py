@@ -16,8 +16,17 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import ListedObject, ReadableObjects
-from trainguard.hangs.evidence import MOST_BYTES, Evidence
-from trainguard.hangs.files import FILE_NAME, HANG_FOLDER, OWN_FOLDERS, HangFile, hang_files, listed_files, read_hang
+from trainguard.hangs.files import (
+    FILE_NAME,
+    HANG_FOLDER,
+    MOST_BYTES,
+    OWN_FOLDERS,
+    Evidence,
+    HangFile,
+    hang_files,
+    listed_files,
+    read_hang,
+)
 from trainguard.hangs.text import with_words
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.local.sources import FilesAsBucket, FolderFiles, safe_name

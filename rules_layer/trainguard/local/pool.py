@@ -211,7 +211,6 @@ class BodiesAhead:
         self._bodies = map(source.read, names) if on_disk else fetched(source.read, names)
 
     def read(self, name: str) -> bytes:
-        """Return a file's content."""
         if not self._names or self._names[0] != name:
             return self._source.read(name)
         self._names.popleft()

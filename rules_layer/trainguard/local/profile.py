@@ -99,7 +99,6 @@ class Profile:
         return sum(len(node.minutes) + len(node.framework) for node in self.nodes.values())
 
     def size_of(self, key: str) -> int:
-        """Return the bytes of one object."""
         return self.source.sizes[self.files[key]]
 
 

@@ -20,7 +20,6 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     def plain(self) -> dict[str, Any]:
-        """Return the details as JSON has them."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 

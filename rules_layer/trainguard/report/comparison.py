@@ -12,7 +12,6 @@ LEAST_SHARE = 0.0005
 
 
 def compared(report: Report, other: Report) -> Comparison:
-    """Compare a report with that of another run."""
     here, there = ({each.rule for each in every.findings} for every in (report, other))
     return Comparison(
         job=other.job.name,

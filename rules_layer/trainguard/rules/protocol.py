@@ -212,7 +212,6 @@ def spec_of_rule(rule: Rule[Any]) -> RuleSpec:
 
 
 def spec_of_unknown(name: str) -> RuleSpec:
-    """Return the spec of a rule of which only the name is known."""
     return RuleSpec(name=name, looks_at="", fires_when=_OWN_CONDITION, condition=_OWN_CONDITION)
 
 

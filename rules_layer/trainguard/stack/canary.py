@@ -109,7 +109,6 @@ class CanaryCall(msgspec.Struct, frozen=True):
     time: Annotated[datetime, msgspec.Meta(tz=True)]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a time at which no schedule calls."""
         check_event_time(self.time)
 
     @property

@@ -14,15 +14,14 @@ ROOT = Path(trainguard.cli.__file__).parent
 PACKAGE = "trainguard.cli"
 # Which rooms a room may import; a command imports its own package besides, and no other command's.
 BELOW = {
-    "conversion": set[str](),
     "options": set[str](),
     "version": set[str](),
     "output": {"output"},
     "services": {"services", "output", "options"},
     "doctor": {"doctor", "services", "output", "version"},
-    "command": {"services", "output", "options", "conversion"},
-    "commands": {"doctor", "services", "output", "options", "command", "conversion"},
-    "main": {"commands", "options", "command", "version", "conversion"},
+    "command": {"services", "output", "options"},
+    "commands": {"doctor", "services", "output", "options", "command"},
+    "main": {"commands", "options", "command", "version"},
 }
 
 # Of `status` the rows of each node, of `cost` how many nodes there are; of `plan` what the job is to be.

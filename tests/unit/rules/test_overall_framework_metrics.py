@@ -13,13 +13,13 @@ from trainguard.rules.overall_framework_metrics.rule import (
     TOP_OPERATORS,
     FrameworkTimeState,
     OverallFrameworkMetrics,
-    OverallFrameworkMetricsParameters,
 )
+from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
 
 RULE = OverallFrameworkMetrics()
-DEFAULTS = OverallFrameworkMetricsParameters()
+DEFAULTS = RuleParameters()
 VIEW = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=False)
 
 

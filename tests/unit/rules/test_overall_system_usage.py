@@ -14,14 +14,14 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray, Snapshots
 from trainguard.rules.overall_system_usage.rule import (
     OverallSystemUsage,
-    OverallSystemUsageParameters,
     UsageState,
 )
+from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute
 from trainguard.rules.rule_result import RuleResult
 
 RULE = OverallSystemUsage()
-NONE_OF_ITS_OWN = OverallSystemUsageParameters()
+NONE_OF_ITS_OWN = RuleParameters()
 (A_MINUTE,) = node_minutes(series([50.0] * 10), closed=False)
 
 

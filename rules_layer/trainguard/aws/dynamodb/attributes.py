@@ -63,7 +63,6 @@ class Columns:
         return name in self._item
 
     def get(self, name: str, kind: Kind) -> Any:
-        """Read a column."""
         if name not in self._item:
             if kind.default is _REQUIRED:
                 raise KeyError(name)
@@ -78,27 +77,22 @@ class Columns:
 
 
 def present(columns: "Mapping[str, AttributeValue | None]") -> "Item":
-    """Return the columns that have a value."""
     return {name: value for name, value in columns.items() if value is not None}
 
 
 def written(record: object, layout: Layout) -> "dict[str, AttributeValue | None]":
-    """Write the fields of a record."""
     return {name: kind.column(getattr(record, field)) for field, (name, kind) in layout.items()}
 
 
 def fields_of(columns: Columns, layout: Layout) -> dict[str, Any]:
-    """Read the fields of a record."""
     return {field: columns.get(name, kind) for field, (name, kind) in layout.items()}
 
 
 def inner(value: "AttributeValue") -> Columns:
-    """Read a map."""
     return Columns(cast("Mapping[str, AttributeValue]", value["M"]))
 
 
 def text(value: str) -> "AttributeValue":
-    """Write a string."""
     return {"S": value}
 
 
@@ -108,7 +102,6 @@ def integer(value: int) -> "AttributeValue":
 
 
 def flag(value: bool) -> "AttributeValue":  # A value to be written.
-    """Write a truth value."""
     return {"BOOL": value}
 
 
@@ -136,7 +129,6 @@ def _read_number(value: "AttributeValue") -> float | int:
 
 
 def scalar(value: Scalar) -> "AttributeValue":
-    """Write a parameter's value."""
     if value is None:
         return {"NULL": True}
     if isinstance(value, bool):

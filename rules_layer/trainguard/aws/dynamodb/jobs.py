@@ -247,7 +247,6 @@ def _key(job: str) -> "Item":
 
 
 def job_item(record: JobRecord) -> "Item":
-    """Return a job as a whole item."""
     return _key(record.job) | present(_columns(record))
 
 

@@ -44,7 +44,6 @@ def _placeholders(expressions: str, names: Mapping[str, str], values: "Item") ->
 
 
 def row_key(job: str, target: str) -> "Item":
-    """Return the key of an item of RuleState."""
     return {"TrainingJobName": text(job), "RuleTarget": text(target)}
 
 

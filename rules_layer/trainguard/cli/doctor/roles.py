@@ -94,7 +94,6 @@ class Use:
 
     @property
     def context(self) -> Mapping[str, str]:
-        """The conditions' values of a listing."""
         return {"s3:prefix": self._example} if self.actions == (LIST,) else {}
 
     @property

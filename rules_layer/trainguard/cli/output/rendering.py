@@ -153,7 +153,6 @@ def _print_whole(console: Console, text: str, style: str) -> None:
 
 
 def rendered(blocks: Sequence[Block]) -> RenderableType:
-    """Return blocks as a terminal shows them."""
     return Group(*(_rich(block, first=index == 0) for index, block in enumerate(blocks)))
 
 

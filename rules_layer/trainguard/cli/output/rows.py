@@ -113,7 +113,6 @@ def _rank(row: RuleRow) -> tuple[bool, int, int, float, str, tuple[int, str]]:
 
 
 def is_evaluated(report: "Report") -> bool:
-    """Return whether any rule of a report has judged."""
     return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in report.rules)
 
 

@@ -70,16 +70,13 @@ class Deployment:
 
     @property
     def bucket(self) -> str:
-        """The bucket that the stack was deployed for."""
         return self.output("ProfilerOutputUri").removeprefix(S3).partition("/")[0]
 
     def arn(self, service: str, name: str) -> str:
-        """Return the ARN of something of the stack's account and Region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
 
     @property
     def queue_arn(self) -> str:
-        """The ARN of the evaluation queue."""
         return self.arn("sqs", self.output("DoorbellQueueUrl").rpartition("/")[2])
 
     def aws(self, *words: str, profile: str | None) -> str:

@@ -40,7 +40,6 @@ def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]
 
 
 def expired_record(job: str) -> JobRecord:
-    """Return what stands for the item of a job that has expired."""
     return JobRecord(job=job, arn="", bucket="", prefix="", active=False)
 
 

@@ -252,7 +252,6 @@ class ProfilerStreams(FamilyStreams):
 
 
 def _gpu_faults(of_nodes: Mapping[str, Verdict]) -> dict[str, tuple[str, tuple[Fact, ...]]]:
-    """Return what is found on the GPUs of each node now."""
     found = {node: verdict.result for node, verdict in of_nodes.items()}
     return {node: (each.kind, each.facts) for node, each in found.items() if each.status is Status.FIRED}
 

@@ -91,7 +91,6 @@ def _cores_of(report: Mapping[str, Any]) -> set[SeriesName]:
 
 
 def _lists_cores(report: Mapping[str, Any]) -> bool:
-    """Whether a report has the cores of all programs."""
     entries = [_mapping({"": entry}, "") for entry in report["neuron_runtime_data"]]
     counters = [_mapping(_mapping(entry, "report"), "neuroncore_counters") for entry in entries]
     return all(

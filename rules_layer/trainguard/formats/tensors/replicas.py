@@ -68,7 +68,6 @@ class RankHashes(msgspec.Struct, frozen=True):
 
 
 def ranks_of(step: StepView) -> list[int]:
-    """Return the ranks of which a step has hashes."""
     found = (_ABOUT.fullmatch(name) for name in step.names if name.startswith(PREFIX))
     return sorted(int(each["rank"]) for each in found if each is not None)
 

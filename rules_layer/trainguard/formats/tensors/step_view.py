@@ -32,9 +32,7 @@ class StepView(Protocol):
         ...
 
     @property
-    def mode(self) -> Mode:
-        """The mode of all tensors of the step."""
-        ...
+    def mode(self) -> Mode: ...
 
     @property
     def mode_step(self) -> int:

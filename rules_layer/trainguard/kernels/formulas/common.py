@@ -25,7 +25,6 @@ def type_of(inputs: Inputs) -> int:
 
 
 def tensor(inputs: Inputs, place: int) -> Shape:
-    """Return the shape of an input that has to be a tensor."""
     if not inputs.shapes[place]:
         raise ValueError("no tensor")
     return inputs.shapes[place]

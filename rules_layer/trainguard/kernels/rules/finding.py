@@ -80,7 +80,6 @@ class Judged(RankMetrics):
 
     @cached_property
     def communicating(self) -> Spans:
-        """When any GPU communicates."""
         every = [gpu.communication for gpu in self.gpus]
         return union(*every) if every else self.busy
 

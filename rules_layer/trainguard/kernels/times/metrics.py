@@ -127,7 +127,6 @@ class RankMetrics:
         return parts
 
     def steps_on_gpu(self) -> tuple[Ints, Ints]:
-        """Return from where to where each step is with its work on the GPU."""
         steps, window = self.window.steps, self.window
         last = np.full(len(steps), np.iinfo(np.int64).min)
         launched = window.step >= 0

@@ -49,7 +49,6 @@ def steps(judged: EvaluatedJob) -> int | None:
 
 
 def has_loader_events(judged: EvaluatedJob) -> bool | None:
-    """Tell whether a data loader has written events."""
     rule = judged.plan.rule_of_state(LoaderState)
     if rule is None:
         return None

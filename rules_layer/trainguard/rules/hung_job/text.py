@@ -81,7 +81,6 @@ def who(sheet: FactSheet) -> str:
 
 
 def what_to_do(sheet: FactSheet) -> str:
-    """Say what to do about it first."""
     kind, fault = sheet.get("culprit_kind"), sheet.get("gpu_fault")
     has_line = sheet.get("culprit_line") is not None
     if fault is not None and (kind is None or kind.value in _BY_GPU or not (has_line or kind.value in _BY_PROGRAM)):
@@ -206,7 +205,6 @@ def _has_ranks(sheet: FactSheet) -> bool:
 
 
 def _by_ranks(sheet: FactSheet) -> str:
-    """Say what the dumps of the ranks say, if there are any."""
     return f"; {who(sheet)}" if _has_ranks(sheet) else ""
 
 

@@ -137,11 +137,7 @@ def text(sheet: FactSheet) -> Words:
 KEPT_NAMES = 128
 
 
-class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=True):
-    """No parameters of its own."""
-
-
-class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, FrameworkTimeState]):
+class OverallFrameworkMetrics(FrameworkRule[RuleParameters, FrameworkTimeState]):
     spec = RuleSpec(
         name="OverallFrameworkMetrics",
         title="Framework time",
@@ -155,9 +151,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         section="trainguard.rules.overall_framework_metrics.section:blocks",
     )
 
-    def observe(
-        self, state: FrameworkTimeState, events: FrameworkEvents, parameters: OverallFrameworkMetricsParameters
-    ) -> None:
+    def observe(self, state: FrameworkTimeState, events: FrameworkEvents, parameters: RuleParameters) -> None:
         table = events.table
         if not len(table):
             return
@@ -179,9 +173,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
             loop.fold(events.steps)
         state.minutes = fold_minutes(state.minutes, loop, table, classes)
 
-    def judge(
-        self, state: FrameworkTimeState, view: FrameworkView, parameters: OverallFrameworkMetricsParameters
-    ) -> RuleResult:
+    def judge(self, state: FrameworkTimeState, view: FrameworkView, parameters: RuleParameters) -> RuleResult:
         if not state.events:
             none = (Fact(name="events", value=0, node=view.node),)
             return RuleResult.of(text, Status.WAITING_FOR_DATA, NO_EVENTS, none)

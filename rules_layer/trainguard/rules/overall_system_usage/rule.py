@@ -128,11 +128,7 @@ def _listed(facts: tuple[Fact, ...]) -> str:
     return listed([f"{fact} of {METRIC_OF_SERIES[fact.series or '']}" for fact in facts])
 
 
-class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
-    """The rule has none of its own."""
-
-
-class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
+class OverallSystemUsage(SystemRule[RuleParameters, UsageState]):
     spec = RuleSpec(
         name="OverallSystemUsage",
         title="System usage",
@@ -148,7 +144,7 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
 
     clear_s = 0.0
 
-    def observe(self, state: UsageState, minute: NodeMinute, parameters: OverallSystemUsageParameters) -> None:
+    def observe(self, state: UsageState, minute: NodeMinute, parameters: RuleParameters) -> None:
         snapshots = minute.snapshots
         state.snapshots += len(snapshots)
         for metric, values in _percents(snapshots).items():
@@ -157,7 +153,7 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
                 state.percents.setdefault(metric, PercentCounts()).add(sampled)
         state.traffic.add(snapshots.network)
 
-    def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> RuleResult:
+    def judge(self, state: UsageState, view: NodeView, parameters: RuleParameters) -> RuleResult:
         if not state.snapshots:
             return waiting(view)
         usage, enough = usage_of(state), says_enough(state.snapshots, view.interval_s)

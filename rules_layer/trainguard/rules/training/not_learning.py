@@ -161,7 +161,6 @@ _SAID = {
 
 
 def _until(sheet: FactSheet) -> str:
-    """Say from when on it is known."""
     if sheet.get("values_to_tell") is None:
         return ": of a fine-tune a score, or a loss of validation, says more"
     return filled(sheet, " yet: beside its noise that takes about {values_to_tell:counted value}")

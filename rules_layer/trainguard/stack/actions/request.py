@@ -76,7 +76,6 @@ class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
     action: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid time."""
         if self.stop_at is not None:
             epoch_of(self.stop_at)
 
@@ -141,7 +140,6 @@ class StopCase(msgspec.Struct, rename="camel"):
     warned: bool = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid time."""
         epoch_of(self.fired_at)
 
     @property

@@ -46,7 +46,6 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
     before: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid name of an execution or of a capture."""
         run_folder(self.root, self.run)
         capture_folder(self.root, self.capture)
 

@@ -94,7 +94,6 @@ class StatementCall(msgspec.Struct, frozen=True):
     job: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a time at which no schedule calls."""
         check_event_time(self.time)
 
     def wanted(self, jobs: Iterable[JobRecord]) -> list[JobRecord]:

@@ -32,5 +32,4 @@ class WeeklyCall(msgspec.Struct, frozen=True):
     time: Annotated[datetime, msgspec.Meta(tz=True)]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a time at which no schedule calls."""
         check_event_time(self.time)

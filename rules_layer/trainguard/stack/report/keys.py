@@ -133,7 +133,6 @@ def keys_of_day(
 
 
 def parsed_of_day(key: str, day: int) -> Parsed | None:
-    """Read the key of an object of a day; None for any other."""
     try:
         parsed = parse_key(key)
     except ForeignKeyError:

@@ -109,7 +109,6 @@ class RunPlace:
         self.training = f"{self.folder}training.json"
 
     def part(self, item: DigestItem) -> str:
-        """Return the key of the item's next part."""
         return f"{self.nodes}{item.node}/{item.date}.{item.part:03d}"
 
     def keys(self, node: str, day: int, number: int = 0) -> str:

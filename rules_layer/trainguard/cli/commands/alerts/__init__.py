@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.command import Result, command
-from trainguard.cli.conversion import PlainGroup
+from trainguard.cli.command import PlainGroup, Result, command
 from trainguard.cli.options import Where, all_option, argument, since_option
 
 alerts = typer.Typer(

@@ -69,7 +69,6 @@ class Outcome:
 
     @property
     def evaluated(self) -> bool:
-        """Whether any rule has judged."""
         return has_verdict((each["rule"], each["status"], each["times_fired"]) for each in self.rules)
 
 

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from trainguard.cli.command import Result, command
-from trainguard.cli.conversion import PlainGroup
+from trainguard.cli.command import PlainGroup, Result, command
 from trainguard.cli.options import Where, all_option, argument, job_option, option, rule_names, rule_option, until
 
 brake = typer.Typer(

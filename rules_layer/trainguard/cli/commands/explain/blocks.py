@@ -32,7 +32,6 @@ FOREIGN = (
 
 
 def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
-    """Lay an explanation out for a person."""
     row, known, of_job = why.row, why.known, why.of_job
     on = f", node {unit_title(row.node)}" if row.node is not None else ""
     fires_when = "" if why.fires_when.startswith("never") else f"It fires when {why.fires_when}."

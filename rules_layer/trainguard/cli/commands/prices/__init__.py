@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.command import Result, command
-from trainguard.cli.conversion import PlainGroup
+from trainguard.cli.command import PlainGroup, Result, command
 from trainguard.cli.options import Prices, Profile, argument, out_option, region_option
 
 prices = typer.Typer(

@@ -59,7 +59,6 @@ def stack_fleet(
 def _fleet_result(
     report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = (), evaluated: bool = True
 ) -> CommandResult:
-    """Write a fleet's page and document; return the command's result."""
     document = page.with_suffix(_DOCUMENT)
     write_files(page.parent, {document.name: encode_fleet(report), page.name: render_fleet(report).encode()})
     unopened = open_page and not webbrowser.open(page.resolve().as_uri())

@@ -2,8 +2,7 @@
 
 import typer
 
-from trainguard.cli.command import Result, command
-from trainguard.cli.conversion import PlainGroup
+from trainguard.cli.command import PlainGroup, Result, command
 from trainguard.cli.options import Where
 
 stops = typer.Typer(

@@ -271,7 +271,6 @@ def _put_nodes(
 
 
 def _groups(devices: Sequence[Device], exporters: frozenset[str]) -> list[list[Device]]:
-    """Return the devices of each node."""
     groups = {id(device): {id(device): device} for device in devices}
     by_name: defaultdict[tuple[str, str], list[Device]] = defaultdict(list)
     for device in devices:

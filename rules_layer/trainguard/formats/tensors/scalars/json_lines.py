@@ -75,7 +75,6 @@ def is_training_lines(beginning: bytes, names: ScalarNames) -> bool:
 
 
 def read_document(entries: Sequence[Mapping[str, Any]], taken: TakenRows) -> None:
-    """Read the objects of a document into ``taken``."""
     step, epoch = _counts(entries[:_LOOKED_AT])
     for number, entry in enumerate(entries):
         _take(f"object {number:,}", entry, step, epoch, taken)

@@ -176,7 +176,6 @@ def _step_in(text: str) -> int | None:
 
 
 def scalars_in(text: str) -> LogScalars:
-    """Return what a line of a log says."""
     plain = plain_line(text)
     pairs = pairs_in(plain)
     return LogScalars(pairs, *position_in(plain)) if pairs else LogScalars(())
