@@ -12,6 +12,7 @@ from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.kernels.rules.registry import words_of
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import LedgerEntry
+from trainguard.planning.text import said_finish
 from trainguard.render.names import shown_name
 from trainguard.render.numbers import NOTHING, count, duration, money, share
 from trainguard.render.plots.strips import parts_of_whole
@@ -137,6 +138,7 @@ def render_report(report: Report) -> str:
         report=report,
         level=_level(report),
         figures=_figures(report),
+        finish=None if report.finish is None else said_finish(report.finish),
         rules=rules,
         counts=_counts(rules),
         anchors={line["entry"].rule: line["anchor"] for line in rules},

@@ -14,6 +14,7 @@ _MESSAGES: MessageTable = {
     "Record": [
         ("history", 2, "History"),
         ("stats", 7, "Stats"),
+        ("config", 5, "Config"),
         ("run", 17, "Run"),
         ("exit", 18, "Exit"),
         ("environment", 26, "Environment"),
@@ -35,10 +36,13 @@ _MESSAGES: MessageTable = {
         ("run_id", 1, "bytes"),
         ("entity", 2, "bytes"),
         ("project", 3, "bytes"),
+        ("config", 4, "Config"),
         ("display_name", 8, "bytes"),
         ("host", 13, "bytes"),
         ("start_time", 17, "Time"),
     ],
+    "Config": [("update", 1, "Setting*")],
+    "Setting": [("key", 1, "bytes"), ("nested_key", 2, "bytes*"), ("value_json", 16, "bytes")],
     "Exit": [("exit_code", 1, "int32"), ("runtime", 2, "int32")],
     "Environment": [("gpu_type", 18, "bytes"), ("gpu_count", 19, "uint32")],
 }
