@@ -92,6 +92,8 @@ DEFAULT_INTERVAL_MS = 500
 DEFAULT_SPOOL_MB = 256
 SMALLEST_SPOOL_MB = 16
 _MOST_SETTINGS, _LONGEST_NAME, _LONGEST_VALUE = 200, 128, 256
+# Digits of epoch seconds, and the longest limit that the stack takes: Slurm has a far end for a job without one.
+_LONGEST_TIME, _NO_LIMIT_S = 12, 366 * 86_400
 
 
 class SettingError(ValueError):
@@ -178,7 +180,10 @@ def read_settings(
         procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
         finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
-        job_settings=_named(environment, "TRAINGUARD_SETTINGS", '{"LowGPUUtilization_window_s": 120}'),
+        job_settings={
+            **_time_limit(environment),
+            **_named(environment, "TRAINGUARD_SETTINGS", '{"LowGPUUtilization_window_s": 120}'),
+        },
         tags=_named(environment, "TRAINGUARD_TAGS", '{"owner": "vision"}', texts=True),
         resources=resources,
         platform=_short(environment, "TRAINGUARD_PLATFORM") or identity.platform or _on_ec2(),
@@ -187,6 +192,15 @@ def read_settings(
         gpus=[each.strip() for each in environment.get("TRAINGUARD_GPUS", "").split(",") if each.strip()],
         cgroup_paths=[each.strip("/") for each in environment.get("TRAINGUARD_CGROUP_PATH", "").split(":") if each],
     )
+
+
+def _time_limit(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return how long Slurm lets the job run, from its start; nothing of one without a limit."""
+    began, ends = (environment.get(f"SLURM_JOB_{each}_TIME", "") for each in ("START", "END"))
+    if not (began.isdecimal() and ends.isdecimal() and max(len(began), len(ends)) <= _LONGEST_TIME):
+        return {}
+    seconds = int(ends) - int(began)
+    return {"time-limit": f"{seconds}s"} if 0 < seconds < _NO_LIMIT_S else {}
 
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -79,7 +79,9 @@ GPU_MEMORY: dict[str, Recompute] = {
     "memory_in_use_share": _of_use(lambda use: use.percent),
     "hourly_increase": _of_either(lambda use: use.hourly, lambda growth: growth.hourly),
     "hourly_bytes": _of_use(lambda use: use.hourly / 100.0 * use.total),
-    "time_left": _of_either(lambda use: use.left_s, lambda growth: growth.left_s),
+    **dict.fromkeys(
+        ("time_left", "time_left_at_end"), _of_either(lambda use: use.left_s, lambda growth: growth.left_s)
+    ),
     "gpus_affected": _affected,
     "p5_activity_at_work": _of_activity(lambda growth: growth.newest_floor),
     "highest_mean_activity": _of_activity(lambda growth: growth.measured.highest_mean / 10.0),

@@ -28,6 +28,7 @@ def _is_to_come(name: str) -> bool:
     """Tell whether a time is of what is still to come, or of a setting: it may be longer than the job."""
     return name in {
         "time_left",
+        "time_left_at_end",
         "patience",
         "needed_time",
         "watched_time",

@@ -266,3 +266,22 @@ def test_job_file_of_the_user_is_kept_at_start_and_end(tmp_path: Path) -> None:
 def test_job_file_is_written_if_none_can_be_kept(existing: bytes | None, tmp_path: Path) -> None:
     body = job_file(started({}, tmp_path), 10.0, "InProgress", existing=existing)
     assert read_job_file("run-1/job.json", body, "run-1").tags == {}
+
+
+@pytest.mark.parametrize(
+    ("began", "ends", "settings", "known"),
+    [
+        ("1800000000", "1800086400", "", {"time-limit": "86400s"}),
+        ("1800000000", "1800086400", '{"time-limit": "2h"}', {"time-limit": "2h"}),
+        ("1800000000", "4294967294", "", {}),
+        ("1800000000", "1800000000", "", {}),
+        ("1800000000", "soon", "", {}),
+        ("", "1800086400", "", {}),
+        ("1800000000", "9" * 99, "", {}),
+    ],
+)
+def test_time_limit_of_slurm_is_a_setting_of_the_job(began: str, ends: str, settings: str, known: object) -> None:
+    variables = {"SLURM_JOB_START_TIME": began, "SLURM_JOB_END_TIME": ends, "TRAINGUARD_SETTINGS": settings}
+    found = read_settings({"TRAINGUARD_OUTPUT": "s3://b", **variables}, Identity("run-1", "a"))
+    assert found is not None
+    assert found.job_settings == known

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 SOURCES = Path(__file__).with_name("sources.toml")
 FOLDER = Path(__file__).parents[2] / "build" / "scoreboard"
@@ -24,6 +25,18 @@ _WAIT_S = 60
 
 class FetchError(RuntimeError):
     """A trace that is not the published one, or is not available; the message names it."""
+
+
+class _SameHost(HTTPRedirectHandler):
+    """Follows redirects of a host to itself alone: what another one serves was not published there."""
+
+    def redirect_request(self, req: Request, *answer: Any) -> Request | None:
+        if urlsplit(answer[-1])[:2] != urlsplit(req.full_url)[:2]:
+            raise FetchError(f"it leads to {answer[-1]}, another host")
+        return super().redirect_request(req, *answer)
+
+
+_OPENER = build_opener(_SameHost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +62,14 @@ def fetch(name: str, source: Source, folder: Path, home: str | None = None) -> b
     unfinished = file.with_suffix(".unfinished")
     digest = hashlib.sha256()
     try:
-        with urlopen(url, timeout=_WAIT_S) as answer, unfinished.open("wb") as out:
+        with _OPENER.open(url, timeout=_WAIT_S) as answer, unfinished.open("wb") as out:
             for part in unpacked(iter(lambda: answer.read(_PART), b""), source.bytes):
                 digest.update(part)
                 out.write(part)
         if digest.hexdigest() != source.sha256:
             raise ValueError(f"SHA-256 is {digest.hexdigest()}, expected {source.sha256}")
         unfinished.replace(file)
-    except (OSError, HTTPException, ValueError, zlib.error) as fault:
+    except (OSError, HTTPException, ValueError, zlib.error, FetchError) as fault:
         raise FetchError(f"{name} from {url}: {fault}") from fault
     finally:
         unfinished.unlink(missing_ok=True)

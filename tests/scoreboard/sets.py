@@ -147,9 +147,9 @@ def planted_kernels() -> Score:
 
 def labelled_jobs() -> Score:
     """The planted cause of a labelled job stands first; healthy jobs have no fire."""
-    from tests.verdicts.labelled.running import figures_of  # noqa: PLC0415
+    from tests.verdicts.labelled.running import causes_of  # noqa: PLC0415
 
-    jobs = figures_of().jobs
+    jobs = causes_of()
     answers = [(each.job.name, bool(each.first_is_right)) for each in jobs if each.job.faults]
     return Score.of_cases(OURS, answers, [(each.job.name, bool(each.fired)) for each in jobs if not each.job.faults])
 

@@ -23,6 +23,22 @@ class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
+    def do_GET(self) -> None:
+        """Lead from ``/moved/<place>`` to a place, and end ``/cut/<file>`` early; serve other files."""
+        kind, _, rest = self.path[1:].partition("/")
+        if kind == "moved":
+            self.send_response(302)
+            self.send_header("Location", rest)
+            self.end_headers()
+        elif kind == "cut":
+            body = Path(self.directory, rest).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[:-900])
+        else:
+            super().do_GET()
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[str]:
@@ -64,6 +80,24 @@ def test_what_is_not_the_published_trace_is_refused(
         (tmp_path / "served" / "trace.gz").write_bytes(served)
     with pytest.raises(FetchError, match=rf"small from {home}/trace\.gz: .*{reason}"):
         fetch("small", published(TRACE), tmp_path, home)
+    assert [each.name for each in tmp_path.iterdir()] == ["served"]
+
+
+def test_a_redirect_is_followed_within_its_host_alone(home: str, tmp_path: Path) -> None:
+    (tmp_path / "served" / "trace.gz").write_bytes(gzip.compress(TRACE))
+    assert fetch("same", published(TRACE, f"moved/{home}/trace.gz"), tmp_path, home)
+    other = home.replace("127.0.0.1", "localhost")
+    with pytest.raises(FetchError, match=rf"it leads to {other}/trace\.gz, another host"):
+        fetch("other", published(TRACE, f"moved/{other}/trace.gz"), tmp_path, home)
+    with pytest.raises(FetchError, match="not allowed"):
+        fetch("file", published(TRACE, f"moved/file://{tmp_path}/served/trace.gz"), tmp_path, home)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["same.json", "served"]
+
+
+def test_a_transfer_that_ends_early_leaves_no_file(home: str, tmp_path: Path) -> None:
+    (tmp_path / "served" / "trace.gz").write_bytes(gzip.compress(TRACE))
+    with pytest.raises(FetchError, match=r"small from .*(early|IncompleteRead|more expected)"):
+        fetch("small", published(TRACE, "cut/trace.gz"), tmp_path, home)
     assert [each.name for each in tmp_path.iterdir()] == ["served"]
 
 

@@ -9,8 +9,8 @@ from trainguard.aws.dynamodb.stored_form import frozen_mapping
 from trainguard.core.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.core.records import JobStatus
 from trainguard.engine.settings.job_settings import run_pages
-from trainguard.engine.settings.parsers import read_steps
 from trainguard.engine.settings.tag_names import PROFILE_TAG
+from trainguard.formats.runs.length import named_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,6 @@ UNKNOWN_JOB = frozenset({"ValidationException", "ResourceNotFound"})
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 # How trainers name the number of their steps.
-_STEPS = ("max_steps", "total_steps", "max_train_steps", "num_train_steps", "num_training_steps", "train_steps")
 
 # Keys of ProfilingParameters that ask for framework events; the other keys say how event files are written.
 FRAMEWORK_PARAMETERS = frozenset(
@@ -97,20 +96,13 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
             for each in described.get("AlgorithmSpecification", {}).get("MetricDefinitions", [])
         ),
         time_limit_s=_limit_s(described),
-        total_steps=_total_steps(described.get("HyperParameters", {})),
+        total_steps=named_steps(described.get("HyperParameters", {})),
     )
 
 
 def _limit_s(described: "DescribeTrainingJobResponseTypeDef") -> float | None:
     seconds = described.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
     return None if seconds is None else float(seconds)
-
-
-def _total_steps(given: "Mapping[str, str]") -> int | None:
-    """Return the number of steps that a hyperparameter names; None of a job that counts epochs, or has none."""
-    found = {name.lower().replace("-", "_").lstrip("_"): value.strip().strip('"') for name, value in given.items()}
-    steps = (read_steps(found[name]) for name in _STEPS if name in found)
-    return next((each for each in steps if each is not None), None)
 
 
 def _rules(described: "Sequence[_AnyRuleConfiguration]") -> tuple[RuleConfiguration, ...]:

@@ -17,6 +17,7 @@ from trainguard.formats.profile.keys import MINUTE_S
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
 from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
+from trainguard.local.declared import declared
 from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
 from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
@@ -139,7 +140,11 @@ def evaluated_profile(
     profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress | None, *, timelines: bool = True
 ) -> Evaluation:
     """Evaluate a profile by all rules and put it over time, in one pass; raises as `evaluate_profile` does."""
-    known = replace(job, instance_count=job.instance_count or profile.instances)
+    known = replace(
+        job,
+        instance_count=job.instance_count or profile.instances,
+        total_steps=job.total_steps or declared(profile.training).total_steps,
+    )
     plan = replace(plan, by_event_time=True)
     shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
     watch = None if progress is None else progress.applied

@@ -1,9 +1,7 @@
 """What a plan needs of a job: its time by bucket, collectives of a kernel trace, and when which step was done."""
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from trainguard.core.errors import TrainGuardError
@@ -13,53 +11,14 @@ from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.readers.reading import read_any
 from trainguard.ledger.bucket import Bucket
-from trainguard.local.profile import Profile, TrainingFiles
+from trainguard.local.profile import Profile
 from trainguard.local.traces import open_traces
 from trainguard.planning.cluster import Cluster, Communication, cluster_of
 from trainguard.planning.document import Lack, Lacking
-from trainguard.planning.finish import Point
 from trainguard.planning.plan import MeasuredJob
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
-
-_STATE = "trainer_state.json"
-_STATE_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """A job's length and batch as its own files have them; None where they do not."""
-
-    total_steps: int | None = None
-    batch_per_gpu: int | None = None
-
-
-def declared(files: TrainingFiles | None) -> Declared:
-    """Return what the newest ``trainer_state.json`` of a run says; nothing of one that cannot be read."""
-    found = Declared()
-    if files is None:
-        return found
-    for key in files.scalars:
-        if _STATE not in key:
-            continue
-        with suppress(TrainGuardError, OSError, ValueError, RecursionError):
-            state = json.loads(files.objects.get(files.bucket, key, _STATE_BYTES))
-            known = Declared(
-                total_steps=_count(state.get("max_steps")), batch_per_gpu=_count(state.get("train_batch_size"))
-            )
-            found = known if (known.total_steps or 0) >= (found.total_steps or 0) else found
-    return found
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def points_of(report: Report) -> list[Point]:
-    """Return when which step was done, of the series of a training with most times."""
-    series = [] if report.training is None else report.training.series
-    found = max(series, key=lambda each: len(set(each.at)), default=None)
-    return [] if found is None or len(set(found.at)) < 2 else list(zip(found.at, found.steps, strict=True))
+from trainguard.report.job.finish import points_of
 
 
 def trace_of(place: str | None, profile: Profile | None) -> RankProfile | None:
@@ -93,7 +52,7 @@ def measured_job(
     lacks = [] if trace is not None or report.kernels is not None else [Lack(kind=Lacking.TRACE)]
     paid = sum(entry.gpu_seconds for entry in report.ledger)
     gpus = cluster.world
-    duration_s, points = report.job.duration_s, points_of(report)
+    duration_s, points = report.job.duration_s, points_of(report.training)
     if not duration_s and points:
         duration_s = max(at for at, _ in points) - min(at for at, _ in points)
     if paid > 0.0 and gpus:

@@ -19,7 +19,9 @@ from trainguard.core.errors import (
 from trainguard.core.records import OUTSIDE_ARN, JobRecord
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.settings.tag_names import owners_of
+from trainguard.engine.settings.job_settings import TIME_LIMIT, TOTAL_STEPS
+from trainguard.engine.settings.parsers import read_steps, read_time_limit_s
+from trainguard.engine.settings.tag_names import NAMESPACE, owners_of
 from trainguard.local.sources import ProfileSource
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.rules.family_rules import TRAINING_NAMES
@@ -112,8 +114,8 @@ BAD_JOB_FILES = "bad_job_files"
 def described_job(source: ProfileSource, job: JobRecord) -> tuple[JobRecord, list[str]]:
     """Fill in what is not known of a job from the file beside its profile; a person's options hold.
 
-    Parameters of rules are not taken from the file, and of its tags only whose the job is. A bad file, which
-    ``file_fault`` names, changes nothing. The notes say what people must know of the file.
+    Parameters of rules are not taken from the file, and of its tags only whose the job is and how long it will be. A
+    bad file, which ``file_fault`` names, changes nothing. The notes say what people must know of the file.
     """
     try:
         body = source.beside(JOB_FILE, MAX_BYTES)
@@ -136,6 +138,8 @@ def described_job(source: ProfileSource, job: JobRecord) -> tuple[JobRecord, lis
         run_links=job.run_links or described.run_links,
         platform=job.platform or described.platform,
         queue=job.queue or described.queue,
+        total_steps=job.total_steps or read_steps(described.tags.get(f"{NAMESPACE}{TOTAL_STEPS}", "")),
+        time_limit_s=job.time_limit_s or read_time_limit_s(described.tags.get(f"{NAMESPACE}{TIME_LIMIT}", "")),
     )
     other = f"{JOB_FILE} beside the profile is of job {described.job}, and the folder is called {source.job}."
     return filled, [] if described.job == source.job else [other]

@@ -13,9 +13,11 @@ from typing import Any, Literal
 import msgspec
 
 from trainguard.core.finding import EpisodeEntry, Fact, Progress
+from trainguard.core.records import JobStatus
 from trainguard.engine.diagnosis.case import Level
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
+from trainguard.planning.document import FinishForecast
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.timeline.series import Timelines
@@ -148,6 +150,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None
 
 
+_FINAL = frozenset(each.value for each in JobStatus if each.is_final)
+
+
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The job as a whole; what is not known is None.
 
@@ -195,6 +200,10 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     data_missing: list[str] = msgspec.field(default_factory=list)
     gpus_of_type: int | None = None
     run_links: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in _FINAL
 
 
 class NotCollected(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +298,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ledger: list[LedgerEntry] = msgspec.field(default_factory=list)
     ledger_by_node: list[NodeLedgerEntries] = msgspec.field(default_factory=list)
     goodput: float | None = None
+    finish: FinishForecast | None = None
     kernels: KernelReport | None = None
     comparison: Comparison | None = None
     training: TrainingReport | None = None

@@ -281,11 +281,15 @@ def test_given_no_verdict_then_nothing_is_advised() -> None:
     waiting = quiet("GPUHealth", Status.WAITING_FOR_DATA)
 
     assert told(waiting).change == "Nothing can be advised yet."
-    assert told(waiting, job=ended()).change == "Nothing needs to be changed, as far as the work of the GPUs shows."
+    assert told(waiting, job=ended()).change == (
+        "Collect what was not judged or not read; nothing needs to be changed, as far as the work of the GPUs shows."
+    )
     lost = losing((0.0, 10.0, {Bucket.CHECKPOINT: 0.4}))
-    assert told(waiting, nodes=lost, job=ended()).change == "Nothing can be advised: there is no verdict."
+    assert told(waiting, nodes=lost, job=ended()).change == (
+        "Collect GPU samples or losses: without them there is no verdict."
+    )
     assert told(*QUIET, replace(waiting, rule="GPUHealth")).change == (
-        "Nothing needs to be changed, as far as that was judged."
+        "Collect what was not judged or not read; nothing needs to be changed, as far as that was judged."
     )
     low = told(quiet(LOW), quiet("CPUBottleneck", Status.WARMING_UP), nodes=losing((0.0, 10.0, {OPEN: 0.8})))
     assert low.change == "Wait for more data: CPUBottleneck cannot say yet why the GPUs do little."

@@ -65,7 +65,7 @@ KINDS = {
     "idle in part": _kind(
         LOW, symptoms=(BATCH, STEPS, BALANCE), LowGPUUtilization=("idle_in_part", "pauses", "fluctuates", "hardly_used")
     ),
-    "late start": _kind(INIT, LOW, LowGPUUtilization=("never_used", "nearly_idle")),
+    "late start": _kind(INIT, LOW, LowGPUUtilization=("idle_at_first",)),
     "hang": _kind(LOW, symptoms=(BALANCE, BATCH, CPU, IO), LowGPUUtilization=_STOPS),
     "loader, cores full": _kind(CPU, LOADER, symptoms=(LOW, BATCH, STEPS), LowGPUUtilization=_WAITS),
     "loader, cores free": _kind(LOW, LOADER, symptoms=(BATCH, STEPS), LowGPUUtilization=_WAITS),

@@ -100,8 +100,15 @@ def fitted(pairs: Sequence[Pair], others: Sequence[Pair]) -> Scaling:
     spread = _quantile(
         pairs, [_error(unit, each) / unit.half_width(each.samples, each.gpus, None) for each in pairs], _MOST
     )
-    of_sorts = [abs(math.log(each.step / each.sort)) / unit.half_width(1.0, 1.0, each.sort) for each in others]
+    of_sorts = [_spread_of(each) for each in others]
     return Scaling(samples, gpus, spread, _of_next_benchmark(others, of_sorts))
+
+
+def _spread_of(pair: Pair) -> float:
+    """Return with which spread the interval just holds a pair of GPUs, beside what another precision may change."""
+    known, unit = (Scaling(0.0, 0.0, 0.0, spread).of_sort(pair.sort) for spread in (0.0, 1.0))
+    error = abs(math.log(pair.step / pair.sort))
+    return math.sqrt(max(error**2 - known**2, 0.0) / (unit**2 - known**2))
 
 
 def _error(scaling: Scaling, pair: Pair) -> float:

@@ -12,6 +12,8 @@ from trainguard.formats.runs.run import ScalarsOfStep, Snapshot, SourceRun
 from trainguard.formats.tensors.frames import Event, frame
 
 EVENT_FILE = "events.out.tfevents.trainguard"
+# As the setting of a job's owner is called.
+TOTAL_STEPS = "total-steps"
 END_MARK = "system/training_job_end.ts"
 
 _MINUTE_S = 60
@@ -70,6 +72,8 @@ def job_file(run: SourceRun, name: str) -> bytes:
         owners[RUN_URL_TAG] = link
     if owners:
         known["tags"] = owners
+    if run.total_steps is not None:
+        known["settings"] = {TOTAL_STEPS: run.total_steps}
     return msgspec.json.encode(known)
 
 

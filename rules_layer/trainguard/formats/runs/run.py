@@ -95,7 +95,7 @@ class SourceRun:
     read, by the reason, ``absent`` values that their tool had not. ``asked_s``, seconds, is None where samples are as
     they were recorded. ``notes`` are for people. ``not_judged`` are devices by kind, such as ``IPU``, whose metrics are
     recorded and not read, ``not_read`` quantities by the name of the series that they do not become. ``nothing`` is
-    what an empty run was searched for.
+    what an empty run was searched for. ``total_steps`` is how long its configuration says that it will be.
     """
 
     name: str
@@ -115,6 +115,7 @@ class SourceRun:
     not_judged: dict[str, set[str]] = field(default_factory=dict)
     not_read: dict[str, str] = field(default_factory=dict)
     nothing: str = ""
+    total_steps: int | None = None
 
     def refuse(self, why: str, count: int = 1) -> None:
         self.bad[why] = self.bad.get(why, 0) + count

@@ -19,7 +19,7 @@ from trainguard.report.agents.foreign import (
     split_facts,
 )
 from trainguard.report.agents.order import before_larger, why_of_jobs, why_of_kernels
-from trainguard.report.agents.verdict import MOST_LISTED, Answer, has_ended, ranked_kernels, short
+from trainguard.report.agents.verdict import MOST_LISTED, Answer, ranked_kernels, short
 from trainguard.report.document import Change as Difference
 from trainguard.report.document import FindingEntry, Report
 from trainguard.rules import family_rules
@@ -37,7 +37,7 @@ def explained(report: Report, rule: str = "") -> Answer:
     silent = [each for each in report.rules if wanted and each.rule.rpartition("/")[2].lower().startswith(wanted)]
     return {
         "job": foreign(report.job.name),
-        "findings": [_explained(each, report.cost.currency, ended=has_ended(report)) for each in first[:3]],
+        "findings": [_explained(each, report.cost.currency, ended=report.job.has_ended) for each in first[:3]],
         "left_out": max(len(first) - 3, 0),
         **({"rules": [_silent(each.rule, each.status) for each in silent[:3]]} if silent and not first else {}),
     }
@@ -140,7 +140,7 @@ def what_ifs(report: Report) -> Answer:
 
     They stand in the order of the verdict. One that stands before a change that saves more says why.
     """
-    shown, ended = report.findings[:MOST_LISTED], has_ended(report)
+    shown, ended = report.findings[:MOST_LISTED], report.job.has_ended
     reasons = before_larger([each.wasted_share or 0.0 for each in shown], why_of_jobs(shown))
     return {
         "job": foreign(report.job.name),

@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity, severity_rank
-from trainguard.core.records import JobStatus
 from trainguard.hangs.verdict import Culprit, HangVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelFinding
@@ -131,7 +130,7 @@ def of_report(report: Report, word: JobVerdict) -> AgentVerdict:
             status=report.job.status,
             verdict=word.verdict,
             change=change,
-            do=change.said(ended=has_ended(report)),
+            do=change.said(ended=report.job.has_ended),
             confidence=confidence,
             finding=None if root is None else _finding(root.rule, root.finding_kind, root.facts, root.severity, root),
             place=AgentPlace() if root is None else _place(root.facts, root.worst),
@@ -148,10 +147,6 @@ def of_report(report: Report, word: JobVerdict) -> AgentVerdict:
     )
 
 
-def has_ended(report: Report) -> bool:
-    return report.job.status in _FINAL
-
-
 def _change_of(report: Report, word: JobVerdict) -> ChangeCode:
     """Return the first change; of a job of which nothing is known it is no all-clear, but what makes it known."""
     change = report.verdict.change_code
@@ -159,9 +154,6 @@ def _change_of(report: Report, word: JobVerdict) -> ChangeCode:
         return change
     waits = word.active and not {Missing.MORE_TIME, Missing.NEWER_DATA}.isdisjoint(word.missing)
     return ChangeCode.WAIT_FOR_DATA if waits else ChangeCode.COLLECT_DATA
-
-
-_FINAL = frozenset(each.value for each in JobStatus if each.is_final)
 
 
 def _finding(

@@ -12,6 +12,7 @@ from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.kernels.rules.registry import words_of
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.ledger.document import LedgerEntry
+from trainguard.planning.text import said_finish
 from trainguard.render.numbers import NOTHING, count, duration, money, share, shown_name
 from trainguard.render.plots.strips import parts_of_whole
 from trainguard.report.document import JobSummary, Report, Span
@@ -136,6 +137,7 @@ def render_report(report: Report) -> str:
         report=report,
         level=_level(report),
         figures=_figures(report),
+        finish=None if report.finish is None else said_finish(report.finish),
         rules=rules,
         counts=_counts(rules),
         anchors={line["entry"].rule: line["anchor"] for line in rules},

@@ -17,12 +17,14 @@ from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.planning.document import FinishForecast
 from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict, encode_document
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
 from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, not_collected, steps
+from trainguard.report.job.finish import forecast_of
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
@@ -134,16 +136,23 @@ MOST_NODES = 128
 
 @dataclass(frozen=True, slots=True)
 class BuiltReport:
-    """A report, and the five-field files of the managed service by name."""
+    """A report, and the five-field files of the managed service by name; how long the job will be, and may take."""
 
     report: Report
     managed: Mapping[str, bytes]
     fires: Sequence[FirstFire] = ()
+    total_steps: int | None = None
+    limit_s: float | None = None
 
     def with_training(self, digest: TrainingDigest) -> "BuiltReport":
-        """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
-        training = training_report(digest, self.fires)
-        return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
+        """Return the report, of scope ``full``, with what the job's tensors and scalars show, and when it will end."""
+        training, job = training_report(digest, self.fires), self.report.job
+        finish = None
+        if self.total_steps is not None and not job.has_ended:
+            found = forecast_of(job, training, self.total_steps, self.limit_s)
+            finish = found if isinstance(found, FinishForecast) else None
+        report = msgspec.structs.replace(self.report, scope="full", training=training, finish=finish)
+        return replace(self, report=report)
 
     def compared_with(self, other: Report) -> "BuiltReport":
         return replace(self, report=msgspec.structs.replace(self.report, comparison=compared(self.report, other)))
@@ -195,7 +204,8 @@ def build_report(
         kernels=kernel_report(judged),
         timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
-    return BuiltReport(report, managed_files(judged.verdicts, judged.plan), rule_fires(judged))
+    managed = managed_files(judged.verdicts, judged.plan)
+    return BuiltReport(report, managed, rule_fires(judged), job.total_steps, job.time_limit_s)
 
 
 def _verdict(judged: EvaluatedJob) -> Verdict:

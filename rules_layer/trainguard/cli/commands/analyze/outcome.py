@@ -22,6 +22,8 @@ from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.profile import Profile
 from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_job, given_settings, read_given
 from trainguard.local.training import debugger_reports, digest_training
+from trainguard.planning.document import FinishForecast
+from trainguard.planning.text import said_finish
 from trainguard.report.document import Report, Verdict
 from trainguard.report.job.build import report_files, training_files
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
@@ -60,6 +62,7 @@ class Outcome:
     verdict: Verdict | None = None
     summary: str | None = None
     cost: str | None = None
+    finish: FinishForecast | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -88,6 +91,7 @@ def document_of(
         "verdict": outcome.verdict,
         "summary": outcome.summary,
         "cost": outcome.cost,
+        "finish": outcome.finish,
         "rules": outcome.rules,
         "unread": dict(outcome.unread),
         "files": [] if out is None else list(outcome.files),
@@ -105,6 +109,7 @@ def blocks_of(outcome: Outcome) -> list[Block]:
     verdict = outcome.verdict
     texts = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
     texts += [] if outcome.cost is None else [outcome.cost]
+    texts += [] if outcome.finish is None else [said_finish(outcome.finish)]
     unused = dict(outcome.unread)
     if missing := unused.pop(_GAPS, 0):
         texts.append(f"Missing between the first and the last system metrics: {counted(missing, 'minute')}.")
@@ -162,7 +167,8 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
         # A report for each rule of training, and for a model of XGBoost its files.
         of_rules, name = debugger_reports(done.streams), profile.root.job
         shown = digest_training(profile.training, name, done.records, done.streams, scalar_names(plan))
-        of_model = {} if shown is None else training_files(built.with_training(shown).report)
+        report = report if shown is None else built.with_training(shown).report
+        of_model = {} if shown is None else training_files(report)
         files = {**of_rules, **of_model, **files}
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(job.file_fault is not None), **profile.unread})
     for stream in report.coverage:
@@ -177,6 +183,7 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
+        finish=report.finish,
         notes=[*profile.notes, *job_notes, *unpriced_notes, *done.notes],
     )
 

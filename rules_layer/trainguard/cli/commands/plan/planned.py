@@ -14,8 +14,8 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import clients_for, target_of
 from trainguard.cli.services.job_reports import Drawn, drawn_job
 from trainguard.core.records import JobStatus
-from trainguard.core.timestamps import epoch_of
-from trainguard.local.planning import cluster_of_job, declared, measured_job, points_of, trace_of
+from trainguard.local.declared import declared
+from trainguard.local.planning import cluster_of_job, measured_job, trace_of
 from trainguard.local.runs import find_runs
 from trainguard.local.settings import given_settings, prices_from
 from trainguard.planning.cluster import Cluster, cluster_of, machines_of
@@ -28,7 +28,7 @@ from trainguard.planning.document import (
     PlanDocument,
     PlannedRow,
 )
-from trainguard.planning.finish import OF_FEW, forecast_finish
+from trainguard.planning.finish import OF_FEW
 from trainguard.planning.plan import MeasuredJob, Planner, Wanted, wanted
 from trainguard.planning.text import (
     assumed,
@@ -42,6 +42,7 @@ from trainguard.planning.text import (
 )
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.report.document import Report
+from trainguard.report.job.finish import forecast_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +160,8 @@ def _finish(report: Report, total: int | None, limit_s: float | None) -> tuple[F
         return None, []
     if total is None:
         return None, [] if report.final and limit_s is None else [Lack(kind=Lacking.TOTAL_STEPS)]
-    points = points_of(report)
-    if not points:
-        return None, [Lack(kind=Lacking.TIMED_STEPS)]
-    begin = points[0][0] if report.job.started_at is None else epoch_of(report.job.started_at)
-    found = forecast_finish(points, total, None if limit_s is None else begin + limit_s)
-    if isinstance(found, Lacking):
-        return None, [Lack(kind=found)]
-    return (None, [Lack(kind=Lacking.STEPS_LEFT)]) if found.done >= total else (found, [])
+    found = forecast_of(report.job, report.training, total, limit_s)
+    return (None, [Lack(kind=found)]) if isinstance(found, Lacking) else (found, [])
 
 
 def _blocks(document: PlanDocument) -> Iterator[Block]:

@@ -26,6 +26,7 @@ from trainguard.core.layout import open_command, report_links
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.local.runs import FoundRuns
 from trainguard.local.settings import GivenSettings
+from trainguard.planning.text import said_finish
 from trainguard.report.document import Report
 from trainguard.report.html.comparison import change_words
 
@@ -74,12 +75,14 @@ def drawn_report(
         "evaluated": is_evaluated(report),
         "verdict": verdict,
         "fired": report.fired,
+        "finish": report.finish,
         "comparison": report.comparison,
         "page": str(place.shown),
         "files": place.names(files),
         "notes": notes,
     }
-    lines = (verdict.health, verdict.change, verdict.cost, *_compared(report), f"Report: {place.shown}")
+    finish = "" if report.finish is None else said_finish(report.finish)
+    lines = (verdict.health, verdict.change, verdict.cost, finish, *_compared(report), f"Report: {place.shown}")
     return CommandResult(
         document=document,
         blocks=[Heading(drawn.job), *(Line(text) for text in lines if text)],

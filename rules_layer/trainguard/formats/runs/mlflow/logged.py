@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainguard.formats.runs.length import total_steps
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
     LARGEST_STEP,
@@ -104,8 +105,11 @@ def logged(key: object, value: object, at_ms: object, step: object) -> Logged | 
     return Logged(key, math.copysign(math.inf, number) if abs(number) >= sys.float_info.max else number, at_ms, step)
 
 
-def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
-    """Return the run; a value that is None is counted, and those beyond the first five million are."""
+def run_of(info: RunInfo, values: Iterable[Logged | None], params: Mapping[str, object] | None = None) -> SourceRun:
+    """Return the run; ``params`` say how long it will be.
+
+    A value that is None is counted, and those beyond the first five million are.
+    """
     owners = {} if info.user in {"", _NOBODY} else {"user": info.user}
     run = SourceRun(info.name or info.identity, TOOL, link=info.link, owners=owners)
     system, scalars = SnapshotCollector(), dict[str, list[Logged]]()
@@ -132,6 +136,7 @@ def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
     run.started_at = None if info.started_ms is None else info.started_ms / _MS
     run.ended_at = None if info.ended_ms is None else info.ended_ms / _MS
     run.outcome = _OUTCOMES.get(info.status)
+    run.total_steps = total_steps(params or {}, run.scalars)
     return run
 
 

@@ -19,7 +19,8 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
     """
     fetched = _mapping(api.get("runs/get", {"run_id": identity}), "run", server)
     info = _mapping(fetched, "info", server)
-    metrics = _mapping(fetched, "data", server, otherwise={}).get("metrics", [])
+    data = _mapping(fetched, "data", server, otherwise={})
+    metrics = data.get("metrics", [])
     metrics = metrics if isinstance(metrics, list) else []
     keys = sorted({each["key"] for each in metrics if isinstance(each, dict) and isinstance(each.get("key"), str)})
     experiment = info.get("experiment_id")
@@ -33,7 +34,12 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
         link=link,
         user=_user(info, fetched.get("data")),
     )
-    return run_of(described, _values(api, server, identity, keys[:_MOST_KEYS]))
+    return run_of(described, _values(api, server, identity, keys[:_MOST_KEYS]), _params(data.get("params")))
+
+
+def _params(given: Any) -> dict[str, object]:
+    entries = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    return {each["key"]: each.get("value") for each in entries if isinstance(each.get("key"), str)}
 
 
 MOST_RUNS = 1_000

@@ -9,11 +9,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from trainguard.core.errors import ProfileSourceError
+from trainguard.formats.runs.length import is_length
 from trainguard.formats.runs.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of, whole
 from trainguard.formats.runs.run import SourceRun
 
 META = "meta.yaml"
-METRICS = "metrics"
+METRICS, _PARAMS = "metrics", "params"
+_LONGEST_PARAM = 100
 _MOST_META_BYTES = 64 * 1024
 _LINE = re.compile(r"(?P<name>[a-z_]+):[ ]+(?P<value>.*)")
 _STATES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
@@ -33,7 +35,14 @@ def read_run_folder(folder: Path) -> SourceRun:
         ended_ms=whole(meta.get("end_time")),
         user=meta.get("user_id", ""),
     )
-    return run_of(info, _logged_in(folder / METRICS))
+    return run_of(info, _logged_in(folder / METRICS), _params_in(folder / _PARAMS))
+
+
+def _params_in(folder: Path) -> dict[str, object]:
+    """Return the parameters that say how long the run will be: a file each, which its name says."""
+    files = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+    chosen = [each for each in files if is_length(each.name) and each.is_file() and not each.is_symlink()]
+    return {each.name: each.open("rb").read(_LONGEST_PARAM).decode("utf-8", "replace") for each in chosen}
 
 
 def _meta(folder: Path) -> dict[str, str]:
@@ -64,7 +73,7 @@ _MAGIC = b"SQLite format 3\x00"
 _TABLES = ("metrics", "runs")
 _BUSY_S = 10.0
 _LONGEST_VALUE = 1_000_000
-_MOST_RUNS = 100_000
+_MOST_RUNS, _MOST_PARAMS = 100_000, 10_000
 _RUNS = "SELECT run_uuid, name, status, start_time, end_time, user_id FROM runs WHERE lifecycle_stage = 'active'"
 _VALUES = "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step LIMIT ?"
 
@@ -93,12 +102,21 @@ def read_database_run(file: Path, identity: str) -> SourceRun:
         found = database.execute(f"{_RUNS} AND run_uuid = ?", (identity,)).fetchone()
         if found is None:
             raise ProfileSourceError(str(file), f"has no run {identity!r}")
-        return run_of(_info(found), _values(database, identity))
+        return run_of(_info(found), _values(database, identity), _params(database, identity))
 
 
 def _values(database: sqlite3.Connection, identity: str) -> Iterator[Logged | None]:
     for key, value, at_ms, step, is_nan in database.execute(_VALUES, (identity, MOST_VALUES + 1)):
         yield logged(key, math.nan if is_nan else value, at_ms, step)
+
+
+def _params(database: sqlite3.Connection, identity: str) -> dict[str, object]:
+    """Return the parameters that say how long the run will be; none of a database without a table of them."""
+    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'params'").fetchone()
+    if found is None:
+        return {}
+    rows = database.execute("SELECT key, value FROM params WHERE run_uuid = ? LIMIT ?", (identity, _MOST_PARAMS))
+    return {key: value for key, value in rows if isinstance(key, str) and is_length(key)}
 
 
 def _info(row: tuple[object, ...]) -> RunInfo:

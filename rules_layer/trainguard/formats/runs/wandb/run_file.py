@@ -12,6 +12,7 @@ from google.protobuf import message
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.protobuf import MessageTable, message_classes
+from trainguard.formats.runs.length import is_length, total_steps
 from trainguard.formats.runs.run import CUT, LARGEST_STEP, WORDS, Outcome, ScalarsOfStep, SourceRun
 from trainguard.formats.runs.wandb.system_metrics import SystemMetrics
 
@@ -19,6 +20,7 @@ _MESSAGES: MessageTable = {
     "Record": [
         ("history", 2, "History"),
         ("stats", 7, "Stats"),
+        ("config", 5, "Config"),
         ("run", 17, "Run"),
         ("exit", 18, "Exit"),
         ("environment", 26, "Environment"),
@@ -40,10 +42,13 @@ _MESSAGES: MessageTable = {
         ("run_id", 1, "bytes"),
         ("entity", 2, "bytes"),
         ("project", 3, "bytes"),
+        ("config", 4, "Config"),
         ("display_name", 8, "bytes"),
         ("host", 13, "bytes"),
         ("start_time", 17, "Time"),
     ],
+    "Config": [("update", 1, "Setting*")],
+    "Setting": [("key", 1, "bytes"), ("nested_key", 2, "bytes*"), ("value_json", 16, "bytes")],
     "Exit": [("exit_code", 1, "int32"), ("runtime", 2, "int32")],
     "Environment": [("gpu_type", 18, "bytes"), ("gpu_count", 19, "uint32")],
 }
@@ -147,7 +152,7 @@ TOOL = "Weights & Biases"
 _OWN_STEPS = ("train/global_step", "trainer/global_step")
 
 _TIME, _STEP = "_timestamp", "_step"
-_LONGEST_NAME = 1_024
+_LONGEST_NAME, _LONGEST_NUMBER = 1_024, 64
 _MOST_NAMES = 10_000
 NO_RECORD = "a record that is no message of W&B"
 NO_NUMBER = "a system metric that is no number"
@@ -182,6 +187,7 @@ class _Reading:
         self._exit: Any = None
         self._last_at: float | None = None
         self._host = ""
+        self._lengths: dict[str, object] = {}
 
     def take(self, record: Any) -> None:
         if record.HasField("stats"):
@@ -190,6 +196,9 @@ class _Reading:
             self._history(record.history)
         elif record.HasField("run"):
             self._described(record.run)
+            self._configured(record.run.config)
+        elif record.HasField("config"):
+            self._configured(record.config)
         elif record.HasField("exit"):
             self._exit = record.exit
         elif record.HasField("environment") and record.environment.gpu_type:
@@ -202,6 +211,7 @@ class _Reading:
             run.nothing = _NOTHING
         times = [each[-1][0] for each in run.snapshots.values() if each] + [row.at for row in run.scalars[-1:]]
         run.ended_at = max(times, default=None)
+        run.total_steps = total_steps(self._lengths, run.scalars)
         if self._exit is not None:
             run.outcome = Outcome.FAILED if self._exit.exit_code else Outcome.COMPLETED
         return run
@@ -217,6 +227,12 @@ class _Reading:
         self._host = _text(described.host)
         if described.HasField("start_time"):
             run.started_at = _seconds(described.start_time)
+
+    def _configured(self, config: Any) -> None:
+        for each in config.update:
+            name = _text(each.key) if each.key else ".".join(map(_text, each.nested_key))
+            if is_length(name):
+                self._lengths[name] = _short(each.value_json)
 
     def _stats(self, stats: Any) -> None:
         values = {}
@@ -276,6 +292,14 @@ def _number(text: bytes) -> float | None:
     if isinstance(value, bool):
         return float(value)
     return WORDS.get(value) if isinstance(value, str) else None
+
+
+def _short(text: bytes) -> object:
+    """Return a short value in JSON; None of anything else."""
+    try:
+        return json.loads(text) if len(text) <= _LONGEST_NUMBER else None
+    except ValueError:
+        return None
 
 
 def _whole(value: float, otherwise: int) -> int:
