@@ -29,10 +29,10 @@ LOOKED_AT_EARLIER = ("any-interval-hang", "means-disk-40-at-60-s")
 
 
 def _chosen() -> Iterator[Any]:
-    """Yield the smallest job of each kinds of fault."""
-    smallest: dict[object, tuple[float, Job]] = {}
+    """Yield the smallest job of each kinds of fault; one of several kinds is thorough where each has its own."""
+    smallest: dict[tuple[str, ...], tuple[float, Job]] = {}
     for job in JOBS:
-        key = tuple(sorted({fault.kind for fault in job.faults}))
+        key: tuple[str, ...] = tuple(sorted({fault.kind for fault in job.faults}))
         samples = job.minutes * 60.0 / job.interval_s * job.nodes * (2 * job.machine.cores + 2 * job.machine.gpus + 8)
         if (
             job.minutes <= MOST_MINUTES
@@ -40,8 +40,9 @@ def _chosen() -> Iterator[Any]:
             and samples < smallest.get(key, (MOST_SAMPLES + 1.0, job))[0]
         ):
             smallest[key] = samples, job
-    for _, job in smallest.values():
-        yield pytest.param(job, None, id=job.name)
+    for kinds, (_, job) in smallest.items():
+        has_each = len(kinds) > 1 and all((kind,) in smallest for kind in kinds)
+        yield pytest.param(job, None, id=job.name, marks=[pytest.mark.thorough] if has_each else [])
         if job.name in LOOKED_AT_EARLIER:
             yield pytest.param(job, RUNNING * job.minutes, id=f"{job.name}-running")
 

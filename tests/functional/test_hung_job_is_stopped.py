@@ -79,7 +79,10 @@ def fire_of(deployment: Deployment) -> dict[str, object] | None:
     return fires[0] if fires else None
 
 
-@pytest.mark.parametrize(("steps", "every_s", "within_min"), [(True, 180, 5.0), (True, 300, 7.0), (False, 180, 10.0)])
+@pytest.mark.parametrize(
+    ("steps", "every_s", "within_min"),
+    [(True, 180, 5.0), pytest.param(True, 300, 7.0, marks=pytest.mark.thorough), (False, 180, 10.0)],
+)
 def test_hung_job_is_stopped_in_time(
     deployment: Deployment,
     tmp_path: Path,

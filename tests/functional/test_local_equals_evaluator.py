@@ -25,8 +25,11 @@ from trainguard.local.sources import open_folder
 from trainguard.report.document import Report
 from trainguard.report.job.build import build_report
 
-# The recorded jobs with a fault.
-RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*_*.npz"))
+# The recorded jobs with a fault; the longest takes as long as all others.
+RECORDINGS = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.thorough] if path.stem == "slow_data_loader" else [])
+    for path in sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*_*.npz"))
+]
 
 
 def recorded(path: Path) -> list[Upload]:
@@ -103,7 +106,7 @@ def what_was_found(report: Report) -> list[object]:
     return [*found, report.verdict, report.job.steps, report.job.gpus, report.job.data_covered]
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDINGS)
 def test_both_engines_judge_a_recorded_job_equally(path: Path, tmp_path: Path) -> None:
     uploads = recorded(path)
     network = delivered(uploads, {})
@@ -157,7 +160,7 @@ def test_both_engines_count_two_fires_of_two_episodes(
     assert_same(network, local)
 
 
-@pytest.mark.parametrize("every_s", [180, 300])
+@pytest.mark.parametrize("every_s", [180, pytest.param(300, marks=pytest.mark.thorough)])
 def test_both_engines_agree_on_evaluation_every_third_minute(tmp_path: Path, every_s: int) -> None:
     uploads = gpu_minutes([90] * 25 + [40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 2)
     network = delivered(uploads, SHORT | {"trainguard:evaluation-every-s": str(every_s)})
@@ -185,6 +188,7 @@ def test_both_engines_agree_on_evaluation_every_third_minute(tmp_path: Path, eve
             [[LOW] * 7 + [SILENT] * 19 + [LOW] * 7, [FINE] * 33],
             1,
             id="a silent node comes back with its finding",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             [[LOW] * 7 + [SILENT] * 19 + [FINE] * 16, [FINE] * 42],
@@ -205,6 +209,7 @@ def test_both_engines_agree_on_evaluation_every_third_minute(tmp_path: Path, eve
             ],
             1,
             id="two nodes fall silent in turn and come back",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             [

@@ -21,7 +21,17 @@ ABROAD = {
 }
 
 # Choices without a property that those which are linted lack: cfn-lint reads a template for seconds.
-LIKE_OTHERS = {"all-rules", "emulator", "person", "second", "stops", "watched", "without-canary"}
+LIKE_OTHERS = {
+    "all-rules",
+    "china",
+    "emulator",
+    "second",
+    "stops",
+    "their-bucket",
+    "watched",
+    "without-canary",
+    "writers",
+}
 
 # Checks that are left out, each with its reason.
 STANDS = {

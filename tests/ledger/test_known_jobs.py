@@ -57,7 +57,7 @@ def ordinary(scale: float = 1.0) -> list[Phase]:
 
 
 @pytest.mark.parametrize(
-    "every_s", [0.5, 15.0, 60.0, *(pytest.param(each, marks=pytest.mark.thorough) for each in (1.0, 10.0, 30.0))]
+    "every_s", [0.5, 15.0, *(pytest.param(each, marks=pytest.mark.thorough) for each in (1.0, 10.0, 30.0, 60.0))]
 )
 def test_buckets_of_an_ordinary_job_are_true_at_any_interval(every_s: float) -> None:
     scale = {0.5: 0.25, 30.0: 2.0, 60.0: 3.0}.get(every_s, 1.0)
@@ -141,7 +141,7 @@ def test_given_an_interval_that_changes_then_buckets_are_true() -> None:
     assert_true(KnownJob(ordinary(), every_s=1.0, intervals=intervals))
 
 
-@pytest.mark.parametrize("every_s", [1.0, 60.0])
+@pytest.mark.parametrize("every_s", [pytest.param(1.0, marks=pytest.mark.thorough), 60.0])
 def test_waits_for_a_slow_rank_are_peers_and_communication(every_s: float) -> None:
     phases = [start_up(300.0), train(900.0, communication_s=0.2), train(1_800.0, communication_s=0.2, peers_s=0.6)]
     assert_true(KnownJob([*phases, save(180.0), train(300.0)], every_s=every_s, nodes=2, gpus=2))
