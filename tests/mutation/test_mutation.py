@@ -53,7 +53,8 @@ from tests.mutation.warm import Warm
 file, test = Path("rules_layer/trainguard/stack/actions/stop.py"), sys.argv[1]
 warm = Warm([test])
 found = [mutant_of(file, number) for number in range(count_of(file))]
-inside, outside = (next(each for each in found if each.imported is imported) for imported in (False, True))
+inside = next(each for each in found if "admit: " in each.name)
+outside = next(each for each in found if each.imported)
 for mutant in (None, inside, outside, None):
     print(warm.run([test], seconds=60.0, mutant=mutant).outcome.name)
 print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
@@ -62,9 +63,7 @@ LIMITED = (
     "from trainguard.stack.actions.stop_rate_limit import admit\n\n"
     "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
 )
-TEST = (
-    "from trainguard.stack.actions import stop_rate_limit\n\ndef test_hour(): assert stop_rate_limit.HOUR_S == 3600.0\n"
-)
+TEST = "from trainguard.stack.actions import stop\n\ndef test_hour(): assert stop.HOUR_S == 3600.0\n"
 
 
 def mutants_of(folder: Path) -> list[Mutant]:
