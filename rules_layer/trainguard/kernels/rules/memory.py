@@ -24,7 +24,7 @@ _MOSTLY = 0.5
 
 
 class MemcpyBound(RankRule):
-    """Fires where copies take the GPU's time; for what is pinned already, or on the GPU, the advice is not to pin it."""
+    """Fires where copies take the GPU's time; it advises to pin what is neither pinned nor on the GPU."""
 
     title = "Copies"
     change = ChangeCode.COPY_LESS
