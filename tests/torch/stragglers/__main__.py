@@ -3,17 +3,20 @@
 A KIND is a place that is late or a way to be balanced, or ``balanced``: all of these.
 """
 
+import math
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from tests.support.repeated_steps import straggler_of
-from tests.torch.stragglers.ranks import BALANCED, PLACES, Training, drawn, run
+from tests.torch.stragglers.ranks import BALANCED, PARTS, PLACES, Training, drawn, run
 from trainguard.core.records import Status
 from trainguard.rules.rule_result import RuleResult
 
 # How far the cost may lie from the planted one, by a share of it.
 WITHIN = 0.1
+COST = f"with a cost within {WITHIN:.0%} of the planted one"
 
 
 def is_right(training: Training, said: RuleResult, *, within: float = WITHIN) -> bool:
@@ -28,20 +31,24 @@ def is_right(training: Training, said: RuleResult, *, within: float = WITHIN) ->
 
 
 def main(count: int, seed: int, kinds: list[str]) -> None:
-    counts = {True: [0, 0], False: [0, 0]}
+    counts: Counter[tuple[str, bool]] = Counter()
     trainings = drawn(seed, count, BALANCED if kinds == ["balanced"] else kinds or (*PLACES, *BALANCED))
     for world in sorted({each.world for each in trainings}):
         those = [each for each in trainings if each.world == world]
         with tempfile.TemporaryDirectory() as folder:
             for training, files in zip(those, run(those, Path(folder)), strict=True):
-                said = straggler_of(files)
-                right = is_right(training, said)
-                counts[training.is_balanced][0] += right
-                counts[training.is_balanced][1] += 1
+                said = straggler_of(files, PARTS)
+                right = is_right(training, said, within=math.inf)
+                what = "balanced ones silent" if training.is_balanced else "planted ones named with their part"
+                counts[what, True] += right
+                counts[what, False] += 1
+                if not training.is_balanced:
+                    counts[COST, True] += is_right(training, said)
+                    counts[COST, False] += 1
                 sys.stdout.write(f"{'right' if right else 'WRONG'} {training.name} {said.kind}: {said.reason}\n")
         sys.stdout.flush()
-    for balanced, what in ((False, "planted ones named"), (True, "balanced ones silent")):
-        sys.stdout.write(f"{counts[balanced][0]} of {counts[balanced][1]} {what}\n")
+    for what in dict.fromkeys(what for what, _ in counts):
+        sys.stdout.write(f"{counts[what, True]} of {counts[what, False]} {what}\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 
 WAIT_S = 120.0
-STEPS = 24
+# Of each training, cut into parts: what differs by chance differs otherwise in the next.
+PARTS, STEPS = 3, 66
 PLACES = ("forward", "backward", "optimizer", "data_wait", "other")
 WAYS = ("ddp", "fsdp", "by_hand")
 BALANCED = ("even", "jitter", "turns", "checkpoints", "pauses")
@@ -37,6 +38,7 @@ class Training:
     late_ms: int
     work_ms: int
     seed: int
+    steps: int = STEPS
 
     @property
     def is_balanced(self) -> bool:
@@ -53,7 +55,7 @@ def drawn(seed: int, count: int, kinds: Sequence[str] = (*PLACES, *BALANCED)) ->
     found = []
     for number in range(count):
         place, way, world = kinds[number % len(kinds)], chance.choice(WAYS), chance.randint(2, 4)
-        work_ms = chance.choice([40, 60, 80])
+        work_ms = chance.choice([20, 30, 40])
         late_ms = round(work_ms * chance.uniform(0.8, 2.0))
         found.append(Training(place, way, world, chance.randrange(world), late_ms, work_ms, chance.randrange(10**6)))
     return found
@@ -115,11 +117,11 @@ class _Rank:
             self.extra["forward"] = late
         elif training.place == "checkpoints" and self._rank == 0 and step % 10 == 9:
             self.extra["checkpoint"] = 3.0 * late
-        elif training.place == "pauses" and self._rank == training.rank and step == STEPS // 2:
+        elif training.place == "pauses" and self._rank == training.rank and step == training.steps // 2:
             self.extra["other"] = 10.0 * late
 
     def batches(self) -> Iterator[torch.Tensor]:
-        for step in range(STEPS):
+        for step in range(self._training.steps):
             self.plan(step)
             time.sleep(0.002 + self.extra["data_wait"])
             yield torch.randn(4, 8)
@@ -130,6 +132,9 @@ def run(trainings: Sequence[Training], folder: Path) -> Iterator[dict[tuple[str,
 
     The ranks are started once: a start takes longer than a training.
     """
+    import torch._dynamo
+    import torch.distributed.fsdp  # noqa: F401 - slow to import: not once in each rank
+
     context = get_context("fork")
     world = trainings[0].world
     with socket.socket() as free:
@@ -139,7 +144,7 @@ def run(trainings: Sequence[Training], folder: Path) -> Iterator[dict[tuple[str,
     for each in ranks:
         each.start()
     for each in ranks:
-        each.join(WAIT_S * len(trainings))
+        each.join(WAIT_S * (2 + len(trainings)))
         if each.exitcode != 0:
             raise RuntimeError(f"{trainings[0].name} and {len(trainings) - 1} more: a rank ended with {each.exitcode}")
     for number in range(len(trainings)):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
     [("backward", "ddp"), ("forward", "fsdp"), ("optimizer", "by_hand"), ("data_wait", "ddp"), ("turns", "ddp")],
 )
 def test_the_late_rank_is_named_with_its_part_and_cost(place: str, way: str, tmp_path: Path) -> None:
-    training = Training(place, way, world=3, rank=1, late_ms=150, work_ms=100, seed=5)
+    training = Training(place, way, world=3, rank=1, late_ms=150, work_ms=100, seed=5, steps=30)
     (files,) = run([training], tmp_path)
     said = straggler_of(files)
     # Beside other tests a sleep lasts longer than it was asked to; the trial holds the cost within 10 %.
