@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,10 @@ class Emulator:
     account: str = ACCOUNT
 
     def client(self, service: str) -> Any:
-        return self._session().client(service, endpoint_url=self.endpoint, config=_CLIENT_CONFIG)
+        return _client(self, service)
 
     def resource(self, service: str) -> Any:
-        return self._session().resource(service, endpoint_url=self.endpoint, config=_CLIENT_CONFIG)
+        return _resource(self, service)
 
     def environment(self) -> dict[str, str]:
         """Return the variables with which any AWS SDK or tool, in a subprocess, talks to the emulator alone."""
@@ -79,13 +80,26 @@ class Emulator:
         calls: list[dict[str, Any]] = _http(f"{self.endpoint}/_trainguard/calls?{query}")["calls"]
         return calls
 
-    def _session(self) -> Any:
-        variables = self.environment()
-        return boto3.Session(
-            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-            region_name=self.region,
-        )
+
+# Who waits asks many times a second: making a client takes longer than its answer.
+@cache
+def _client(emulator: Emulator, service: str) -> Any:
+    return _session(emulator).client(service, endpoint_url=emulator.endpoint, config=_CLIENT_CONFIG)
+
+
+@cache
+def _resource(emulator: Emulator, service: str) -> Any:
+    return _session(emulator).resource(service, endpoint_url=emulator.endpoint, config=_CLIENT_CONFIG)
+
+
+@cache
+def _session(emulator: Emulator) -> Any:
+    variables = emulator.environment()
+    return boto3.Session(
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+        region_name=emulator.region,
+    )
 
 
 @contextlib.contextmanager

@@ -1,15 +1,17 @@
 """Fixtures of the contract tests and of those of the functions."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 from botocore import session
+from botocore.config import Config
 from botocore.loaders import create_loader
 from moto import mock_aws
 
 from tests.functional.deployment import Deployment
-from tests.functional.offline import offline_clients
+from tests.functional.offline import offline_clients, offline_session
 from tests.functional.quick_moto import hasten
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.aws.clients import Clients
@@ -20,8 +22,26 @@ def models_read_once() -> Iterator[None]:
     """Let all sessions of the process share one loader, so that the model of each service is read once."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(session, "create_loader", cache(create_loader))
+        patched.setattr(Clients, "create", _shared(Clients.create))
         hasten(patched)
         yield
+
+
+def _shared(create: Callable[..., object]) -> Callable[..., object]:
+    """Let commands in the same environment share their clients: making one takes longer than a test's calls."""
+    made: dict[tuple[object, ...], object] = {}
+
+    def shared(self: Clients, service: str, own: Config | None) -> object:
+        if self.session is offline_session():
+            return create(self, service, own)
+        told = [each for each in os.environ.items() if each[0].startswith("AWS_") or each[0] == "HOME"]
+        settings = (own, self.session.profile, vars(self)["_region"], *sorted(told))
+        key = (type(self), type(self.session), service, *settings)
+        if key not in made:
+            made[key] = create(self, service, own)
+        return made[key]
+
+    return shared
 
 
 @pytest.fixture(scope="session")

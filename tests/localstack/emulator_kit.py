@@ -33,7 +33,7 @@ def until(probe: Callable[[], T | None], *, timeout_s: float = 90.0, what: str =
         value = probe()
         if value:
             return value
-        time.sleep(0.1)
+        time.sleep(0.2)
     raise AssertionError(f"{what} did not come true within {timeout_s:.0f} s")
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo.live.feed import JobFeed
-from demo.live.stage import Deployment, subscribe, synthesise
+from demo.live.stage import Deployment, subscribe
 from demo.live.watch import Watcher
 from demo.recording import Recording
-from emulator.deploy import deploy
 from infra.constructs.evaluation import MESSAGE_VISIBILITY_S
 from tests.localstack.emulator_kit import invoke, until, zipped
 
@@ -36,24 +35,10 @@ PATIENCE_S = MESSAGE_VISIBILITY_S + 120.0
 
 _VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFired", "EvaluatedThrough", "FiredAt")
 
-MAX_STOPS_PER_HOUR = 100
 # Settings of every job: with patience in seconds a running job is judged before it is ten minutes old.
 SOON = {"CPUBottleneck_patience_s": "50"}
 # Settings of a job that may be stopped: the recordings fire Dataloader, too, soon before or after.
 STOPS = {"stop-rules": "CPUBottleneck"}
-
-
-def deploy_stack(emulator: Emulator, assembly: Path, home: Path) -> Stack:
-    """Deploy the template that goes to AWS, with the emulator's overlay; its stop rate limit has room for all tests."""
-    outside = {"stop_batch_jobs": True, "stop_instances": True}
-    posts = Posts()
-    held = json.dumps({"url": posts.url, "key": WEBHOOK_KEY})
-    secret = emulator.client("secretsmanager").create_secret(Name="webhook", SecretString=held)["ARN"]
-    webhook = {"webhook_secret": secret, "webhook_service": "pagerduty"}
-    synthesise(assembly, context={"max_stops_per_hour": MAX_STOPS_PER_HOUR, **outside, **webhook})
-    stack = subscribed(emulator, deploy(emulator, assembly=assembly, home=home), STACK)
-    stack.posts = posts
-    return stack
 
 
 WEBHOOK_KEY = "routing-key-of-32-characters-000"

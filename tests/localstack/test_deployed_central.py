@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from demo.live.stage import synthesise
 from emulator.deploy import deploy
+from tests.localstack.assemblies import CENTRAL
 from tests.localstack.emulator_kit import invoke, until
 from tests.localstack.stack import PATIENCE_S
 from tests.support.fleets import MONDAY, found, job, report_row
@@ -18,16 +18,14 @@ from trainguard.core.finding import Status
 
 if TYPE_CHECKING:
     from emulator.launch import Emulator
+    from tests.localstack.assemblies import Written
 
 pytestmark = pytest.mark.localstack
 
 
 @pytest.fixture(scope="module")
-def outputs(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("central")
-    context = {"organization_id": "o-a1b2c3d4e5", "max_stops_per_hour": "1"}
-    synthesise(folder / "cdk.out", context=context, app="infra.central")
-    return deploy(emulator, assembly=folder / "cdk.out", home=folder / "home")
+def outputs(emulator: Emulator, written: Written, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return deploy(emulator, assembly=written(CENTRAL), home=tmp_path_factory.mktemp("central"))
 
 
 def test_stated_finding_is_asked_for_drawn_and_counted(emulator: Emulator, outputs: dict[str, str]) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,18 +13,20 @@ import pytest
 from infra.release.folder import project_version
 from infra.teardown import describe, empty, read_fate
 from tests.localstack.account import existing, layers, versions
+from tests.localstack.assemblies import RELEASE, SAID
 from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.plain_stack import PlainStack
 from tests.localstack.stack import PATIENCE_S, Job, Stack, subscribed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from emulator.launch import Emulator
+    from tests.localstack.assemblies import Written
 
 pytestmark = pytest.mark.localstack
 
-ROOT = Path(__file__).parents[2]
 NAME = "Released"
 BUCKET = "our-releases"
 PREFIX = "tools/trainguard/"
@@ -74,14 +73,11 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(written: Written) -> Path:
     """The folder of a release for the emulator, which keeps no data."""
-    out = tmp_path_factory.mktemp("release")
-    settings = ("-c", "emulator=true", "-c", "retain_data=false", "--out", str(out))
-    done = subprocess.run([sys.executable, "-m", "infra.release", *settings], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    out = written(RELEASE)
     folder = out / f"trainguard-{project_version()}"
-    assert done.stdout == f"{folder}\n{folder}.zip\n"
+    assert out.with_name(SAID).read_text(encoding="utf-8") == f"{folder}\n{folder}.zip\n"
     return folder
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.localstack.assemblies import MAX_STOPS_PER_HOUR
 from tests.localstack.emulator_kit import deleting, receive, until
-from tests.localstack.stack import MAX_STOPS_PER_HOUR, PATIENCE_S, Job, Stack
+from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.localstack.test_deployed_stack import FIRES_BY_MINUTE, RULE, fire_of
 from trainguard.core.timestamps import iso_time
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.localstack
 
-GRACE_S = 20
+GRACE_S = 10
 # The emulator drops parts of a second from the time until which it waits, and from how long that is.
 WAITS_SHORT_S = 2.0
 # What is published takes a moment to come to a queue.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,8 +100,19 @@ def tags_of(job: str, **more: str) -> dict[str, str]:
     return {ALLOWED: "allowed", "trainguard:job": job, **more}
 
 
-@pytest.mark.parametrize("make", KINDS)
-def test_opted_in_resource_is_stopped_after_its_warning(stack: Stack, make: Any) -> None:
+def test_only_what_has_consent_is_stopped_after_its_warning(stack: Stack) -> None:
+    """Both kinds, with consent and without, at once: what is stopped waits for the end of its warning."""
+    checks = [partial(check, stack, make) for make in (Batch, Instances) for check in (stopped, untagged)]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        for done in [pool.submit(check) for check in checks]:
+            done.result()
+
+
+def untagged(stack: Stack, make: Any) -> None:
+    runs_on(stack, make, "untagged", "has not opted in")
+
+
+def stopped(stack: Stack, make: Any) -> None:
     name = named(make, "stopped")
     resource = make(stack.emulator, tags_of(name))
     job = OutsideJob(stack, name, resource.named)
@@ -113,22 +126,26 @@ def test_opted_in_resource_is_stopped_after_its_warning(stack: Stack, make: Any)
     assert (warning["stop"]["decision"], warning["stop"]["made"]) == ("grace", False)
     assert "save a checkpoint" in warning["stop"]["why"]
     assert (outcome["stop"]["made"], row["StopFireId"]) == (True, row["FireId"])
+    job.end()
     (execution,) = job.fires(RULE)
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
-    job.end()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize(
     ("refused", "why"),
     [
-        ("untagged", "has not opted in"),
-        pytest.param("exempt", "is exempt by its tag", marks=pytest.mark.thorough),
-        pytest.param("another", "expected '", marks=pytest.mark.thorough),
-        pytest.param("dry", "its owner asked for a dry run", marks=pytest.mark.thorough),
+        ("exempt", "is exempt by its tag"),
+        ("another", "expected '"),
+        ("dry", "its owner asked for a dry run"),
     ],
 )
 def test_resource_without_consent_runs_on(stack: Stack, make: Any, refused: str, why: str) -> None:
+    runs_on(stack, make, refused, why)
+
+
+def runs_on(stack: Stack, make: Any, refused: str, why: str) -> None:
     name = named(make, refused)
     tags = {
         "untagged": {"trainguard:job": name},

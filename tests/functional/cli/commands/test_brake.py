@@ -100,7 +100,7 @@ def test_brakes_beyond_the_room_are_refused_with_a_way_out(stack: DeployedStack)
     assert document("add", "alerts", "--why", "x" * 150)["brakes"][-1]["in_force"]
 
 
-def test_writes_at_the_same_time_lose_no_brake(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_at_the_same_time_lose_no_brake(stack: DeployedStack) -> None:
     made = vars(BaseClient)["_make_api_call"]
     others = iter(range(3))
 
@@ -111,9 +111,9 @@ def test_writes_at_the_same_time_lose_no_brake(stack: DeployedStack, monkeypatch
         return made(self, operation, arguments)
 
     document("add", "evaluation", "--job", "first", *WHY)
-    monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    document("add", "alerts", *WHY)
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(BaseClient, "_make_api_call", call)
+        document("add", "alerts", *WHY)
     found = read_brakes(stored(stack)).brakes
     assert sorted(each.what for each in found) == ["alerts", "evaluation", "stops", "stops", "stops"]
 

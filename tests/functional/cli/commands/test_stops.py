@@ -120,12 +120,12 @@ def denied(monkeypatch: pytest.MonkeyPatch, operation: str, parameter: str = "")
 def test_write_without_read_permission_says_what_is_known(
     stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, word: str, in_force: str | None
 ) -> None:
-    denied(monkeypatch, "GetParameter")
-    result = stops(word, "--json")
+    with monkeypatch.context() as patched:
+        denied(patched, "GetParameter")
+        result = stops(word, "--json")
     said = json.loads(result.stdout)
     assert (result.exit_code, said["in_force"], said["deployed"]) == (0, in_force, None)
     assert "The stack's own value is unknown: access denied to ssm:GetParameter" in result.stderr
-    monkeypatch.undo()
     assert stack.clients.ssm.get_parameter(Name=OVERRIDE)["Parameter"]["Value"] == said["override"]
 
 
