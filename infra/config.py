@@ -13,6 +13,15 @@ WEBHOOK_SERVICES = ("json", "slack", "pagerduty", "opsgenie")
 # Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself.
 RUN_FILES = "wandb"
 
+ALL_AT_ONCE = "AllAtOnce"
+# Configurations of CodeDeploy without their common beginning. Alarms add up faults of a quarter of an hour.
+GRADUALLY = (
+    "Canary10Percent15Minutes",
+    "Canary10Percent30Minutes",
+    "Linear10PercentEvery3Minutes",
+    "Linear10PercentEvery10Minutes",
+)
+
 BY_EVENTS: Literal["eventbridge"] = "eventbridge"
 BY_QUEUE: Literal["queue"] = "queue"
 
@@ -106,6 +115,9 @@ class DeploymentConfig:
         Seconds between evaluations of a node without findings, 60 to 300, in them; None for 180.
     rules_package, prices : str or None
         Folder of custom rules, and file of a price table.
+    rollout : str
+        How new versions of the functions that evaluate rules take over: ``AllAtOnce``, or by CodeDeploy in steps, as
+        ``Canary10Percent15Minutes``; then their alarms bring the earlier versions back.
     canary : bool
         Whether a synthetic job a day tries the stack.
     dashboard : bool
@@ -215,6 +227,7 @@ class DeploymentConfig:
     evaluation_every_s: int | None = _set(None, integer(60, 300))
     rules_package: str | None = _set(None, matching(r"\S(.*\S)?", "the folder of a Python package"))
     prices: str | None = _set(None, matching(r"\S(.*\S)?", "the file of a price table"))
+    rollout: str = _set(ALL_AT_ONCE, one_of(ALL_AT_ONCE, *GRADUALLY))
     canary: bool = _set(True, BOOLEAN)
     dashboard: bool = _set(False, BOOLEAN)
     tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
@@ -272,6 +285,11 @@ class DeploymentConfig:
     def traced(self) -> bool:
         """Whether each invocation and execution sends a trace to X-Ray."""
         return self.tracing == "active"
+
+    @property
+    def gradual(self) -> bool:
+        """Whether CodeDeploy moves calls from one version of a function to the next."""
+        return self.rollout != ALL_AT_ONCE
 
     @property
     def bucket_notifies_queue(self) -> bool:

@@ -23,6 +23,7 @@ from infra.constructs.ops_items import build_ops_items
 from infra.constructs.policy import bound_roles
 from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
+from infra.constructs.rollout import Rollout
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
 from infra.constructs.verdict import build_verdict
@@ -98,6 +99,9 @@ class TrainGuardStack(Stack):
         others = (verdict, digest, live, ops_items)
         watched = WatchedParts(platform, evaluation, lifecycle, actions, reports, captures, canary, others)
         monitoring = Monitoring(self, watched)
+        if config.gradual:
+            faults = [monitoring.faults[name] for name in ("EvaluateObjects", "Scheduler")]
+            Rollout(self, config, evaluation.live, faults)
         if config.dashboard:
             Dashboard(self, watched, monitoring.alarms)
         Queries(self, watched)

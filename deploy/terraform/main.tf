@@ -41,6 +41,7 @@ locals {
     StopSwitch           = var.stop_switch
     MaxStopsPerHour      = var.max_stops_per_hour
     StopLimitFunction    = var.stop_limit_function
+    Rollout              = var.rollout
     Canary               = var.canary
     Dashboard            = var.dashboard
     LogRetentionDays     = var.log_retention_days

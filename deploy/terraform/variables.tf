@@ -83,6 +83,12 @@ variable "stop_limit_function" {
   default     = null
 }
 
+variable "rollout" {
+  description = "How new versions of evaluating functions take over. In steps, their alarms bring the earlier ones back."
+  type        = string
+  default     = null
+}
+
 variable "canary" {
   description = "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
   type        = bool
@@ -186,13 +192,13 @@ variable "organization_id" {
 }
 
 variable "subnet_ids" {
-  description = "Ids of the functions' subnets, separated by commas. Empty: the functions run outside any VPC."
+  description = "Ids of the functions' subnets, at most six, with commas. Empty: the functions run outside any VPC."
   type        = string
   default     = null
 }
 
 variable "security_group_ids" {
-  description = "Ids of the functions' security groups, separated by commas. They are needed with subnets."
+  description = "Ids of the functions' security groups, at most two, with commas. They are needed with subnets."
   type        = string
   default     = null
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -13,6 +14,7 @@ from constructs import Construct
 from infra import overlay
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs
+from infra.constructs.rollout import LIVE, publish
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.engine.installed import FAMILIES
 from trainguard.hangs.files import KEPT_HANG
@@ -30,6 +32,11 @@ class Evaluation(Construct):
     """`evaluate_objects` behind its queue, `scheduler` behind a clock, and `reconcile_job` behind `scheduler`.
 
     ``machines`` are ARNs by the functions' variables; ``poll_source`` polls sources of jobs where there are some.
+
+    Attributes
+    ----------
+    live : dict of aws_lambda.Alias
+        By their functions: what queue and scheduler call.
     """
 
     def __init__(
@@ -80,16 +87,18 @@ class Evaluation(Construct):
             timeout_s=EVALUATOR_TIMEOUT_S,
             memory_mib=platform.config.evaluator_memory_mb,
         )
-        lambda_.EventSourceMapping(
+        evaluate = publish(self.evaluate_objects, platform.config.role_path)
+        doorbells = lambda_.EventSourceMapping(
             self,
             "DoorbellsToEvaluateObjects",
-            target=self.evaluate_objects.function,
+            target=evaluate,
             event_source_arn=queue.queue_arn,
             batch_size=BATCH_SIZE,
             max_batching_window=Duration.seconds(platform.overlay.batching_window_s),
             max_concurrency=platform.config.evaluator_concurrency,
             report_batch_item_failures=True,
         )
+        cast("lambda_.CfnEventSourceMapping", doorbells.node.default_child).function_name = evaluate.function_arn
         summarise = ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"]
         polling = [allow("PollSources", ["lambda:InvokeFunction"], [poll_source.arn])] if poll_source else []
         asked = {"POLL_SOURCE_FUNCTION": poll_source.function.function_name} if poll_source else {}
@@ -110,14 +119,22 @@ class Evaluation(Construct):
         # The next scheduler run sends the request again. Given as an ARN: CDK would add to the role what it holds
         # already.
         known = sqs.Queue.from_queue_arn(self.reconcile_job, "Failures", kept.queue_arn)
-        self.reconcile_job.function.configure_async_invoke(
-            max_event_age=_LEAST_EVENT_AGE, retry_attempts=0, on_failure=destinations.SqsDestination(known)
-        )
+        reconcile = publish(self.reconcile_job, platform.config.role_path)
+        lambda_.EventInvokeConfig(
+            self.reconcile_job,
+            "Asked",
+            function=self.reconcile_job.function,
+            qualifier=LIVE,
+            max_event_age=_LEAST_EVENT_AGE,
+            retry_attempts=0,
+            on_failure=destinations.SqsDestination(known),
+        ).node.add_dependency(reconcile)
+        self.live = {"EvaluateObjects": evaluate, "ReconcileJob": reconcile}
         self.scheduler = function(
             "scheduler",
             statements=[
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
-                allow("ReconcileJobs", ["lambda:InvokeFunction"], [self.reconcile_job.arn]),
+                allow("ReconcileJobs", ["lambda:InvokeFunction"], [reconcile.function_arn]),
                 settings.read_brakes(),
                 *([storage.list_canaries(), settings.read_default()] if platform.config.canary else []),
             ],
@@ -127,7 +144,7 @@ class Evaluation(Construct):
                 **storage.variables("PROFILE_BUCKET"),
                 "CANARY": "on" if platform.config.canary else "off",
                 "DEFAULT_SETTINGS_PARAMETER": settings.default.parameter_name,
-                "RECONCILE_JOB_FUNCTION": self.reconcile_job.function.function_name,
+                "RECONCILE_JOB_FUNCTION": reconcile.function_arn,
             },
             timeout_s=60,
             memory_mib=platform.config.scheduler_memory_mb,

@@ -79,6 +79,7 @@ class Monitoring(Construct):
     def __init__(self, scope: Construct, parts: WatchedParts) -> None:
         super().__init__(scope, "Monitoring")
         self.alarms: list[cloudwatch.Alarm] = []
+        self.faults: dict[str, cloudwatch.Alarm] = {}
         self._of_arrivals: list[cloudwatch.Alarm] = []
         config, ingest, undelivered = parts.platform.config, parts.platform.ingest, parts.platform.undelivered
         self.operations = self._build_operations(config, undelivered)
@@ -114,7 +115,7 @@ class Monitoring(Construct):
         counted = fault_points(self, config.stack_name, watched, parts.actions.delivery.log_group, silence)
         for words, points in counted.items():
             found = _FAULTS_FOUND.get(words, f"{words} fails, or counts faults: the saved query Faults names them")
-            self._alarm(f"{FAULTS_FOUND}{words}", found, points, threshold=AT_ONCE)
+            self.faults[words] = self._alarm(f"{FAULTS_FOUND}{words}", found, points, threshold=AT_ONCE)
         machines = (parts.actions, parts.reports, parts.captures)
         value = events.EventField.from_path
         ended = f"{value('$.detail.executionArn')} ended as {value('$.detail.status')}"

@@ -205,6 +205,12 @@ def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Acce
                 "looked at."
             ),
         )
+    if config.gradual:
+        yield (
+            "Rollout/Role/Resource",
+            _ALL,
+            "Only DescribeAlarms, by which CodeDeploy looks at alarms, is allowed on *.",
+        )
     if config.verdict_endpoint:
         reason = "Only its URL invokes it, synchronously: the caller gets the failure."
         yield "Verdict/Verdict/Function/Resource", NO_DLQ, reason

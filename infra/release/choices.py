@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from aws_cdk import Aws, Fn, Token
 
-from infra.config import BY_EVENTS, BY_QUEUE, DeploymentConfig
+from infra.config import ALL_AT_ONCE, BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
 from infra.release.parameters import BY_BUCKET, BY_REGION, references
 
@@ -17,7 +17,7 @@ Make: TypeAlias = Callable[[DeploymentConfig], Template]
 def without(config: DeploymentConfig, *settings: str) -> DeploymentConfig:
     """Return the configuration in which nothing is chosen by some settings."""
     none: dict[str, Any] = {
-        name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
+        name: False if isinstance(value, bool) else getattr(DeploymentConfig(), name)
         for name in settings
         for value in [getattr(config, name)]
     }
@@ -34,6 +34,7 @@ CHOICES = {
     "HasOperationsEmail": ("operations_emails",),
     "HasCanary": ("canary",),
     "HasDashboard": ("dashboard",),
+    "IsGradual": ("rollout",),
     "HasCentralBus": ("central_bus_arn",),
     "HasBoundary": ("permissions_boundary",),
     "HasRolePath": ("role_path",),
@@ -57,6 +58,7 @@ def conditions() -> dict[str, Any]:
         "HasOperationsEmail": _given("OperationsEmail"),
         "HasCanary": _is("Canary", "true"),
         "HasDashboard": _is("Dashboard", "true"),
+        "IsGradual": {"Fn::Not": [_is("Rollout", ALL_AT_ONCE)]},
         "HasCentralBus": _given("CentralBusArn"),
         "HasBoundary": _given("PermissionsBoundary"),
         "HasRolePath": _given("RolePath"),

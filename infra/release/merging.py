@@ -67,14 +67,16 @@ def _conditional(condition: str, resource: Template, name: str) -> Template:
 
 
 def _resource(condition: str, merged: Template, holds: Template, fails: Template, name: str) -> Template:
-    """Merge a resource that both templates have; CloudFormation takes conditions in its properties alone."""
-    attributes = (holds.keys() | fails.keys()) - {"Properties"}
+    """Merge a resource of both templates; CloudFormation takes conditions in its properties and update policy alone."""
+    chosen = ("Properties", "UpdatePolicy")
+    attributes = (holds.keys() | fails.keys()) - {*chosen}
     if other := [key for key in sorted(attributes) if holds.get(key) != fails.get(key)]:
         raise MergeError(f"{condition}: {name} differs in {', '.join(other)}")
-    if holds.get("Properties") == fails.get("Properties"):
-        return merged
-    parts = (merged["Properties"], holds["Properties"], fails["Properties"])
-    return {**merged, "Properties": _value(condition, *parts, place=name)}
+    for part in chosen:
+        values = (each.get(part, _NO_VALUE) for each in (merged, holds, fails))
+        if (value := _value(condition, *values, place=name)) != _NO_VALUE:
+            merged = {**merged, part: value}
+    return merged
 
 
 def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str) -> Json:
@@ -88,13 +90,13 @@ def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str
     if all(isinstance(each, list) for each in (merged, holds, fails)) and len(merged) == len(holds):
         rest = iter(fails)
         left = next(rest, None)
-        parts = []
+        kept = []
         for part, original in zip(merged, holds, strict=True):
             stays = original == left
-            parts.append(part if stays else _if(condition, part, _NO_VALUE))
+            kept.append(part if stays else _if(condition, part, _NO_VALUE))
             left = next(rest, None) if stays else left
         if left is None:
-            return parts
+            return kept
     if merged != holds:
         raise MergeError(f"{condition}: another condition chooses the value of {place} already")
     return _if(condition, holds, fails)

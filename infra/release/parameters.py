@@ -20,7 +20,8 @@ class Parameter:
     ``setting`` is the field of `DeploymentConfig` that it gives, None for where the assets lie; by default it has the
     setting's name and form. A list is a text with commas: CloudFormation's rules and conditions cannot say that a
     parameter of its type of lists is empty. ``label`` and ``says`` are a line of the console's form, and the
-    description below it. ``default`` is of a parameter without a setting; None makes it required.
+    description below it. ``default`` is of a parameter without a setting; None makes it required. A list has at most
+    ``most`` parts where descriptions of versions name them (see `infra.release.versions`).
     """
 
     setting: str | None
@@ -29,6 +30,7 @@ class Parameter:
     name: str = ""
     own_form: Form | None = None
     default: str | None = None
+    most: int | None = None
 
     def __post_init__(self) -> None:
         if self.setting is not None and not self.name:
@@ -65,7 +67,8 @@ class Parameter:
     @property
     def _whole_pattern(self) -> str:
         pattern = self.form.pattern or ".*"
-        pattern = f"{pattern}(,{pattern})*" if self.form.is_list else pattern
+        times = "*" if self.most is None else f"{{0,{self.most - 1}}}"
+        pattern = f"{pattern}(,{pattern}){times}" if self.form.is_list else pattern
         return f"({pattern})?" if self._usual in (None, ()) else pattern
 
 
@@ -164,6 +167,11 @@ _GROUPED = {
     ),
     "Parts and sizes": (
         Parameter(
+            "rollout",
+            "Rollout",
+            "How new versions of evaluating functions take over. In steps, their alarms bring the earlier ones back.",
+        ),
+        Parameter(
             "canary", "Canary", "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
         ),
         Parameter(
@@ -244,12 +252,14 @@ _GROUPED = {
         Parameter(
             "subnet_ids",
             "Subnets",
-            "Ids of the functions' subnets, separated by commas. Empty: the functions run outside any VPC.",
+            "Ids of the functions' subnets, at most six, with commas. Empty: the functions run outside any VPC.",
+            most=6,
         ),
         Parameter(
             "security_group_ids",
             "Security groups",
-            "Ids of the functions' security groups, separated by commas. They are needed with subnets.",
+            "Ids of the functions' security groups, at most two, with commas. They are needed with subnets.",
+            most=2,
         ),
     ),
 }

@@ -14,6 +14,7 @@ from infra.config import DeploymentConfig
 from infra.release.choices import HAS_BUCKET_BY_REGION, conditions, rules, template_with_choices
 from infra.release.merging import Template, listed, named
 from infra.release.parameters import ASSET_BUCKET, ASSET_PREFIX, declarations, form
+from infra.release.versions import with_steady_names, with_versions
 from infra.stack import TrainGuardStack
 
 STACK = "TrainGuard"
@@ -56,10 +57,10 @@ def release_template(config: DeploymentConfig, staging: Path) -> tuple[str, Asse
         _declare(TrainGuardStack(made, STACK, config=chosen, overlay=platform, synthesizer=synthesizer), declared)
         app.write(made, judged=not chosen.emulator)
         files.update(_read(staging / f"{STACK}.assets.json")["files"])
-        template: Template = named(_read(staging / f"{STACK}.template.json"))
+        template: Template = named(with_steady_names(_read(staging / f"{STACK}.template.json")))
         return template
 
-    merged: Template = listed(template_with_choices(config, make))
+    merged: Template = with_versions(listed(template_with_choices(config, make)))
     assets: Assets = {}
     sections = {**merged, "Metadata": form(), "Parameters": declared, "Rules": rules()}
     # Without white space, of which an indented one would have a third.

@@ -22,7 +22,7 @@ _MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}", "kern
 _TOPICS = {deployment.ALERT_TOPIC: "{ActionsAlerts}", deployment.CHAT_TOPIC: "{ActionsChat}"}
 _BUS = f"arn:{{AWS::Partition}}:events:{_HERE}:event-bus/default"
 _QUEUES = {"messages": "{IngestDoorbells.Arn}"}
-_FUNCTIONS = {RECONCILE_JOB: "{EvaluationReconcileJobFunction.Arn}"}
+_FUNCTIONS = {RECONCILE_JOB: "{EvaluationReconcileJobLive}"}
 # What functions are given on moto, and what the template calls it.
 _PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}
 

@@ -22,7 +22,7 @@ class Resolver:
     def resources(self) -> dict[str, Any]:
         """Return the resources that there are, by their logical ids."""
         return {
-            name: {key: self.value(part) for key, part in body.items() if key != "Condition"}
+            name: self.value({key: part for key, part in body.items() if key != "Condition"})
             for name, body in self._document["Resources"].items()
             if "Condition" not in body or self._conditions[body["Condition"]]
         }

@@ -42,6 +42,7 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "evaluate": "tagged",
         "stop_switch": "dry-run",
         "max_stops_per_hour": "0",
+        "rollout": "Linear10PercentEvery3Minutes",
         **VPC,
     },
     "least": {"canary": "false", "dashboard": "false", "stop_switch": "disabled", "evaluate": "off"},

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_HASH = re.compile(r"[0-9A-F]{8}$")
+# Of a version also that of its function.
+_HASH = re.compile(r"[0-9A-F]{8}([0-9a-f]{32})?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
 _WEBHOOK = {"AWS::Events::Connection", "AWS::Events::ApiDestination"}
 ABROAD = {
     "verdict": {"AWS::Lambda::Url"},
+    "organisation": {"AWS::CodeDeploy::Application", "AWS::CodeDeploy::DeploymentGroup"},
     "webhook": _WEBHOOK,
     "all-rules": _WEBHOOK,
     "opsgenie": {*_WEBHOOK, "AWS::EventSchemas::Registry", "AWS::EventSchemas::Schema"},
@@ -30,11 +31,13 @@ EVERYWHERE = {
     "AWS::EC2::VPCEndpoint",
     "AWS::Events::Rule",
     "AWS::IAM::Role",
+    "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
     "AWS::Lambda::Function",
     "AWS::Lambda::LayerVersion",
     "AWS::Lambda::Permission",
+    "AWS::Lambda::Version",
     "AWS::Logs::LogGroup",
     "AWS::Logs::MetricFilter",
     "AWS::Logs::QueryDefinition",
@@ -81,7 +84,9 @@ def test_choices_use_only_what_every_region_has(variants: Path, name: str) -> No
     template = read(variants, name)
     assert {resource.type for resource in template.resources} <= EVERYWHERE | ABROAD.get(name, set())
     principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
-    assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "s3", "sns")}
+    deploys = ("codedeploy",) if name == "organisation" else ()
+    services = ("lambda", "states", "events", "cloudwatch", "s3", "sns", *deploys)
+    assert principals <= {f"{each}.amazonaws.com" for each in services}
 
 
 def test_own_key_encrypts_all_data_at_rest(variants: Path) -> None:
@@ -192,6 +197,7 @@ def test_two_stacks_share_no_fixed_name(variants: Path) -> None:
         return {
             (resource.type, value)
             for resource in read_from.resources
+            if resource.type != "AWS::Lambda::Alias"  # a name within its function
             for name, value in resource.properties.items()
             if name in fixed and not re.search(r"^\{|\{\w+\.\w+\}", str(value))
         }

@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "PROFILE_BUCKET": "{StorageProfiles}",
             "CANARY": "on",
             "DEFAULT_SETTINGS_PARAMETER": SETTINGS["DEFAULT_SETTINGS_PARAMETER"],
-            "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobFunction}",
+            "RECONCILE_JOB_FUNCTION": "{EvaluationReconcileJobLive}",
         }
         | BRAKES,
     ),

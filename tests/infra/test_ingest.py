@@ -230,7 +230,7 @@ def test_message_visibility_covers_six_evaluations_and_window(
 def test_event_mapping_has_large_late_batches_that_fail_in_part(template: Template) -> None:
     mapping = template.one("AWS::Lambda::EventSourceMapping", "EvaluationDoorbellsToEvaluateObjects")
     assert mapping["EventSourceArn"] == "{IngestDoorbells.Arn}"
-    assert mapping["FunctionName"] == "{EvaluationEvaluateObjectsFunction}"
+    assert mapping["FunctionName"] == "{EvaluationEvaluateObjectsLive}"
     assert mapping["BatchSize"] == 100
     assert mapping["MaximumBatchingWindowInSeconds"] == 20
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]

@@ -48,7 +48,7 @@ def test_policy_with_one_statement_less_keeps_the_others() -> None:
     assert both["Resources"]["Q"]["Properties"]["s"] == [optional, write, unnamed]
 
 
-def test_list_with_fewer_entries_keeps_others_by_two_conditions() -> None:
+def test_list_with_entries_less_keeps_the_others() -> None:
     whole = named(template({"Q": queue(a=["x", "y", "z"])}))
     first = merge("A", whole, whole, named(template({"Q": queue(a=["y", "z"])})))
     second = merge("B", first, whole, named(template({"Q": queue(a=["x", "y"])})))

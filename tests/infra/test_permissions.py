@@ -118,7 +118,7 @@ EXPECTED: dict[str, Grants] = {
     | READ_SETTINGS
     | logs("EvaluationEvaluateObjects"),
     "EvaluationSchedulerRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
-    | grants("{EvaluationReconcileJobFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{EvaluationReconcileJobLive}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | READ_BRAKES
     | grants(BUCKET, "s3:ListBucket")

@@ -88,6 +88,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "organization_id": "o-a1b2c3d4e5",
         "central_bus_arn": "arn:aws:events:eu-west-1:444455556666:event-bus/TrainGuardCentral",
         "stop_limit_function": "arn:aws:lambda:eu-west-1:444455556666:function:TrainGuardCentral-StopLimit",
+        "rollout": "Canary10Percent15Minutes",
     },
     "writers-and-key": {"writer_accounts": list(WRITERS), "kms_key_arn": CHINA_KEY},
     "govcloud": {

@@ -165,6 +165,14 @@ class Stack:
             timeout_s=PATIENCE_S,
             what=f"the update of {folder}",
         )
+        if aliases := client.list_aliases(FunctionName=name)["Aliases"]:
+            version = client.publish_version(FunctionName=name)["Version"]
+            client.update_alias(FunctionName=name, Name=aliases[0]["Name"], FunctionVersion=version)
+            until(
+                lambda: client.get_function(FunctionName=name, Qualifier=version)["Configuration"]["State"] == "Active",
+                timeout_s=PATIENCE_S,
+                what=f"version {version} of {folder}",
+            )
 
     @contextmanager
     def without_topic(self, output: str) -> Iterator[None]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +22,6 @@ from tests.localstack.stack import PATIENCE_S, Job, Stack, subscribed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from emulator.launch import Emulator
     from tests.localstack.assemblies import Written
@@ -32,7 +33,10 @@ BUCKET = "our-releases"
 PREFIX = "tools/trainguard/"
 RULE = "CPUBottleneck"
 SWITCHES = ("StopSwitchParameter", "StopSwitchOverrideParameter")
-STOP_SWITCH_SAYS = "Whether TrainGuard may stop opted-in training jobs"
+# The template of a release by its emulator's settings, without metadata.
+LAST = Path(__file__).with_name("last_release.template.json.xz")
+BRAKE = '[{"id": "b1", "what": "alerts", "since": "2026-01-01T00:00:00Z", "by": "us", "why": "known", "job": "other"}]'
+OWN_SETTINGS = json.dumps({"evaluate": "tagged"})
 HALF_MINUTES = 3.3
 WHOLE_MINUTES = 7.3
 CHOSEN = {
@@ -45,7 +49,7 @@ CHOSEN = {
     "EvaluatorMemoryMb": "1536",
 }
 # Parameters of the upgrade.
-LATER = {**CHOSEN, "StopSwitch": "enabled", "Canary": "true"}
+LATER = {**CHOSEN, "StopSwitch": "enabled", "Canary": "true", "EvaluatorMemoryMb": "1792"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Life:
     layers_left: int
     functions: tuple[set[str], set[str]]
     outputs: tuple[Mapping[str, str], Mapping[str, str]]
-    evaluator_mb: int
+    live: tuple[Mapping[str, Any], Mapping[str, Any]]
     mails: set[str]
     fired: Mapping[str, object]
     alerts: list[Mapping[str, Any]]
@@ -70,6 +74,7 @@ class Life:
     stop_decision: Mapping[str, object]
     stops: list[str | None]
     told: str
+    kept: tuple[tuple[Any, ...], ...]
 
 
 @pytest.fixture(scope="module")
@@ -96,19 +101,26 @@ class Releases:
         """Put the template where the stack takes it from."""
         self._s3.upload_file(str(self._release / "trainguard.template.json"), BUCKET, "template.json")
 
-    def put_earlier_template(self) -> None:
-        """Put one whose layer differs, as that of an earlier version does, and a property of the stop switch."""
-        text = (self._release / "trainguard.template.json").read_text(encoding="utf-8")
-        (layer,) = (self._release / "assets").glob("layer-*.zip")
-        earlier = self._folder / "layer-earlier.zip"
-        earlier.write_bytes(layer.read_bytes())
-        with zipfile.ZipFile(earlier, "a") as archive:
-            archive.writestr("python/trainguard/earlier.py", "EARLIER = True\n")
-        self._s3.upload_file(str(earlier), BUCKET, f"{PREFIX}{earlier.name}")
-        assert layer.name in text
-        assert STOP_SWITCH_SAYS in text
-        text = text.replace(layer.name, earlier.name).replace(STOP_SWITCH_SAYS, "As an earlier version described it")
-        self._s3.put_object(Bucket=BUCKET, Key="template.json", Body=text.encode())
+    def put_last_template(self) -> None:
+        """Put that of the release before, for this machine's platform, with an earlier layer."""
+        document, names = json.loads(lzma.decompress(LAST.read_bytes())), []
+        present = json.loads((self._release / "trainguard.template.json").read_text(encoding="utf-8"))["Resources"]
+        platforms = {each["Type"]: each["Properties"] for each in present.values()}
+        for resource in document["Resources"].values():
+            properties = resource["Properties"]
+            if code := properties.get("Code") or properties.get("Content"):
+                same = {"Runtime", "Architectures", "CompatibleRuntimes", "CompatibleArchitectures"} & properties.keys()
+                properties |= {name: platforms[resource["Type"]][name] for name in same}
+                names.append(code["S3Key"]["Fn::Sub"].removeprefix("${AssetPrefix}"))
+        for name in names:
+            (asset,) = (self._release / "assets").glob(f"{name.rpartition('-')[0]}-*.zip")
+            earlier = self._folder / name
+            earlier.write_bytes(asset.read_bytes())
+            if name.startswith("layer-"):
+                with zipfile.ZipFile(earlier, "a") as archive:
+                    archive.writestr("python/trainguard/earlier.py", "EARLIER = True\n")
+            self._s3.upload_file(str(earlier), BUCKET, f"{PREFIX}{name}")
+        self._s3.put_object(Bucket=BUCKET, Key="template.json", Body=json.dumps(document).encode())
 
     def delete(self) -> None:
         empty(self._s3, BUCKET)
@@ -123,6 +135,13 @@ def _fire_of(job: Job) -> Any:
     return json.loads(job.stack.emulator.client("stepfunctions").describe_execution(executionArn=arn)["input"])
 
 
+def _kept(job: Job, own: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return a job's items and rows, with what operators wrote."""
+    ssm = job.stack.emulator.client("ssm")
+    told = {name: ssm.get_parameter(Name=name)["Parameter"]["Value"] for name in own}
+    return job.item(), job.rows(), job.verdicts(), told
+
+
 @pytest.fixture(scope="module")
 def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Life:
     """Let the release live beside the stack that the other tests use."""
@@ -130,12 +149,12 @@ def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pyte
     before = existing(emulator)
     bucket = Releases(emulator, release, tmp_path_factory.mktemp("earlier"))
     plain = PlainStack(emulator, NAME, {"TemplateURL": f"{emulator.endpoint}/{BUCKET}/template.json"})
-    bucket.put_earlier_template()
+    bucket.put_last_template()
     outputs = plain.deploy("create_stack", CHOSEN)
     released = subscribed(emulator, outputs, NAME)
     deployed, earlier = existing(emulator), layers(released)
     evaluator = released.functions["evaluate_objects"]
-    evaluate = emulator.client("lambda").get_function_configuration(FunctionName=evaluator)
+    first = emulator.client("lambda").get_function_configuration(FunctionName=evaluator)
     topic = emulator.client("sns").list_subscriptions_by_topic(TopicArn=outputs["AlertTopicArn"])["Subscriptions"]
     job = Job(released, "cpu_bottleneck", "upgraded", allowed=True)
     job.await_applied(job.upload(until_minute=HALF_MINUTES))
@@ -144,10 +163,14 @@ def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pyte
     ssm = emulator.client("ssm")
     for name in SWITCHES:
         ssm.put_parameter(Name=outputs[name], Value="disabled", Type="String", Overwrite=True)
+    own = {outputs["BrakesParameter"]: BRAKE, f"{outputs['SettingsPath']}team": OWN_SETTINGS}
+    for name, value in own.items():
+        ssm.put_parameter(Name=name, Value=value, Type="String")
 
     bucket.put_template()
     later = plain.deploy("update_stack", LATER)
     upgraded = Stack(released.deployment, NAME)
+    second = emulator.client("lambda").get_function(FunctionName=evaluator, Qualifier="live")["Configuration"]
     switches = tuple(ssm.get_parameter(Name=outputs[name])["Parameter"]["Value"] for name in SWITCHES)
     decision = upgraded.invoke("decide_stop", _fire_of(job))
     job.upload(until_minute=WHOLE_MINUTES)
@@ -157,13 +180,20 @@ def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pyte
     whole.end()
     verdicts, fires, used = (job.verdicts(), whole.verdicts()), len(job.fires(RULE)), (earlier, layers(upgraded))
 
+    kept = [_kept(whole, own)]
+    bucket.put_last_template()
+    plain.deploy("update_stack", CHOSEN)
+    kept.append(_kept(whole, own))
+    again = Job(released, "cpu_bottleneck", "downgraded")
+    again.await_applied(again.upload(until_minute=1.3))
+
     fate = read_fate(emulator.client("cloudformation"), NAME)
     for name in fate.buckets:
         empty(emulator.client("s3"), name)
     plain.delete()
     bucket.delete()
     with deleting():
-        ssm.delete_parameter(Name=outputs["StopSwitchOverrideParameter"])
+        ssm.delete_parameters(Names=[outputs["StopSwitchOverrideParameter"], *own])
     with deleting():
         emulator.client("sqs").delete_queue(QueueUrl=released.deployment.alert_queue)
     return Life(
@@ -174,7 +204,7 @@ def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pyte
         layers_left=versions(emulator, used[0] | used[1]),
         functions=(set(released.functions), set(upgraded.functions)),
         outputs=(outputs, later),
-        evaluator_mb=evaluate["MemorySize"],
+        live=(first, second),
         mails={each["Endpoint"] for each in topic if each["Protocol"] == "email"},
         fired=fired,
         alerts=alerts,
@@ -185,6 +215,7 @@ def life(emulator: Emulator, stack: Stack, release: Path, tmp_path_factory: pyte
         stop_decision=decision,
         stops=job.stops(),
         told=describe(NAME, fate),
+        kept=tuple(kept),
     )
 
 
@@ -220,7 +251,6 @@ def test_release_deployed_without_cdk_fires_with_its_parameters(life: Life) -> N
     assert alert["alert_id"] == life.fired["AlertId"]
     assert str(life.fired["Action"]).startswith("Training job not stopped: the stop switch is 'dry-run'")
     assert life.mails == {"ml@example.com"}
-    assert life.evaluator_mb == 1536
 
 
 def test_upgrade_takes_new_parameters_and_keeps_its_places(life: Life) -> None:
@@ -236,6 +266,20 @@ def test_upgrade_during_a_job_gives_verdicts_of_a_whole_run(life: Life) -> None:
     assert earlier != later
     assert life.upgraded == life.whole
     assert life.fires == 1
+
+
+def test_upgrade_publishes_what_the_queue_calls(life: Life) -> None:
+    first, second = life.live
+    assert (first["MemorySize"], second["MemorySize"]) == (1536, 1792)
+    assert (first["Version"], second["Version"]) == ("$LATEST", "1")
+    assert ({first["Layers"][0]["Arn"]}, {second["Layers"][0]["Arn"]}) == life.layers
+
+
+def test_downgrade_keeps_jobs_rows_brakes_and_settings(life: Life) -> None:
+    upgraded, downgraded = life.kept
+    assert upgraded == downgraded
+    assert list(upgraded[-1].values()) == [BRAKE, OWN_SETTINGS]
+    assert upgraded[1][RULE]["TimesFired"] == 1
 
 
 def test_forbidden_stops_survive_an_upgrade_of_the_switch(life: Life) -> None:

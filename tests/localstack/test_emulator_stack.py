@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,6 +127,48 @@ def test_resources_of_a_condition_come_and_go_together(emulator: Emulator) -> No
     assert seen["label"] == seen["conditional"]
     stack.deploy("update_stack", {"Wanted": "no"})
     assert values() == {"label": "none"}
+    stack.delete()
+
+
+VERSIONED: dict[str, Any] = {
+    "Parameters": {"Said": {"Type": "String"}},
+    "Resources": {
+        "Function": {
+            "Type": "AWS::Lambda::Function",
+            "Properties": {
+                "FunctionName": "versioned",
+                "Description": {"Ref": "Said"},
+                "Code": {"ZipFile": "def handler(event, context):\n    return context.function_version\n"},
+                "Handler": "index.handler",
+                "Runtime": f"python3.{sys.version_info.minor}",
+                "Role": "arn:aws:iam::000000000000:role/any",
+            },
+        },
+        "Version": {
+            "Type": "AWS::Lambda::Version",
+            "Properties": {"FunctionName": {"Ref": "Function"}, "Description": {"Ref": "Said"}},
+        },
+        "Live": {
+            "Type": "AWS::Lambda::Alias",
+            "Properties": {
+                "FunctionName": {"Ref": "Function"},
+                "FunctionVersion": {"Fn::GetAtt": ["Version", "Version"]},
+                "Name": "live",
+            },
+        },
+    },
+}
+
+
+def test_new_description_publishes_a_version_for_the_alias(emulator: Emulator) -> None:
+    stack = PlainStack(emulator, "Versioned", {"TemplateBody": json.dumps(VERSIONED)})
+    client = emulator.client("lambda")
+    for said, version in (("a", "1"), ("b", "2")):
+        stack.deploy("create_stack" if said == "a" else "update_stack", {"Said": said})
+        alias = client.get_alias(FunctionName="versioned", Name="live")
+        listed = client.list_versions_by_function(FunctionName="versioned")["Versions"]
+        assert alias["FunctionVersion"] == version
+        assert [each["Version"] for each in listed] == ["$LATEST", version]
     stack.delete()
 
 

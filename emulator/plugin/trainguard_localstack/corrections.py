@@ -8,9 +8,15 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from localstack.services.cloudformation.resource_provider import ResourceProviderExecutor
+from localstack.services.cloudformation.resource_provider import (
+    OperationStatus,
+    ProgressEvent,
+    ResourceProviderExecutor,
+)
 from localstack.services.events import event_rule_engine, provider
 from localstack.services.events.scheduler import JobScheduler
+from localstack.services.lambda_.resource_providers.aws_lambda_version import LambdaVersionProvider
+from localstack.services.lambda_.resource_providers.lambda_alias import LambdaAliasProvider
 from localstack.services.s3.notifications import EventBridgeNotifier, S3EventNotificationContext
 from localstack.services.stepfunctions.asl.component.state.state_execution.state_task.service import (
     state_task_service_aws_sdk as sdk,
@@ -31,6 +37,7 @@ def install() -> None:
     _correct_patterns()
     _send_plain_keys()
     _send_text_timestamps()
+    _replace_versions()
     # CloudFormation polls a resource every 5 s: eight functions would take 40 s longer.
     ResourceProviderExecutor.deploy_loop = functools.partialmethod(
         ResourceProviderExecutor.deploy_loop, sleep_time=RESOURCE_POLLS_S
@@ -99,6 +106,21 @@ def with_text_timestamps(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value
+
+
+def _replace_versions() -> None:
+    """Let CloudFormation publish a version again when its description changes, and move an alias to it."""
+    LambdaVersionProvider.SCHEMA["createOnlyProperties"].append("/properties/Description")
+    # LocalStack takes a reference to a function that changes for another function's name.
+    LambdaAliasProvider.SCHEMA["createOnlyProperties"].remove("/properties/FunctionName")
+
+    def update(_: LambdaAliasProvider, request: Any) -> ProgressEvent[Any]:
+        model = {**request.desired_state, "Id": request.previous_state["Id"]}
+        moved = {name: model[name] for name in ("FunctionName", "Name", "FunctionVersion")}
+        request.aws_client_factory.lambda_.update_alias(**moved)
+        return ProgressEvent(status=OperationStatus.SUCCESS, resource_model=model)
+
+    LambdaAliasProvider.update = update
 
 
 def _let_minutes_last(minute_s: float) -> None:
