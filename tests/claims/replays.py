@@ -1,4 +1,4 @@
-"""Recomputes what ``trainguard stragglers`` says of a table: each step is walked operation by operation.
+"""Recomputes what ``trainguard stragglers`` says about a table: each step is walked operation by operation.
 
 It follows docs/stragglers.md, and holds for whole tables that name the kinds of StragglerAnalysis.
 """
@@ -214,7 +214,7 @@ def _walk(operations: Sequence[Operation], lasting: dict[Operation, float]) -> f
 
 
 def untrue(content: bytes, said: dict[str, Any]) -> list[str]:
-    """Return what is said of a table and is not so, by its name."""
+    """Return what is said about a table and is not so, by its name."""
     table = Table(content)
     return [name for name, value, expected in _claims(table, said) if not _is_same(value, expected)]
 
@@ -281,7 +281,7 @@ def _shares(table: Table, name: str, field_name: str, said: dict[str, Any]) -> I
 
 
 def _of_cause(table: Table, cause: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what is said of slow ranks, or those of a machine or a copy, and of the kind of transfers."""
+    """Yield what is said about slow ranks, or those of a machine or a copy, and of the kind of transfers."""
     if cause["kind"] == "transfers":
         without = {each: table.even[each] if each.is_transfer else each.lasting for each in table.all}
         yield "transfers save", cause["saves"], table.saved(without)

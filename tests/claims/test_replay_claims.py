@@ -1,4 +1,4 @@
-"""What `trainguard stragglers` says of a table is so, and a number that is not is found."""
+"""What `trainguard stragglers` says about a table is so, and a number that is not is found."""
 
 import copy
 from dataclasses import replace
