@@ -20,7 +20,7 @@ def test_forecasts_of_other_sizes_are_near_and_intervals_hold() -> None:
 
 
 @pytest.mark.verdicts
-def test_intervals_of_other_gpus_hold_pairs_of_benchmarks_left_out() -> None:
+def test_intervals_of_other_gpus_hold_benchmarks_left_out() -> None:
     found = [each for each in judged() if each.pair.gpus == 1.0]
     assert len(found) >= 30
     assert np.mean([each.held for each in found]) >= HELD

@@ -25,7 +25,7 @@ _MOSTLY = 0.5
 
 
 class MemcpyBound(RankRule):
-    """Fires where copies take the GPU's time; what is pinned already, or on the GPU, is not told to be pinned."""
+    """Fires where copies take the GPU's time; only pageable memory is to be pinned."""
 
     title = "Copies"
     change = ChangeCode.COPY_LESS

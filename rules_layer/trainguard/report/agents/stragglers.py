@@ -68,7 +68,7 @@ def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
     )
 
 
-# A part of the loss that explains less than most of it is told from this share of a step on.
+# A part of the loss that explains less than most of it is a finding from this share of a step on.
 _SAVES = 0.05
 
 

@@ -72,7 +72,7 @@ def test_what_lies_elsewhere_is_read_as_what_it_is(
     found = reading(source)
     assert isinstance(found.what, kind)
     assert verdict in {None, found.verdict.verdict}
-    # Without its item nobody knows whether a job still runs.
+    # Without its item it is unknown whether a job still runs.
     assert ("newer_data" in found.verdict.missing) is (verdict == "unknown")
 
 
