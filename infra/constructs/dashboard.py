@@ -11,7 +11,7 @@ from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_ta
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
 from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
-from trainguard.aws.observability import LATE_S
+from trainguard.aws.fault_points import LATE_S
 
 _COLUMNS = 24
 _HEIGHT = 6

@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.function import TrainGuardFunction
-from trainguard.aws.observability import AT_ONCE, FAULT_FIELD
+from trainguard.aws.fault_points import AT_ONCE, FAULT_FIELD
 
 # Points of faults: with the function's name in words behind, as CloudWatch takes no dimension from a line of text.
 FAULTS = "Faults"

@@ -26,7 +26,7 @@ from infra.constructs.measures import PERIOD, arrivals
 from infra.constructs.notices import Notices, ended_badly, recovered
 from infra.constructs.reports import Reports
 from infra.constructs.subscribers import subscribe_address
-from trainguard.aws.observability import AT_ONCE
+from trainguard.aws.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"
 EXECUTIONS_FAIL = "ExecutionsFail"

@@ -7,8 +7,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import EVALUATION, load_environment
+from trainguard.aws.fault_points import LateVerdicts
 from trainguard.aws.function_limits import lambda_timing
-from trainguard.aws.observability import LateVerdicts, PowertoolsJournal
+from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.sqs import batch_response, messages_of
 from trainguard.aws.wiring import evaluation_services
 from trainguard.engine.batch import BatchProcessor

@@ -10,10 +10,10 @@ from aws_lambda_powertools import Logger, Metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trainguard.aws.fault_points import FAULT_FIELD
 from trainguard.aws.observability import (
     BY_RULE,
     BY_SEVERITY,
-    FAULT_FIELD,
     MOST_OF_JOB,
     MOST_OF_KIND,
     QUIET,

@@ -10,7 +10,8 @@ import pytest
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 from tests.infra.test_dashboard import counted
-from trainguard.aws.observability import AT_ONCE, FAULT_POINTS, ROUTINE
+from trainguard.aws.fault_points import AT_ONCE, FAULT_POINTS
+from trainguard.aws.observability import ROUTINE
 
 RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"

@@ -85,7 +85,7 @@ def described(release: Mapping[str, Any], **given: str) -> dict[str, str]:
         ({"ReportMemoryMb": "1536", "StopSwitch": "disabled", "Canary": "false", "AssetBucket": "other"}, False),
     ],
 )
-def test_release_publishes_when_a_parameter_of_a_function_changes(
+def test_release_publishes_when_a_parameter_changes(
     release: Mapping[str, Any], changed: dict[str, str], evaluator: bool
 ) -> None:
     before, after = described(release), described(release, **changed)

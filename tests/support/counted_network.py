@@ -18,7 +18,8 @@ from trainguard.aws.dynamodb import node_states, rule_states
 from trainguard.aws.dynamodb.attributes import present
 from trainguard.aws.dynamodb.stored_form import stored_row
 from trainguard.aws.dynamodb.table import row_key
-from trainguard.aws.observability import LateVerdicts, PowertoolsJournal
+from trainguard.aws.fault_points import LateVerdicts
+from trainguard.aws.observability import PowertoolsJournal
 from trainguard.core.ports import Services
 from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.messages import Message

@@ -5,7 +5,8 @@ import json
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 
-from trainguard.aws.observability import FAULT_POINTS, LAG, LATE_S, LateVerdicts, PowertoolsJournal
+from trainguard.aws.fault_points import FAULT_POINTS, LAG, LATE_S, LateVerdicts
+from trainguard.aws.observability import PowertoolsJournal
 
 
 class Kept:
