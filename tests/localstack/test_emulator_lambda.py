@@ -159,21 +159,24 @@ def test_failed_asynchronous_event_is_dead_lettered(
 
 
 @pytest.mark.thorough
-def test_failed_asynchronous_event_reaches_its_queue_with_reason(
+def test_failed_asynchronous_event_of_an_alias_reaches_its_queue(
     emulator: Emulator,
 ) -> None:
     url, arn = make_queue(emulator, "async-destination")
     source = "import os\ndef handler(event, context):\n    os._exit(1)\n"
     make_function(emulator, "async-dies", source)
     client = emulator.client("lambda")
+    version = client.publish_version(FunctionName="async-dies")["Version"]
+    client.create_alias(FunctionName="async-dies", Name="live", FunctionVersion=version)
     client.put_function_event_invoke_config(
         FunctionName="async-dies",
+        Qualifier="live",
         MaximumRetryAttempts=0,
         MaximumEventAgeInSeconds=60,
         DestinationConfig={"OnFailure": {"Destination": arn}},
     )
 
-    client.invoke(FunctionName="async-dies", InvocationType="Event", Payload=b'{"n": 1}')
+    client.invoke(FunctionName="async-dies", Qualifier="live", InvocationType="Event", Payload=b'{"n": 1}')
 
     kept = json.loads(until(lambda: receive(emulator, url), what="the event that failed")[0]["Body"])
     assert kept["requestPayload"] == {"n": 1}

@@ -15,6 +15,7 @@ from localstack.services.cloudformation.resource_provider import (
 )
 from localstack.services.events import event_rule_engine, provider
 from localstack.services.events.scheduler import JobScheduler
+from localstack.services.lambda_.invocation.event_manager import Poller
 from localstack.services.lambda_.resource_providers.aws_lambda_version import LambdaVersionProvider
 from localstack.services.lambda_.resource_providers.lambda_alias import LambdaAliasProvider
 from localstack.services.s3.notifications import EventBridgeNotifier, S3EventNotificationContext
@@ -38,6 +39,7 @@ def install() -> None:
     _send_plain_keys()
     _send_text_timestamps()
     _replace_versions()
+    _take_settings_of_aliases()
     # CloudFormation polls a resource every 5 s: eight functions would take 40 s longer.
     ResourceProviderExecutor.deploy_loop = functools.partialmethod(
         ResourceProviderExecutor.deploy_loop, sleep_time=RESOURCE_POLLS_S
@@ -121,6 +123,21 @@ def _replace_versions() -> None:
         return ProgressEvent(status=OperationStatus.SUCCESS, resource_model=model)
 
     LambdaAliasProvider.update = update
+
+
+def _take_settings_of_aliases() -> None:
+    """Let an alias's settings of asynchronous calls hold for the version that it names, which alone is asked."""
+    handle = Poller.handle_message
+
+    def handle_by_alias(poller: Poller, message: dict[str, Any]) -> None:
+        function, version = poller.version_manager.function, poller.version_manager.function_version.id.qualifier
+        settings = function.event_invoke_configs
+        for alias in list(function.aliases.values()):
+            if alias.function_version == version and alias.name in settings:
+                settings[version] = settings[alias.name]
+        handle(poller, message)
+
+    Poller.handle_message = handle_by_alias
 
 
 def _let_minutes_last(minute_s: float) -> None:
