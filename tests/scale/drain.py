@@ -9,7 +9,8 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
-from trainguard.core.job_policy import EVALUATION_EVERY_S, MOST_NODES_EACH_MINUTE
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE
 from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.running_costs.sizing import SIZES, Size
 from trainguard.running_costs.workload import READ_BYTES, node_bytes, node_units

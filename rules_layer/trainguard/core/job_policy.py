@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-EVALUATION_EVERY_S = 180.0
-SHORTEST_EVALUATION_S, LONGEST_EVALUATION_S = 60.0, 300.0
-
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 # Streams beside those of the nodes that SageMaker names: anybody may invent names.
 MOST_OTHER_STREAMS = 4_096

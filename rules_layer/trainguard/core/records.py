@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.core.finding import WHOLE_JOB, Finding, Progress, Severity, finding_in, flat, severity_rank
 from trainguard.core.finding import AlertKind as AlertKind
 from trainguard.core.finding import JobStatus as JobStatus
 from trainguard.core.finding import Status as Status
-from trainguard.core.job_policy import EVALUATION_EVERY_S, MOST_NODES_EACH_MINUTE, JobPolicy, reached_limits
+from trainguard.core.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy, reached_limits
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.timestamps import epoch_of, iso_time
 

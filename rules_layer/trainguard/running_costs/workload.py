@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from trainguard.core.job_policy import EVALUATION_EVERY_S
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
 HOURS_A_MONTH = 730.0

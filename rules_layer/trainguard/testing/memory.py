@@ -156,7 +156,8 @@ class MemoryJobs:
 
     def touch(self, job: str, last_object_at: float) -> None:
         at = epoch_from_iso(iso_from_epoch(last_object_at))
-        if (stored := self._records.get(job)) is not None and (stored.last_object_at or 0.0) < at:
+        newest = None if (stored := self._records.get(job)) is None else stored.last_object_at
+        if newest is None or newest < at:
             self._set(job, last_object_at=at)
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from trainguard.core.job_policy import EVALUATION_EVERY_S, EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.core.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.layout import RUN_URL_TAG, run_links
 from trainguard.engine.settings import parsers
 from trainguard.engine.settings.tag_names import OWNER_KINDS, TAGS_EXPECTED, from_tag, read_tag_names

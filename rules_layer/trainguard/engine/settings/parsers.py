@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from trainguard.core.job_policy import ALL, DAYS, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S, QuietHours
+from trainguard.core.evaluation_interval import LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
+from trainguard.core.job_policy import ALL, DAYS, QuietHours
 from trainguard.rules.family_rules import TRAINING_NAMES
 from trainguard.rules.parameters import canonical_rule
 

@@ -7,7 +7,7 @@ import typer
 
 from trainguard.cli.command import Result, command
 from trainguard.cli.options import option, refuse, region_option
-from trainguard.core.job_policy import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
+from trainguard.core.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
 
 
 @command()
