@@ -41,6 +41,14 @@ locals {
     StopSwitch           = var.stop_switch
     MaxStopsPerHour      = var.max_stops_per_hour
     StopLimitFunction    = var.stop_limit_function
+    OpsItems             = var.ops_items
+    WeeklyDigest         = var.weekly_digest
+    EventSchemas         = var.event_schemas
+    StopBatchJobs        = var.stop_batch_jobs
+    StopInstances        = var.stop_instances
+    StopWorkloads        = var.stop_workloads
+    ActOnNodes           = var.act_on_nodes
+    Tracing              = var.tracing
     Rollout              = var.rollout
     Canary               = var.canary
     Dashboard            = var.dashboard

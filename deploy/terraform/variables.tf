@@ -83,6 +83,54 @@ variable "stop_limit_function" {
   default     = null
 }
 
+variable "ops_items" {
+  description = "Whether each broken GPU gets an OpsItem in OpsCenter."
+  type        = bool
+  default     = null
+}
+
+variable "weekly_digest" {
+  description = "Whether both topics get the waste of the week."
+  type        = bool
+  default     = null
+}
+
+variable "event_schemas" {
+  description = "Whether EventBridge has a registry with the events' schemas."
+  type        = bool
+  default     = null
+}
+
+variable "stop_batch_jobs" {
+  description = "Whether fires may stop AWS Batch jobs, where their tags allow it."
+  type        = bool
+  default     = null
+}
+
+variable "stop_instances" {
+  description = "Whether fires may stop EC2 instances, where their tags allow it."
+  type        = bool
+  default     = null
+}
+
+variable "stop_workloads" {
+  description = "Whether fires may ask agents of clusters to stop workloads."
+  type        = bool
+  default     = null
+}
+
+variable "act_on_nodes" {
+  description = "Whether broken GPUs may ask agents of clusters to act on nodes."
+  type        = bool
+  default     = null
+}
+
+variable "tracing" {
+  description = "active sends a trace of each invocation and execution to X-Ray."
+  type        = string
+  default     = null
+}
+
 variable "rollout" {
   description = "How new versions of evaluating functions take over. In steps, their alarms bring the earlier ones back."
   type        = string

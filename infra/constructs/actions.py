@@ -159,7 +159,7 @@ class Actions(Construct):
                 **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
                 "STOP_BUDGET_TABLE": shared or storage.rule_state.table_name,
                 "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(config.max_stops_per_hour),
-                "STOPPABLE_RESOURCES": ",".join(config.stoppable) or "none",
+                "STOPPABLE_RESOURCES": ",".join(("none", *config.stoppable)),
                 **({"STOP_LIMIT_FUNCTION": stop_limit} if stop_limit else {}),
             },
             timeout_s=30,

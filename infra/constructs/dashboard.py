@@ -167,7 +167,7 @@ class Dashboard(Construct):
         ]
 
     def _functions(self) -> list[Chart]:
-        functions = {part.service_name: part.function for part in self._parts.functions}
+        functions = {part.service_name: part.function for part in self._parts.shown}
         duration = [
             each.metric_duration(period=PERIOD, statistic="p90", label=name) for name, each in functions.items()
         ]

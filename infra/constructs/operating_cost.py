@@ -54,7 +54,7 @@ def _used(parts: WatchedParts) -> Iterator[tuple[cloudwatch.IMetric, str]]:
     for table, index in (("Jobs", ACTIVE_JOBS_INDEX), ("RuleState", BY_STATUS_INDEX)):
         yield of_table("ConsumedWriteCapacityUnits", parts.table_names[table], period=_HOUR, index=index), write
     a_millisecond = _decimal(prices["compute_gib_s"] / _MIB_MS_IN_GIB_S)
-    for part in parts.functions:
+    for part in parts.shown:
         # The memory stands for itself, as a parameter may give it.
         memory = Tokenization.stringify_number(part.memory_mib)
         yield part.function.metric_duration(period=_HOUR, statistic="Sum"), f"{memory} * {a_millisecond}"

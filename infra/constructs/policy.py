@@ -69,8 +69,8 @@ def stop_opted_in_training_jobs(scope: Construct) -> iam.PolicyStatement:
 
 def look_at_resources(kinds: Sequence[str]) -> list[iam.PolicyStatement]:
     """Return the statements that let a role describe what may be stopped: these actions know no resources."""
-    actions = {"batch-job": "batch:DescribeJobs", "instance": "ec2:DescribeInstances"}
-    return [allow("LookAtResources", [actions[kind] for kind in kinds], ["*"])] if kinds else []
+    looks = {"batch-job": ("BatchJobs", "batch:DescribeJobs"), "instance": ("Instances", "ec2:DescribeInstances")}
+    return [allow(f"LookAt{name}", [action], ["*"]) for name, action in (looks[kind] for kind in kinds)]
 
 
 def stop_opted_in_resources(scope: Construct, kinds: Sequence[str]) -> list[iam.PolicyStatement]:

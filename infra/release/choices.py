@@ -35,6 +35,12 @@ CHOICES = {
     "HasCanary": ("canary",),
     "HasDashboard": ("dashboard",),
     "IsGradual": ("rollout",),
+    "IsTraced": ("tracing",),
+    "HasWeeklyDigest": ("weekly_digest",),
+    "HasOpsItems": ("ops_items",),
+    "HasEventSchemas": ("event_schemas",),
+    "StopsBatchJobs": ("stop_batch_jobs",),
+    "StopsInstances": ("stop_instances",),
     "HasCentralBus": ("central_bus_arn",),
     "HasBoundary": ("permissions_boundary",),
     "HasRolePath": ("role_path",),
@@ -45,6 +51,21 @@ CHOICES = {
 }
 
 _EVALUATES_BY_BUCKET = "EvaluatesByBucket"
+_STOPPED = {
+    "StopsBatchJobs": "batch-job",
+    "StopsInstances": "instance",
+    "StopsWorkloads": "workload",
+    "ActsOnNodes": "node",
+}
+# Variables of functions whose text more than one parameter decides.
+_VARIABLES = {
+    "STOPPABLE_RESOURCES": {
+        "Fn::Join": [
+            ",",
+            ["none", *({"Fn::If": [name, kind, {"Ref": "AWS::NoValue"}]} for name, kind in _STOPPED.items())],
+        ]
+    },
+}
 
 
 def conditions() -> dict[str, Any]:
@@ -59,6 +80,11 @@ def conditions() -> dict[str, Any]:
         "HasCanary": _is("Canary", "true"),
         "HasDashboard": _is("Dashboard", "true"),
         "IsGradual": {"Fn::Not": [_is("Rollout", ALL_AT_ONCE)]},
+        "IsTraced": _is("Tracing", "active"),
+        "HasWeeklyDigest": _is("WeeklyDigest", "true"),
+        "HasOpsItems": _is("OpsItems", "true"),
+        "HasEventSchemas": _is("EventSchemas", "true"),
+        **{name: _is(name.replace("Stops", "Stop").replace("Acts", "Act"), "true") for name in _STOPPED},
         "HasCentralBus": _given("CentralBusArn"),
         "HasBoundary": _given("PermissionsBoundary"),
         "HasRolePath": _given("RolePath"),
@@ -97,10 +123,14 @@ def rules() -> dict[str, Any]:
 def template_with_choices(config: DeploymentConfig, make: Make) -> Template:
     """Return the template of ``config`` in which parameters stand for settings, and conditions for choices."""
     full = with_references(config)
-    whole = make(full)
-    merged = _with_bucket_and_keys(full, whole, make)
+
+    def made(chosen: DeploymentConfig) -> Template:
+        return _with_variables(make(chosen))
+
+    whole = made(full)
+    merged = _with_bucket_and_keys(full, whole, made)
     for condition, settings in CHOICES.items():
-        merged = merge(condition, merged, whole, make(without(full, *settings)))
+        merged = merge(condition, merged, whole, made(without(full, *settings)))
     return merged
 
 
@@ -114,7 +144,8 @@ def with_references(config: DeploymentConfig) -> DeploymentConfig:
     for name in ("subnet_ids", "security_group_ids"):
         chosen[name] = tuple(Token.as_list(references()[name]))
     own = {"profile_bucket": None, "profile_key_arn": None, "profile_notifications": BY_EVENTS}
-    return replace(config, **{**chosen, **own, "stack_name": Aws.STACK_NAME, "canary": True, "dashboard": True})
+    added = {name: True for name in references() if isinstance(getattr(config, name), bool)}
+    return replace(config, **{**chosen, **own, **added, "stack_name": Aws.STACK_NAME, "tracing": "active"})
 
 
 def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -> Template:
@@ -136,6 +167,15 @@ def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -
     # Only an existing bucket shows what the notifications change: the stack's own has the rules in any case.
     notified = make(replace(existing, profile_notifications=BY_QUEUE))
     return merge(TAKES_EVENTS, merge(OWN_KEY, keyed, keyed, unkeyed), plain, notified)
+
+
+def _with_variables(template: Template) -> Template:
+    """Return a template in whose functions some variables have the texts that parameters decide."""
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            variables = resource["Properties"]["Environment"]["Variables"]
+            variables |= {name: text for name, text in _VARIABLES.items() if name in variables}
+    return template
 
 
 def _reference(value: object, reference: Mapping[str, object]) -> object:

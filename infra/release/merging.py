@@ -51,19 +51,38 @@ def merge(condition: str, merged: Template, holds: Template, fails: Template) ->
         if name in fails["Resources"]:
             resources[name] = _resource(condition, resources[name], resource, fails["Resources"][name], name)
         else:
-            resources[name] = _conditional(condition, resources[name], name)
+            resources[name] = _conditional(condition, resources[name])
     sections["Resources"] = resources
+    for each in resources.values():
+        if (earlier := each.get("Condition", "").removesuffix(_and(condition))) != each.get("Condition", ""):
+            both = {"Fn::And": [{"Condition": earlier}, {"Condition": condition}]}
+            sections["Conditions"] = {**sections.get("Conditions", {}), each["Condition"]: both}
     for section in holds.keys() | fails.keys():
-        if section != "Resources":
+        if section == "Outputs":
+            sections[section] = _outputs(condition, merged[section], holds[section], fails[section])
+        elif section not in ("Resources", "Conditions"):
             parts = (merged.get(section), holds.get(section), fails.get(section))
             sections[section] = _value(condition, *parts, place=section)
     return sections
 
 
-def _conditional(condition: str, resource: Template, name: str) -> Template:
-    if "Condition" in resource:
-        raise MergeError(f"{condition}: {name} has the condition {resource['Condition']} already")
-    return {"Type": resource["Type"], "Condition": condition, **resource}
+def _outputs(condition: str, merged: Template, holds: Template, fails: Template) -> Template:
+    result = {**merged}
+    for name, output in holds.items():
+        if name in fails:
+            result[name] = _value(condition, merged[name], output, fails[name], place=f"Outputs.{name}")
+        else:
+            result[name] = {"Condition": condition, **merged[name]}
+    return result
+
+
+def _and(condition: str) -> str:
+    return f"And{condition}"
+
+
+def _conditional(condition: str, resource: Template) -> Template:
+    own = f"{resource['Condition']}{_and(condition)}" if "Condition" in resource else condition
+    return {"Type": resource["Type"], **resource, "Condition": own}
 
 
 def _resource(condition: str, merged: Template, holds: Template, fails: Template, name: str) -> Template:

@@ -148,6 +148,11 @@ _GROUPED = {
             "ARN of the EventBridge bus that findings and statements of jobs go to. Empty: none.",
         ),
     ),
+    "Further channels": (
+        Parameter("ops_items", "OpsItems", "Whether each broken GPU gets an OpsItem in OpsCenter."),
+        Parameter("weekly_digest", "Weekly digest", "Whether both topics get the waste of the week."),
+        Parameter("event_schemas", "Event schemas", "Whether EventBridge has a registry with the events' schemas."),
+    ),
     "Stops of training jobs": (
         Parameter(
             "stop_switch",
@@ -165,6 +170,12 @@ _GROUPED = {
             "ARN of the central stack's StopLimitFunction. Without its answer nothing is stopped. Empty: none.",
         ),
     ),
+    "Stops outside SageMaker": (
+        Parameter("stop_batch_jobs", "AWS Batch", "Whether fires may stop AWS Batch jobs, where their tags allow it."),
+        Parameter("stop_instances", "EC2", "Whether fires may stop EC2 instances, where their tags allow it."),
+        Parameter("stop_workloads", "Workloads", "Whether fires may ask agents of clusters to stop workloads."),
+        Parameter("act_on_nodes", "Nodes", "Whether broken GPUs may ask agents of clusters to act on nodes."),
+    ),
     "Parts and sizes": (
         Parameter(
             "rollout",
@@ -179,6 +190,7 @@ _GROUPED = {
             "Dashboard",
             "Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month.",
         ),
+        Parameter("tracing", "Traces", "active sends a trace of each invocation and execution to X-Ray."),
         Parameter("log_retention_days", "Days to keep logs", "Age in days at which log events expire."),
         Parameter(
             "evaluator_concurrency",

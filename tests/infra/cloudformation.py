@@ -17,7 +17,9 @@ class Resolver:
         for name, declared in document.get("Parameters", {}).items():
             text = str(given[name] if name in given else declared["Default"])
             self._values[name] = text
-        self._conditions = {name: self._decide(each) for name, each in document.get("Conditions", {}).items()}
+        self._conditions: dict[str, bool] = {}
+        for name, expression in document.get("Conditions", {}).items():
+            self._conditions[name] = self._decide(expression)
 
     def resources(self) -> dict[str, Any]:
         """Return the resources that there are, by their logical ids."""
@@ -29,7 +31,12 @@ class Resolver:
 
     def outputs(self) -> dict[str, Any]:
         """Return the values of the outputs."""
-        return {name: self.value(output["Value"]) for name, output in self._document["Outputs"].items()}
+        outputs = self._document["Outputs"].items()
+        return {
+            name: self.value(each["Value"])
+            for name, each in outputs
+            if self._conditions.get(each.get("Condition"), True)
+        }
 
     def refusals(self) -> list[str]:
         """Return what the rules say about the parameters, as CloudFormation does before it begins."""
@@ -73,6 +80,10 @@ class Resolver:
         ((name, argument),) = expression.items()
         if name == "Fn::Not":
             return not self._decide(argument[0])
+        if name == "Condition":
+            return self._conditions[argument]
+        if name == "Fn::And":
+            return all(map(self._decide, argument))
         if name == "Fn::Or":
             return any(map(self._decide, argument))
         if name == "Fn::Equals":

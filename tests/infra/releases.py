@@ -21,6 +21,11 @@ ORGANISATION = {
     "code_signing_config_arn": "arn:aws:lambda:eu-west-1:111122223333:code-signing-config:csc-0123456789abcdef0",
 }
 
+SWITCHED = (
+    *("weekly_digest", "ops_items", "event_schemas"),
+    *("stop_batch_jobs", "stop_instances", "stop_workloads", "act_on_nodes"),
+)
+
 # Settings that the release was not made of, alone and together.
 CHOSEN: Mapping[str, Mapping[str, str]] = {
     "default": {},
@@ -43,11 +48,18 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "stop_switch": "dry-run",
         "max_stops_per_hour": "0",
         "rollout": "Linear10PercentEvery3Minutes",
+        **dict.fromkeys(SWITCHED, "true"),
+        "tracing": "active",
         **VPC,
     },
     "least": {"canary": "false", "dashboard": "false", "stop_switch": "disabled", "evaluate": "off"},
-    "existing-bucket": {"profile_bucket": "our-profiles", "alert_emails": "ml@example.com"},
+    "existing-bucket": {
+        "profile_bucket": "our-profiles",
+        "alert_emails": "ml@example.com",
+        "stop_instances": "true",
+    },
     "existing-bucket-and-its-key": {
+        "weekly_digest": "true",
         "profile_bucket": "our-profiles",
         "profile_key_arn": THEIR_KEY,
         "profile_notifications": "queue",

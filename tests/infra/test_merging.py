@@ -89,10 +89,16 @@ def test_difference_no_condition_expresses_is_refused(holds: dict[str, Any], fai
         merged(template(holds), template(fails))
 
 
+def test_resource_of_two_conditions_needs_both() -> None:
+    whole = named(template({"Q": queue(), "P": queue()}))
+    less = named(template({"Q": queue()}))
+    both = merge("B", merge("A", whole, whole, less), whole, less)
+    assert both["Resources"]["P"]["Condition"] == "AAndB"
+    assert both["Conditions"] == {"AAndB": {"Fn::And": [{"Condition": "A"}, {"Condition": "B"}]}}
+
+
 def test_value_chosen_by_two_conditions_is_refused() -> None:
     whole = named(template({"Q": queue(a=1), "P": queue()}))
     first = merge("A", whole, whole, named(template({"Q": queue(a=2)})))
     with pytest.raises(MergeError, match=r"B: another condition chooses the value of Q\.a already"):
         merge("B", first, whole, named(template({"Q": queue(a=3), "P": queue()})))
-    with pytest.raises(MergeError, match="B: P has the condition A already"):
-        merge("B", first, whole, named(template({"Q": queue(a=1)})))

@@ -115,7 +115,7 @@ def test_release_code_lies_below_the_prefix_in_the_bucket(
     folders = {
         each.name for each in (Path(__file__).parents[2] / "lambdas").iterdir() if (each / "handler.py").exists()
     }
-    off = {"verdict", "weekly_digest", "poll_source", "open_ops_items"}  # Settings add them.
+    off = {"poll_source", "verdict"}  # Settings without a parameter add them.
     off |= {"keep_statement", "draw_fleet", "admit_stop"}  # The central stack has them.
     assert sorted(names) == sorted({*folders, "layer"} - off)
 
@@ -181,6 +181,7 @@ def test_conflicting_parameters_are_refused_by_the_rules(
     assert found_refusal.startswith(refusal)
 
 
+SWITCH = (("true", "false"), ("yes", ""))
 VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ProfileBucket": (("our-profiles", "a.b-c"), ("Our-Profiles", "ab", "s3://our-profiles")),
     "ProfileKeyArn": ((THEIR_KEY,), ("alias/aws/s3", THEIR_KEY.replace(":key/", ":alias/"))),
@@ -190,12 +191,15 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "AlertEmail": (("ml@example.com",), ("ml@example", "ml at example.com")),
     "OperationsEmail": (("a.b+c@d.example.com",), ("@example.com",)),
     "CentralBusArn": ((BUS,), (BUS.replace("event-bus", "rule"), "default")),
+    **dict.fromkeys(("OpsItems", "WeeklyDigest", "EventSchemas"), SWITCH),
     "StopSwitch": (("enabled", "dry-run", "disabled"), ("on", "true")),
     "MaxStopsPerHour": (("0", "1000"), ("-1", "1001")),
     "StopLimitFunction": ((ORGANISATION["stop_limit_function"],), ("admit_stop", BUS)),
+    **dict.fromkeys(("StopBatchJobs", "StopInstances", "StopWorkloads", "ActOnNodes"), SWITCH),
     "Rollout": (("AllAtOnce", "Linear10PercentEvery3Minutes"), ("Canary", "")),
     "Canary": (("true", "false"), ("yes",)),
     "Dashboard": (("true", "false"), ("no",)),
+    "Tracing": (("pass-through", "active"), ("on", "")),
     "LogRetentionDays": (("1", "365"), ("2", "366")),
     "EvaluatorConcurrency": (("2", "1000"), ("1", "1001")),
     "EvaluatorMemoryMb": (("128", "10240"), ("127", "10241")),
