@@ -155,9 +155,8 @@ class MemoryJobs:
         return True
 
     def touch(self, job: str, last_object_at: float) -> None:
-        at = epoch_from_iso(iso_from_epoch(last_object_at))
-        newest = None if (stored := self._records.get(job)) is None else stored.last_object_at
-        if newest is None or newest < at:
+        at, stored = epoch_from_iso(iso_from_epoch(last_object_at)), self._records.get(job)
+        if stored is not None and (stored.last_object_at is None or stored.last_object_at < at):
             self._set(job, last_object_at=at)
 
     def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
