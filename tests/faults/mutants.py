@@ -14,7 +14,7 @@ from trainguard.engine import batch, evaluate, outbox, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
-from trainguard.stack.actions import stop
+from trainguard.stack.actions import stop, stop_rate_limit
 from trainguard.testing.memory import MemoryNodeStates
 
 
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "no stop rate limit",
-        stop,
+        stop_rate_limit,
         "admit",
         "len(recent) + (not is_counted) > limit",
         "False",

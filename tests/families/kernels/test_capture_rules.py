@@ -73,6 +73,7 @@ FACTS_OF = {
     "sync_stall": _shares("waiting_share", "idle_share") + _counts("after_wait"),
     "exposed_communication": _shares("exposed_share", "overlap_share"),
     "memcpy_bound": _shares("copy_share"),
+    "pageable_copies": _shares("copy_share", "pageable_copy_share"),
     "pageable_copy": _shares("pageable_share"),
     "data_parallel": _counts("gpus") + _shares("least_busy_share", "most_busy_share"),
     "without_nccl": _counts("library") + _shares("collective_share", "idle_share"),
