@@ -32,7 +32,7 @@ from pathlib import Path
 from tests.mutation.mutants import Mutant
 from tests.mutation.runs import NoResultError, run
 
-file, test = Path("rules_layer/trainguard/stack/actions/stop.py"), sys.argv[1]
+file, test = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py"), sys.argv[1]
 
 def result(source=None, name=test):
     mutant = None if source is None else Mutant(file, "", range(1), True, frozenset(), "", source)
@@ -50,11 +50,10 @@ from pathlib import Path
 from tests.mutation.mutants import count_of, mutant_of
 from tests.mutation.warm import Warm
 
-file, test = Path("rules_layer/trainguard/stack/actions/stop.py"), sys.argv[1]
+file, test = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py"), sys.argv[1]
 warm = Warm([test])
 found = [mutant_of(file, number) for number in range(count_of(file))]
-inside = next(each for each in found if "admit: " in each.name)
-outside = next(each for each in found if each.imported)
+inside, outside = (next(each for each in found if each.imported is imported) for imported in (False, True))
 for mutant in (None, inside, outside, None):
     print(warm.run([test], seconds=60.0, mutant=mutant).outcome.name)
 print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
@@ -63,7 +62,9 @@ LIMITED = (
     "from trainguard.stack.actions.stop_rate_limit import admit\n\n"
     "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
 )
-TEST = "from trainguard.stack.actions import stop\n\ndef test_hour(): assert stop.HOUR_S == 3600.0\n"
+TEST = (
+    "from trainguard.stack.actions import stop_rate_limit\n\ndef test_hour(): assert stop_rate_limit.HOUR_S == 3600.0\n"
+)
 
 
 def mutants_of(folder: Path) -> list[Mutant]:
@@ -131,7 +132,7 @@ def test_survivors_with_a_reason_are_left_out_of_the_score(tmp_path: Path) -> No
 
 
 def test_drawn_mutants_are_unique_and_cover_each_package() -> None:
-    file = Path("rules_layer/trainguard/stack/actions/stop.py")
+    file = Path("rules_layer/trainguard/stack/actions/stop_rate_limit.py")
     found = [mutant.source for mutant in drawn(3, [file])]
     assert len(set(found)) == len(found) == count_of(file)
     assert {"engine", "rules", "stack", "state", "aws"} <= {each.parts[2] for each in files()}
