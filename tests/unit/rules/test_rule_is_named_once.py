@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainguard.managed.rule import RuleParameters
+from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, SPECS
 
 ROOT = Path(__file__).parents[3]
