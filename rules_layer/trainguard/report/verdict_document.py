@@ -79,7 +79,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     evaluated_through : str or None
         The newest data that was judged.
     rules : list of str
-        The rules whose condition holds, what wastes most first.
+        The rules whose condition holds, what wastes most first. Where ``unknown`` is of old data: those that held then.
     wasted_share : float or None
         Share of the paid GPU time until now that was no compute, 0 to 1.
     lost, spent : float or None

@@ -11,7 +11,7 @@ from trainguard.stragglers.verdict import SLOW_FROM, Price, StragglerVerdict
 _ADVICE = {
     CauseKind.RANKS: "Look at the GPU, the CPU and the data of {ranks}: clocks, temperature, power, other processes. "
     "Exchange it if it stays slow.",
-    CauseKind.HOST: "Look at the machine {host}: clocks, temperature, power, other processes. Restart without it.",
+    CauseKind.HOST: "Look at the machine {host}: clocks, temperature, power, other processes. Start without it.",
     CauseKind.COPY: "Look at the data of data-parallel rank {dp_rank}: all its stages are slow, as with longer "
     "sequences. Share the data out evenly.",
     CauseKind.STAGE: "Move layers from stage {stage} to others, or its loss or embedding to a stage of fewer layers.",

@@ -101,12 +101,12 @@ _FAULTS: Mapping[HealthKind, Words] = {
     ),
     HealthKind.XID_AFTER_RESET: Words(
         _XID,
-        "Restart the job from its last checkpoint, and reset {device} on {node} before; replace the node if XID "
+        "Reset {device} on {node} before the job goes on from its last checkpoint; replace the node if XID "
         "{xid.value} comes back.",
     ),
     HealthKind.ECC: Words(
         "{device} on {node} had {ecc_errors:uncorrectable ECC error} during the job",
-        "Restart the job from its last checkpoint on another node: what {device} computed since then may be wrong. "
+        "Go on from a checkpoint before the errors, on another node: what {device} computed since then may be wrong. "
         "Replace {node} if the errors come back after a reset of the GPU.",
     ),
     HealthKind.ROWS: Words(

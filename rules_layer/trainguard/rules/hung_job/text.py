@@ -28,18 +28,18 @@ _VERBS = {
     "waits": ("waits", "wait", "waited", "waited"),
 }
 
-_LATE = "Take the stacks of {ranks}: look for a lock, a data loader, a checkpoint, a loop that ended early."
+_LATE = "Look at the stacks of {ranks} for a lock, a data loader, a checkpoint, a loop that ended early."
 _ADVICE = {
-    "unfinished": "Look at the GPU and the link of {ranks}: XID errors, ECC, NVLink, network adapter. Restart without "
-    "that node if they show a fault.",
+    "unfinished": "Look at the GPU and the link of {ranks}: XID errors, ECC, NVLink, network adapter. Start the "
+    "job without that node if they show a fault.",
     "mismatched": "Compare what the ranks call there: a branch, a shape or a type that differs by rank.",
     "other_order": "Let all ranks call the collectives in one order; look for a branch that depends on the rank.",
     "not_entered": _LATE,
     "behind": _LATE,
     "no_dump": "Look for the end of {ranks}: killed, out of memory, or stopped. The node's log and exit code say it. "
-    "Restart without that node if it is gone.",
+    "Start the job without that node if it is gone.",
     "dead": "Look for the end of {ranks}: killed, out of memory, or a node that is gone. Its log and exit code say it. "
-    "Restart without that node if it is gone.",
+    "Start the job without that node if it is gone.",
     "unresponsive": "Look whether the process of {ranks} is stopped, and whether its node and its network answer.",
 }
 _AT = {
@@ -92,7 +92,7 @@ def what_to_do(sheet: FactSheet) -> str:
 def _without_fault(sheet: FactSheet) -> str:
     kind = sheet.get("culprit_kind")
     if kind is None:
-        return "Take the stacks of all ranks: they say which line each is in." if sheet.get("awaited_operation") else ""
+        return "Look at the stacks of all ranks for the line that each is in." if sheet.get("awaited_operation") else ""
     if sheet.get("culprit_line") is not None and kind.value in _BY_LINE:
         doing = str(sheet["culprit_doing"].value)
         return _AT.get(doing, _AT["own_code"]).format(line=_line(sheet))
@@ -210,15 +210,13 @@ def _by_ranks(sheet: FactSheet) -> str:
 
 def _first(sheet: FactSheet) -> str:
     if _has_ranks(sheet):
-        return f"{what_to_do(sheet)} Stop"
+        return what_to_do(sheet)
     found = _named(sheet, "late", "{names}") or _named(sheet, "silent", "{names}")
     waits = sheet.kind == HungKind.WAITS_FOR_IDLE and sheet.number("gpus_idle") <= sheet.number("gpus_waiting")
     found = found or (_named(sheet, "idle", "{names}") if waits else "")
-    return (
-        f"Look at {found} first, then stop"
-        if found
-        else "Take stack traces of all ranks (py-spy dump) first, then stop"
-    )
+    if sheet.past:
+        return f"Look at {found}." if found else "Look at the log of each rank for what it waited for."
+    return f"Look at {found} first." if found else "Take stack traces of all ranks (py-spy dump) first."
 
 
 def _next_time(sheet: FactSheet) -> str:
@@ -263,11 +261,11 @@ _LOOKS: Mapping[HungKind, Callable[[FactSheet], str]] = {
         "compute, read, write nor send}"
     ),
 }
+_RESTART = "Stop the job and restart it from its last checkpoint: it is paid for and does not go on."
 _HUNG = Words(
     "{stopped}{look}{behind}{gone}{ranks}.",
-    "{first} the job and restart it from its last checkpoint: it is paid for and does not go on. Set a "
-    "timeout of collectives (TORCH_NCCL_ASYNC_ERROR_HANDLING=1, the timeout of init_process_group), so that it fails "
-    "by itself, and replace the node if the same one hangs again.{next_time}",
+    "{first}{restart} Set a timeout of collectives (TORCH_NCCL_ASYNC_ERROR_HANDLING=1, the timeout of "
+    "init_process_group), so that it fails by itself, and replace the node if the same one hangs again.{next_time}",
     "the job hung",
 )
 _PARTS: Parts = {
@@ -276,6 +274,7 @@ _PARTS: Parts = {
     "gone": lambda sheet: _named(sheet, "silent", "; no samples any more from {names}"),
     "ranks": _by_ranks,
     "first": _first,
+    "restart": lambda sheet: "" if sheet.past else f" {_RESTART}",
     "next_time": _next_time,
     "busy": _paused,
     "of_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say(" of {node}"),

@@ -27,7 +27,7 @@ def _exploding_words(sheet: FactSheet) -> Words:
     reduction = sheet.get("reduction_not_finite")
     found = sheet["entries_not_finite"] if reduction is None else reduction
     advice = (
-        "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
+        "Go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
         "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
     )
     if sheet.kind == INFINITE:

@@ -6,12 +6,12 @@ from trainguard.rules.training.step_words import filled
 NO_FINDING = ("fine", "moves", "earns", "breaks")
 
 _NAN = (
-    "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and targets to "
+    "Go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and targets to "
     "about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division by zero or the "
     "logarithm of zero."
 )
 _RISE = (
-    "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen the "
+    "Go back to a checkpoint before the rise. Lower the learning rate or its peak from there on, lengthen the "
     "warm-up, clip gradients, and check the data of these steps."
 )
 _SINCE = (

@@ -96,7 +96,7 @@ def _uncompared(sheet: FactSheet, before: str = "; not compared: ") -> str:
 def _advice(sheet: FactSheet) -> str:
     equal = sheet.get("equal_step")
     back = "before this step" if equal is None else f"of step {equal.value} or before"
-    stop = f"Stop and go back to a checkpoint {back}."
+    stop = f"Go back to a checkpoint {back}."
     if sheet.kind == UNKEPT:
         return (
             f"Check that the model that trains is the wrapped one, that all ranks load the same checkpoint, and that "
@@ -129,6 +129,6 @@ def _of_checksums(sheet: FactSheet) -> Words:
     return said(
         sheet,
         f"{same} of {ranks} ranks {have} the checksum {sheet.name('checksum')}, rank {shown_ranks}{more}",
-        f"Stop and go back to a checkpoint before this step. {_MODELS_APART}",
+        f"Go back to a checkpoint before this step. {_MODELS_APART}",
         "ranks held different parameters",
     )
