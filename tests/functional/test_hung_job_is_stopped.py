@@ -147,7 +147,7 @@ def test_dumps_name_the_rank_in_alert_row_and_report(
     named = [each["kind"] for each in told if "rank 5 of algo-1 has finished" in str(each["reason"])]
     kinds = ["fire"] if dumped_min < 5.0 else ["fire", "cause"]
     assert ([each["kind"] for each in told], named) == (kinds, kinds[-1:])
-    assert "Take the stacks of rank 5 of algo-1" in str(told[-1]["advice"])
+    assert "Look at the stacks of rank 5 of algo-1" in str(told[-1]["advice"])
     row = deployment.world.row(JOB, RULE)
     assert "rank 5 of algo-1" in row["Reason"]["S"]
     place = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/report.json"

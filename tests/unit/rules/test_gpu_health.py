@@ -114,8 +114,8 @@ def test_node_without_gpus_makes_the_rule_inapplicable() -> None:
     [
         ({"Lost": {"gpu2": 1.0}}, "gpu2 on algo-1 is lost", "Replace algo-1"),
         ({"XID": {"gpu2": 79.0}}, "gpu2 on algo-1 reported XID 79, the GPU has fallen off the bus", "Replace algo-1"),
-        ({"XID": {"gpu2": 94.0}}, "reported XID 94, a contained uncorrectable ECC error", "Restart the job"),
-        ({"ECCUncorrectedErrors": {"gpu2": 3.0}}, "had 3 uncorrectable ECC errors during the job", "Restart the job"),
+        ({"XID": {"gpu2": 94.0}}, "reported XID 94, a contained uncorrectable ECC error", "Reset "),
+        ({"ECCUncorrectedErrors": {"gpu2": 3.0}}, "had 3 uncorrectable ECC errors during the job", "Go on"),
         ({"RemappedRowsFailed": {"gpu2": 1.0}}, "could not remap a faulty memory row", "Replace algo-1"),
     ],
     ids=["lost", "xid-79", "xid-94", "ecc", "rows"],

@@ -200,7 +200,7 @@ def test_standstill_names_whom_the_others_wait_for(
     kind, facts = found
     words = text(FactSheet(Status.FIRED, kind, facts))
     assert words.reason == f"{sentence}."
-    assert (words.advice or "").startswith(f"{first}, then stop the job")
+    assert (words.advice or "").startswith(f"{first}. Stop the job")
     assert words.clause == "the job hung"
     assert len(facts) <= 12
 

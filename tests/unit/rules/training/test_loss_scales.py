@@ -79,8 +79,8 @@ def test_finite_values_after_nan_have_other_advice() -> None:
         result = live.judge(state, RunView(9), settings)
         assert result.status is Status.FIRED
         now, (_, over) = result.advice or "", result.kept_texts
-        assert "Stop" in now
-        assert "Stop" not in (over or "")
+        assert "Go back" in now
+        assert "Go back" not in (over or "")
         assert "is finite again" in (over or "")
 
 

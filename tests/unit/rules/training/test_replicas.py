@@ -59,7 +59,7 @@ def test_majority_names_rank_and_tensor_and_the_last_equal_step() -> None:
     assert (found["rank"], found["tensor"], found["tensors_apart"]) == ([2], ["c"], [1])
     assert (found["since_step"], found["equal_step"], found["step"]) == ([10], [0], [20])
     assert outcome.result.worst == "c"
-    assert "go back to a checkpoint of step 0 or before" in (outcome.result.advice or "")
+    assert "Go back to a checkpoint of step 0 or before" in (outcome.result.advice or "")
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_rising_validation_alone_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("losses", "advice", "measure"),
     [
-        ([1.0, NAN], "Stop and go back to a checkpoint before these steps", "values in a row that are not finite"),
+        ([1.0, NAN], "Go back to a checkpoint before these steps", "values in a row that are not finite"),
         ([1.0, 1.0, 5.0, 5.0, 5.0], "Go back to a checkpoint before the rise.", "loss"),
         ([*[-1.0] * 7, *[-11.0] * 3], "A loss with a minimum does not do that.", "loss"),
     ],
