@@ -76,8 +76,8 @@ class TrainGuardStack(Stack):
             settings=settings,
             ingest=ingest,
         )
-        reports = Reports(self, platform)
-        actions = Actions(self, platform, reports.build_report)
+        actions = Actions(self, platform)
+        reports = Reports(self, platform, actions.record_fire)
         captures = Captures(self, platform)
         live = build_live_sources(self, platform) if config.live_sources else None
         machines = {

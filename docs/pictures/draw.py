@@ -121,49 +121,43 @@ def fire_machine() -> Canvas:
     """Return the fire state machine: no step keeps another from running."""
     canvas = Canvas(
         "One fire",
-        "MarkFired, then two branches side by side: decide, stop, warn and wait where there is a grace time and decide"
-        " again, alert now or after quiet hours, record; and build the report and record its place. What was not sent"
-        " is sent again at the end, where a redrive begins; what else failed is named.",
+        "MarkFired, DecideStop, StopJob; StartReport starts the report's own execution; SendAlert, RecordAlert. Where"
+        " there is a grace time the alert is a warning, and a second decision comes at its end. An alert waits for the"
+        " end of quiet hours. What was not sent is sent again at the end, where a redrive begins; what else failed is"
+        " named.",
         900,
-        485,
+        410,
     )
-    mark = canvas.box(20, 120, 110, 46, "MarkFired\nrecord_fire", "function")
-    canvas.room(160, 20, 725, 196, "act")
-    decide = canvas.box(180, 50, 140, 46, "DecideStop\nopt-in, switch, age", "function")
-    stop = canvas.box(360, 50, 160, 46, "StopJob\nrecord, stop, record", "function")
-    send = canvas.box(570, 44, 140, 58, "SendAlert\nor SendBareAlert,\nwhere it cannot run", "people")
-    record = canvas.box(755, 50, 115, 46, "RecordAlert\nrecord_fire", "function")
-    warn = canvas.box(360, 140, 160, 46, "Warn\nof a stop to come", "people")
-    grace = canvas.box(180, 140, 140, 46, "grace time\nwait for its end", "outside")
-    quiet = canvas.box(570, 140, 140, 46, "quiet hours\nwait for their end", "outside")
-    canvas.room(160, 236, 330, 76, "report")
-    build = canvas.box(180, 254, 130, 46, "BuildReport\nfrom state", "function")
-    place = canvas.box(345, 254, 130, 46, "RecordReport\nrecord_fire", "function")
-    unsent = canvas.box(540, 252, 150, 46, "SendUnsent\nwhat was not sent", "people")
-    sent = canvas.box(735, 252, 135, 46, "RecordSent\nrecord_fire", "function")
-    done = canvas.box(540, 344, 150, 46, "Done")
-    failed = canvas.box(735, 338, 135, 58, "StepFailed\nnames each step;\nan alarm fires", "outside")
-    canvas.arrow(mark.at("right", 0.3), (146, 134), (146, 73), decide.at("left"))
-    canvas.arrow(mark.at("right", 0.7), (146, 152), (146, 277), build.at("left"))
+    mark = canvas.box(20, 40, 120, 46, "MarkFired\nrecord_fire", "function")
+    decide = canvas.box(170, 40, 140, 46, "DecideStop\nopt-in, switch, age", "function")
+    stop = canvas.box(340, 40, 150, 46, "StopJob\nrecord, stop, record", "function")
+    report = canvas.box(520, 40, 140, 46, "StartReport\nreport machine", "function")
+    send = canvas.box(690, 34, 190, 58, "SendAlert\nor SendBareAlert, where\nit cannot run", "people")
+    agent = canvas.box(340, 130, 150, 46, "AwaitAgent\non a cluster", "outside")
+    grace = canvas.box(170, 210, 320, 46, "AwaitGraceEnd\nafter the warning of a stop", "outside")
+    quiet = canvas.box(520, 130, 140, 46, "AwaitQuietEnd\nquiet hours", "outside")
+    record = canvas.box(725, 210, 120, 46, "RecordAlert\nrecord_fire", "function")
+    unsent = canvas.box(520, 290, 140, 46, "SendUnsent\nwhat was not sent", "people")
+    failed = canvas.box(725, 290, 120, 58, "StepFailed\nnames each step;\nan alarm fires", "outside")
+    canvas.arrow(mark.at("right"), decide.at("left"))
     canvas.arrow(decide.at("right"), stop.at("left"))
-    canvas.arrow(stop.at("right"), send.at("left"))
-    canvas.arrow(stop.at("bottom"), warn.at("top"), text="grace", at=(466, 122))
-    canvas.arrow(warn.at("left"), grace.at("right"))
-    canvas.arrow(grace.at("top"), decide.at("bottom"), text="decide again", at=(294, 122))
-    canvas.arrow(send.at("right"), record.at("left"))
-    canvas.arrow(record.at("bottom"), (812.5, 163), quiet.at("right"), later=True)
-    canvas.arrow(quiet.at("top"), send.at("bottom"), later=True)
-    canvas.arrow(build.at("right"), place.at("left"))
-    canvas.arrow((490, 275), unsent.at("left"))
-    canvas.arrow((615, 216), unsent.at("top"))
-    canvas.arrow(unsent.at("right"), sent.at("left"))
-    canvas.arrow(sent.at("bottom", 0.2), (762, 322), (615, 322), done.at("top"))
-    canvas.arrow(sent.at("bottom", 0.6), failed.at("top", 0.6))
+    canvas.arrow(stop.at("right"), report.at("left"))
+    canvas.arrow(report.at("right"), send.at("left"))
+    canvas.arrow(stop.at("bottom", 0.3), agent.at("top", 0.3))
+    canvas.arrow(agent.at("top", 0.7), stop.at("bottom", 0.7), later=True)
+    canvas.arrow(send.at("bottom"), record.at("top"))
+    canvas.arrow(record.at("left", 0.5), grace.at("right", 0.5), text="grace", at=(600, 226))
+    canvas.arrow((240, 210), decide.at("bottom"), text="decide again", at=(282, 196))
+    canvas.arrow(record.at("left", 0.2), (690, 219), (690, 153), quiet.at("right"), later=True)
+    canvas.arrow(quiet.at("top"), (590, 108), (720, 108), send.at("bottom", 0.16), later=True)
+    canvas.arrow(record.at("left", 0.8), (690, 247), (690, 313), unsent.at("right"))
+    canvas.arrow(unsent.at("top", 0.2), (548, 274), (700, 274), (700, 240), record.at("left", 0.65), later=True)
+    canvas.arrow(record.at("bottom"), failed.at("top"))
     canvas.words(
         20,
-        428,
+        350,
         "Steps are retried; what fails for good is noted and passed by: the alert goes out although the stop failed,"
-        "\nand says so. Follow-ups, an escalation or an end, and faults of settings begin at SendAlert."
+        "\nand says so. Escalations begin at StartReport; an end, and faults of settings at SendAlert."
         "\nAn alert that was not sent fails the execution in SendUnsent: a redrive repeats that alone."
         "\nThe execution's name is made of rule, fire and job: a second start of one fire is refused.",
     )
@@ -175,9 +169,9 @@ def report_machine() -> Canvas:
     canvas = Canvas(
         "One full report",
         "PlanReport lists nodes, days and keys; a Map digests each of them; BuildReport puts the parts together; the"
-        " parts are deleted.",
+        " parts are deleted. The report of a fire is built from state, and its place recorded.",
         900,
-        270,
+        340,
     )
     plan = canvas.box(20, 90, 140, 56, "PlanReport\nnodes, days, keys", "function")
     canvas.room(200, 20, 330, 190, "Map: up to 40 at once, inline or distributed")
@@ -195,9 +189,13 @@ def report_machine() -> Canvas:
     canvas.arrow(build.at("right", 0.3), drop.at("left"))
     canvas.arrow(build.at("right", 0.7), files.at("left"))
     plain = canvas.box(580, 200, 140, 46, "BuildFromState\nwithout time lines", "function")
+    row = canvas.box(750, 280, 130, 46, "RecordFire\nthe rule's row", "function")
     canvas.arrow(plan.at("bottom"), (90, 230), plain.at("left", 0.65), text="no plan", at=(130, 246), later=True)
     canvas.arrow(build.at("bottom"), plain.at("top"), text="failed", at=(675, 176), later=True)
     canvas.arrow(plain.at("right"), (815, 223), files.at("bottom"), later=True)
+    fire = canvas.box(580, 280, 110, 46, "a fire\nor a hang", "people")
+    canvas.arrow(fire.at("top"), (635, 246))
+    canvas.arrow(plain.at("bottom", 0.85), (699, 303), row.at("left"), text="of a fire", at=(722, 264))
     return canvas
 
 

@@ -1,4 +1,4 @@
-"""The fire path: decide, stop where opted in, alert, and report; no branch waits for or fails another."""
+"""The fire path: decide, stop where opted in, have the report built, and alert; no step keeps another from running."""
 
 from functools import partial
 
@@ -21,6 +21,7 @@ from infra.constructs.policy import (
     stop_opted_in_training_jobs,
     training_jobs,
 )
+from infra.constructs.report_machine import report_machine_arn
 from infra.constructs.state_machine import state_machine
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
@@ -48,7 +49,7 @@ class Actions(Construct):
         Name of the operators' parameter, which the stack never writes: an update may write its own again.
     """
 
-    def __init__(self, scope: Construct, platform: Platform, build_report: TrainGuardFunction) -> None:
+    def __init__(self, scope: Construct, platform: Platform) -> None:
         super().__init__(scope, "Actions")
         function = partial(TrainGuardFunction, self, platform=platform)
         storage = platform.storage
@@ -77,7 +78,7 @@ class Actions(Construct):
         decide_stop = self._build_decide_stop(platform)
         variables = storage.variables("RULE_STATE_TABLE")
         write_rows = allow("WriteRows", ["dynamodb:UpdateItem"], [rows])
-        record_fire = function("record_fire", statements=[write_rows], environment=variables, timeout_s=30)
+        self.record_fire = function("record_fire", statements=[write_rows], environment=variables, timeout_s=30)
         # It alone may stop; it reads a row to find a stop that was made.
         stop_job = function(
             "stop_job",
@@ -113,15 +114,19 @@ class Actions(Construct):
             },
             timeout_s=30,
         )
-        self.functions = (record_fire, decide_stop, stop_job, self.send_alert)
+        self.functions = (self.record_fire, decide_stop, stop_job, self.send_alert)
+        reports = report_machine_arn(Stack.of(self), config.stack_name)
         self.state_machine_arn = state_machine(
             self,
             "Fire",
             platform=platform,
             definition=fire_machine.definition(),
-            functions=[*self.functions, build_report],
-            substitutions={"AlertTopicArn": self.alerts.topic_arn},
-            statements=[allow("PublishBareAlerts", ["sns:Publish"], [self.alerts.topic_arn])],
+            functions=self.functions,
+            substitutions={"AlertTopicArn": self.alerts.topic_arn, "ReportMachineArn": reports},
+            statements=[
+                allow("PublishBareAlerts", ["sns:Publish"], [self.alerts.topic_arn]),
+                allow("StartReports", ["states:StartExecution"], [reports]),
+            ],
         ).attr_arn
 
     def _build_decide_stop(self, platform: Platform) -> TrainGuardFunction:

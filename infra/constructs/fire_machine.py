@@ -1,19 +1,31 @@
 """The fire state machine, in Amazon States Language with JSONata.
 
-An execution handles one fire: it marks the rule's row, decides, stops where opted in, alerts, and reports from state;
-or it sends a follow-up, or a notice of faults in a job's settings. With ``resend`` it only sends another one's alert.
+An execution handles one fire: it marks the rule's row, decides, stops where opted in, has the report built, alerts, and
+records; or it sends a follow-up, or a notice of faults in a job's settings. With ``resend`` it only sends another one's
+alert.
 
-Each task calls a function that does one thing, once however often it is asked. No step and no branch keeps another from
-running, but for a stop: what could not be announced or recorded is not done. Faults fail the execution at its very end.
-An alert that was not sent fails it in `SendUnsent`, from which a redrive sends the alert and repeats nothing else.
+Each task calls a function that does one thing, once however often it is asked. No step keeps another from running, but
+for a stop: what could not be announced or recorded is not done. Faults fail the execution at its very end. An alert
+that was not sent fails it in `SendUnsent`, from which a redrive sends the alert and repeats nothing else.
+
+The states pass on what was seen so far, which the console shows at each of them:
+
+======== =============================================================================================================
+attempt  ``first``, after a grace time ``final``
+warned   whether people know of the stop that comes at the end of the grace time
+due      whether quiet hours are over
+decision answer of `decide_stop`
+stop     result of `stop_job`
+alert    answer of `send_alert`; ``bare`` where it could not run, and people are to be told at least of the fire
+faults   what went wrong, ``<state>: <error>: <cause>`` each
+======== =============================================================================================================
 """
 
-from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, call, choice
+from collections.abc import Mapping
+
+from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, call
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
 from trainguard.stack.actions.unsent_alerts import STEP_FAILED
-
-# Longer than the function that builds reports may run.
-REPORT_TIMEOUT_S = 610
 
 # Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task.
 EXECUTION_TIMEOUT_S = 9 * 86_400
@@ -21,47 +33,45 @@ EXECUTION_TIMEOUT_S = 9 * 86_400
 # Between two questions whether a cluster's agent has answered.
 AGENT_POLL_S = 10
 
-# The execution's input: a redriven state has it too, and has no variables.
-_FIRE = "$states.context.Execution.Input"
+PUBLISH = "sns:publish"
+START = "states:startExecution"
+_STARTED_BEFORE = "StepFunctions.ExecutionAlreadyExistsException"
 
-# A brake may silence the alert; it is sent later by the execution's name.
+# The execution's input, and its name: a brake may silence the alert, which is sent later by that name.
+_FIRE = "$states.context.Execution.Input"
 _EXECUTION = "{% $states.context.Execution.Name %}"
+_SEEN = "$states.input"
+_ANSWER = "$states.result.Payload"
 
 _IS_RESEND = f"$type({_FIRE}.resend) = 'object'"
 _IS_NEW_FIRE = f"{_FIRE}.kind = 'fire' and $not({_IS_RESEND})"
-_ANSWER = "$states.result.Payload"
-_UNDECIDED: State = {
-    "stop": False,
-    "decision": "undecided",
-    "why": f"{{% {ERROR_TEXT} %}}",
-    "stopAt": None,
-    "optedIn": False,
-}
-# The variables of the branch that acts, before anything is done; ``faults`` has ``<state>: <error>: <cause>``.
+_IS_REPORTED = f"{_FIRE}.kind in ['escalation', 'cause'] and $not({_IS_RESEND})"
+# A stop with a grace time is warned of, and decided on once more at its end.
+_IS_WARNING = f"({_SEEN}.attempt = 'first' and {_SEEN}.decision.decision = 'grace')"
+
+_UNSENT = "'waitUntil': null, 'sent': false"
+_UNDECIDED = f"{{'stop': false, 'decision': 'undecided', 'why': {ERROR_TEXT}, 'stopAt': null, 'optedIn': false}}"
 _NOTHING: State = {
     "attempt": "first",
     "warned": True,
     "due": False,
     "decision": {"stop": False, "decision": "none", "why": "", "stopAt": None, "optedIn": False},
     "stop": {"made": False, "error": None},
-    "alert": {"waitUntil": None, "unsent": [], "outcome": {"action": "", "alertId": None}},
     "faults": [],
 }
-
-
-PUBLISH = "sns:publish"
 
 _NAMES = f"[{_FIRE}.rule, 'all']"
 _IS_STAGED = f"$exists({_NAMES}[$ in {_FIRE}.policy.alerts.staged])"
 _IS_MUTED = f"$exists({_NAMES}[$ in {_FIRE}.policy.alerts.muted])"
 # Whether people are alerted without its details: nothing of a staged rule, and of a muted one only of a stop.
-_IS_NOTIFIED = (
-    f"$not({_IS_RESEND}) and"
-    f" ({_FIRE}.kind = 'notice' or ($not({_IS_STAGED}) and ($stop.made != false or $not({_IS_MUTED}))))"
+_IS_TOLD_BARE = (
+    f"$not({_IS_RESEND}) and $not({_IS_WARNING}) and"
+    f" ({_FIRE}.kind = 'notice' or ($not({_IS_STAGED}) and ({_SEEN}.stop.made != false or $not({_IS_MUTED}))))"
 )
 
 _IS_CANARY = f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
-_STOPPED = "$type($stop.made) = 'null' ? 'unknown' : $stop.made ? 'yes' : 'no'"
+_IS_UNKNOWN = f"$type({_SEEN}.stop.made) = 'null'"
+_STOPPED = f"{_IS_UNKNOWN} ? 'unknown' : {_SEEN}.stop.made ? 'yes' : 'no'"
 # Subscriptions filter by these; see `Alert`.
 _ATTRIBUTES = {
     "AlertId": f"$type({_FIRE}.alertId) = 'string' ? {_FIRE}.alertId : {_FIRE}.fireId",
@@ -69,156 +79,168 @@ _ATTRIBUTES = {
     "Rule": f"{_FIRE}.rule",
     "Kind": f"{_IS_CANARY} ? '{CANARY_KIND}' : {_FIRE}.kind",
     "Severity": f"$type({_FIRE}.severity) = 'string' ? {_FIRE}.severity : 'unknown'",
-    "Stopped": "$type($stop.made) = 'null' ? 'unknown' : $string($stop.made)",
+    "Stopped": f"{_IS_UNKNOWN} ? 'unknown' : $string({_SEEN}.stop.made)",
 }
 
 
 def definition() -> State:
     return {
-        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
+        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, report, alert",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": EXECUTION_TIMEOUT_S,
         "StartAt": "IsNew",
         "States": {
-            "IsNew": choice(_IS_NEW_FIRE, then="MarkFired", otherwise="ActAndReport"),
+            "IsNew": {
+                "Type": "Choice",
+                "Choices": [
+                    {**_when(_IS_NEW_FIRE, then="MarkFired"), "Output": _NOTHING},
+                    {**_when(_IS_REPORTED, then="StartReport"), "Output": _NOTHING},
+                ],
+                "Default": "SendAlert",
+                "Output": _NOTHING,
+            },
             "MarkFired": {
-                **call("RecordFire", {"fire": _expression(_FIRE)}, following="ActAndReport"),
-                "Output": {"markFaults": []},
-                "Catch": [_caught("ActAndReport", Output={"markFaults": [_fault("MarkFired")]})],
+                **call("RecordFire", {"fire": _expression(_FIRE)}, following="DecideStop"),
+                "Output": _expression(_SEEN),
+                "Catch": [_caught("MarkFired", "DecideStop")],
             },
-            "ActAndReport": {
-                "Type": "Parallel",
-                "Branches": [_act_branch(), _report_branch()],
-                "Output": {
-                    "faults": "{% [$states.input.markFaults, $states.result.faults] %}",
-                    **{name: f"{{% $states.result[0].{name} %}}" for name in ("decision", "stop")},
-                    "unsent": "{% [$states.result.unsent] %}",
-                },
-                "Next": "IsAllDone",
-            },
-            **_ending_states(),
-        },
-    }
-
-
-def _act_branch() -> State:
-    """Decide, stop, alert, record: each step runs whatever the result of the one before."""
-    return {
-        "StartAt": "Begin",
-        "States": {
-            "Begin": {"Type": "Pass", "Assign": _NOTHING, "Next": "MayStop"},
-            "MayStop": choice(_IS_NEW_FIRE, then="DecideStop", otherwise="SendAlert"),
             **_stopping_states(),
-            **_alerting_states(),
-            "Acted": {
-                "Type": "Pass",
-                "Output": {
-                    **{name: f"{{% ${name} %}}" for name in ("faults", "decision", "stop")},
-                    "unsent": "{% $alert.unsent %}",
+            "StartReport": {
+                "Type": "Task",
+                "Resource": f"arn:${{Partition}}:states:::{START}",
+                "Arguments": {
+                    "StateMachineArn": "${ReportMachineArn}",
+                    "Name": _EXECUTION,
+                    "Input": {"job": _expression(f"{_FIRE}.job"), "kind": "fire", "fire": _expression(_FIRE)},
                 },
-                "End": True,
+                "TimeoutSeconds": TASK_TIMEOUT_S,
+                # An answer that was lost is no fault: the name lets one execution start.
+                "Retry": [{"ErrorEquals": [_STARTED_BEFORE], "MaxAttempts": 0}, *RETRY],
+                "Output": _expression(_SEEN),
+                "Catch": [
+                    {"ErrorEquals": [_STARTED_BEFORE], "Output": _expression(_SEEN), "Next": "SendAlert"},
+                    _caught("StartReport", "SendAlert"),
+                ],
+                "Next": "SendAlert",
+            },
+            **_alerting_states(),
+            "Done": {"Type": "Succeed"},
+            "StepFailed": {
+                "Type": "Fail",
+                "Error": STEP_FAILED,
+                "Cause": _expression(f"$join([{_SEEN}.faults], '; ')"),
             },
         },
     }
 
 
 def _stopping_states() -> State:
-    """Decide, and carry out the decision; with a grace time warn, wait, and decide and carry out once more."""
-    asked = f"$merge([{_FIRE}, {{'attempt': $attempt, 'warned': $warned}}])"
-    unknown = "{'made': $decision.stop = true ? null : false, 'error': " + ERROR_TEXT + "}"
-    warned = {"attempt": "final", "warned": _expression(f"{_ANSWER}.sent = true")}
+    """Decide, and carry out the decision, on a cluster until its agent has answered."""
+    asked = f"$merge([{_FIRE}, {{'attempt': {_SEEN}.attempt, 'warned': {_SEEN}.warned}}])"
+    unknown = f"{{'made': {_SEEN}.decision.stop = true ? null : false, 'error': {ERROR_TEXT}}}"
     return {
         "DecideStop": {
             **call("DecideStop", _expression(asked), following="StopJob"),
-            "Assign": {"decision": _expression(_ANSWER)},
-            "Catch": [_caught("StopJob", Assign={"decision": _UNDECIDED, "faults": _with_fault("DecideStop")})],
+            "Output": _with(decision=_ANSWER),
+            "Catch": [_caught("DecideStop", "StopJob", decision=_UNDECIDED)],
         },
         "StopJob": {
             **call(
                 "StopJob",
-                {"fire": _expression(_FIRE), "decision": "{% $decision %}"},
-                following="HasGrace",
+                {"fire": _expression(_FIRE), "decision": _expression(f"{_SEEN}.decision")},
+                following="IsAnswered",
             ),
-            "Assign": {
-                "decision": _expression(f"{_ANSWER}.decision"),
-                "stop": _expression(f"{_ANSWER}.stop"),
-                "faults": _expression(f"[$faults, {_ANSWER}.faults]"),
-            },
-            "Catch": [_caught("HasGrace", Assign={"stop": _expression(unknown), "faults": _with_fault("StopJob")})],
+            "Output": _with(decision=f"{_ANSWER}.decision", stop=f"{_ANSWER}.stop", faults=_more(f"{_ANSWER}.faults")),
+            "Catch": [_caught("StopJob", "IsAnswered", stop=unknown)],
         },
-        "AwaitAgent": {"Type": "Wait", "Seconds": AGENT_POLL_S, "Next": "StopJob"},
-        "HasGrace": {
+        "IsAnswered": {
             "Type": "Choice",
             "Choices": [
-                {"Condition": "{% $stop.pending = true %}", "Next": "AwaitAgent"},
-                {"Condition": "{% $attempt = 'first' and $decision.decision = 'grace' %}", "Next": "Warn"},
+                _when(f"{_SEEN}.stop.pending = true", then="AwaitAgent"),
+                # The report was started before the grace time.
+                _when(f"{_SEEN}.attempt = 'final'", then="SendAlert"),
             ],
-            "Default": "SendAlert",
+            "Default": "StartReport",
         },
-        "Warn": {
-            **call(
-                "SendAlert",
-                {"fire": _expression(f"$merge([{_FIRE}, {{'kind': 'warning'}}])"), "decision": "{% $decision %}"},
-                following="AwaitGraceEnd",
-            ),
-            "Assign": {**warned, "faults": _expression(f"[$faults, {_ANSWER}.faults, {_ANSWER}.unsent]")},
-            "Catch": [
-                _caught("AwaitGraceEnd", Assign={"attempt": "final", "warned": False, "faults": _with_fault("Warn")})
-            ],
-        },
-        "AwaitGraceEnd": {
-            "Type": "Wait",
-            "Timestamp": "{% $warned ? $decision.stopAt : $now() %}",
-            "Next": "DecideStop",
-        },
+        "AwaitAgent": {"Type": "Wait", "Seconds": AGENT_POLL_S, "Next": "StopJob"},
     }
 
 
 def _alerting_states() -> State:
-    """Send the alert, or wait with it for the end of quiet hours, and record what was done.
+    """Send the alert or the warning, record what was done, and wait where the grace time or quiet hours say so.
 
     Where the function that sends cannot run, people are alerted at once to the fire and the job's state.
     """
-    outcome = {"decision": "{% $decision %}", "stop": "{% $stop %}"}
-    unsent = {
-        **_NOTHING["alert"],
-        "unsent": [_fault("SendAlert")],
-        "outcome": {"action": _expression(f"'alert failed (' & {ERROR_TEXT} & ')'"), "alertId": None},
-    }
+    outcome = {name: _expression(f"{_SEEN}.{name}") for name in ("decision", "stop", "due")}
+    fire = f"$merge([{_FIRE}, {_IS_WARNING} ? {{'kind': 'warning'}} : {{}}])"
+    failed = (
+        f"{{{_UNSENT}, 'unsent': [{_noted('SendAlert')}], 'bare': {_IS_TOLD_BARE},"
+        f" 'outcome': {{'action': 'alert failed (' & {ERROR_TEXT} & ')', 'alertId': null}}}}"
+    )
+    sent = {"Output": _with(alert=_ANSWER, faults=_more(f"{_ANSWER}.faults"))}
+    told = f"$merge([{_SEEN}.alert, {{'bare': false}}])"
     return {
         "SendAlert": {
             **call(
                 "SendAlert",
-                {"fire": _expression(_FIRE), **outcome, "due": "{% $due %}", "execution": _EXECUTION},
+                {"fire": _expression(fire), **outcome, "execution": _EXECUTION},
                 following="RecordAlert",
             ),
-            "Assign": {
-                "alert": _expression(_ANSWER),
-                "faults": _expression(f"[$faults, {_ANSWER}.faults]"),
-                "due": True,
-            },
-            "Catch": [_caught("IsTold", Assign={"alert": unsent})],
+            **sent,
+            "Catch": [{"ErrorEquals": ["States.ALL"], "Output": _with(alert=failed), "Next": "RecordAlert"}],
         },
-        "IsTold": choice(_IS_NOTIFIED, then="SendBareAlert", otherwise="RecordAlert"),
+        "RecordAlert": {
+            **call(
+                "RecordFire",
+                {"fire": _expression(fire), "alert": _expression(f"{_SEEN}.alert.outcome")},
+                following="IsDone",
+            ),
+            "Output": _expression(_SEEN),
+            "Catch": [_caught("RecordAlert", "IsDone")],
+        },
+        "IsDone": {
+            "Type": "Choice",
+            "Choices": [
+                _when(f"{_SEEN}.alert.bare = true", then="SendBareAlert"),
+                _when(_IS_WARNING, then="AwaitGraceEnd"),
+                _when(f"$type({_SEEN}.alert.waitUntil) = 'string'", then="AwaitQuietEnd"),
+                _when(f"$count([{_SEEN}.alert.unsent]) > 0", then="SendUnsent"),
+                _when(f"$count([{_SEEN}.faults]) = 0", then="Done"),
+            ],
+            "Default": "StepFailed",
+        },
         "SendBareAlert": {
             "Type": "Task",
             "Resource": f"arn:${{Partition}}:states:::{PUBLISH}",
             "Arguments": _bare_alert(),
             "TimeoutSeconds": TASK_TIMEOUT_S,
             "Retry": RETRY,
-            "Next": "RecordAlert",
-            "Catch": [_caught("RecordAlert", Assign={"faults": _with_fault("SendBareAlert")})],
+            "Output": _with(alert=told),
+            "Catch": [_caught("SendBareAlert", "IsDone", alert=told)],
+            "Next": "IsDone",
         },
-        "RecordAlert": {
-            **call(
-                "RecordFire",
-                {"fire": _expression(_FIRE), "alert": "{% $alert.outcome %}"},
-                following="HasToWait",
+        "AwaitGraceEnd": {
+            "Type": "Wait",
+            "Timestamp": _expression(f"{_SEEN}.alert.sent = true ? {_SEEN}.decision.stopAt : $now()"),
+            "Output": _with(
+                attempt="'final'", warned=f"{_SEEN}.alert.sent = true", faults=_more(f"{_SEEN}.alert.unsent")
             ),
-            "Catch": [_caught("HasToWait", Assign={"faults": _with_fault("RecordAlert")})],
+            "Next": "DecideStop",
         },
-        "HasToWait": choice("$type($alert.waitUntil) = 'string'", then="AwaitQuietEnd", otherwise="Acted"),
-        "AwaitQuietEnd": {"Type": "Wait", "Timestamp": "{% $alert.waitUntil %}", "Next": "SendAlert"},
+        "AwaitQuietEnd": {
+            "Type": "Wait",
+            "Timestamp": _expression(f"{_SEEN}.alert.waitUntil"),
+            "Output": _with(due="true"),
+            "Next": "SendAlert",
+        },
+        "SendUnsent": {
+            **call(
+                "SendAlert",
+                {"fire": _expression(_FIRE), **outcome, "due": True, "last": True, "execution": _EXECUTION},
+                following="RecordAlert",
+            ),
+            **sent,
+        },
     }
 
 
@@ -238,99 +260,36 @@ def _bare_alert() -> State:
     }
 
 
-def _report_branch() -> State:
-    """Build the report of a fire, an escalation or a known cause from state, and record its place in the row."""
-    is_reported = f"{_FIRE}.kind in ['fire', 'escalation', 'cause'] and $not({_IS_RESEND})"
-    place = {"fire": _expression(_FIRE), "reportUri": _expression("$states.input.reportUri")}
+def _when(condition: str, *, then: str) -> State:
+    return {"Condition": _expression(condition), "Next": then}
+
+
+def _caught(name: str, following: str, **seen: str) -> State:
+    """Return what happens when a state fails for good: its fault is noted, and the next one runs."""
     return {
-        "StartAt": "HasReport",
-        "States": {
-            "HasReport": choice(is_reported, then="BuildReport", otherwise="Reported"),
-            "BuildReport": {
-                **call(
-                    "BuildReport",
-                    _expression(f"$merge([{_FIRE}, {{'kind': 'fire'}}])"),
-                    following="RecordReport",
-                    timeout_s=REPORT_TIMEOUT_S,
-                ),
-                "Output": _expression(_ANSWER),
-                "Catch": [_caught("Reported", Output={"reportFaults": [_fault("BuildReport")]})],
-            },
-            "RecordReport": {
-                **call("RecordFire", place, following="Reported"),
-                "Output": {"reportFaults": []},
-                "Catch": [_caught("Reported", Output={"reportFaults": [_fault("RecordReport")]})],
-            },
-            "Reported": {"Type": "Pass", "Output": {"faults": "{% [$states.input.reportFaults] %}"}, "End": True},
-        },
+        "ErrorEquals": ["States.ALL"],
+        "Output": _merged({**seen, "faults": _more(_noted(name))}),
+        "Next": following,
     }
 
 
-def _ending_states() -> State:
-    """Send what was not sent, and end well or say what failed; starts with ``IsAllDone``."""
-    outcome = {name: f"{{% $states.input.{name} %}}" for name in ("decision", "stop")}
-    return {
-        "IsAllDone": {
-            "Type": "Choice",
-            "Choices": [
-                {"Condition": "{% $count([$states.input.unsent]) > 0 %}", "Next": "SendUnsent"},
-                {"Condition": "{% $count([$states.input.faults]) = 0 %}", "Next": "Done"},
-            ],
-            "Default": "StepFailed",
-        },
-        "SendUnsent": {
-            **call(
-                "SendAlert",
-                {"fire": _expression(_FIRE), **outcome, "due": True, "last": True, "execution": _EXECUTION},
-                following="RecordSent",
-            ),
-            "Output": {
-                "faults": _expression(f"[$states.input.faults, {_ANSWER}.faults]"),
-                "unsent": [],
-                "outcome": _expression(f"{_ANSWER}.outcome"),
-            },
-        },
-        "RecordSent": {
-            **call(
-                "RecordFire",
-                {"fire": _expression(_FIRE), "alert": _expression("$states.input.outcome")},
-                following="IsAllDone",
-            ),
-            "Output": _expression("$states.input"),
-            "Catch": [
-                _caught(
-                    "IsAllDone",
-                    Output={
-                        "faults": _expression(f"[$states.input.faults, {_noted('RecordSent')}]"),
-                        "unsent": [],
-                    },
-                )
-            ],
-        },
-        "Done": {"Type": "Succeed"},
-        "StepFailed": {
-            "Type": "Fail",
-            "Error": STEP_FAILED,
-            "Cause": "{% $join([$states.input.faults], '; ') %}",
-        },
-    }
+def _with(**seen: str) -> str:
+    return _merged(seen)
 
 
-def _caught(following: str, **kept: object) -> State:
-    return {"ErrorEquals": ["States.ALL"], **kept, "Next": following}
+def _merged(seen: Mapping[str, str]) -> str:
+    """Return the expression for what was seen, with fields by their expressions."""
+    fields = ", ".join(f"'{name}': {value}" for name, value in seen.items())
+    return _expression(f"$merge([{_SEEN}, {{{fields}}}])")
 
 
-def _expression(text: str) -> str:
-    return f"{{% {text} %}}"
+def _more(faults: str) -> str:
+    return f"[{_SEEN}.faults, {faults}]"
 
 
 def _noted(name: str) -> str:
     return f"'{name}: ' & {ERROR_TEXT}"
 
 
-def _fault(name: str) -> str:
-    return _expression(_noted(name))
-
-
-def _with_fault(name: str) -> str:
-    return _expression(f"[$faults, {_noted(name)}]")
+def _expression(text: str) -> str:
+    return f"{{% {text} %}}"

@@ -7,12 +7,13 @@ so; every other fault fails the execution at its end.
 
 The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned, or not be
 put together, is built from state; on request it would replace a full one by less. With ``"kind": "hang"`` the dumps
-of a job that stands still are read, and its report is built from state. The variables:
+of a job that stands still are read, and its report is built from state; so it is with ``"kind": "fire"``, and its place
+is recorded in the row of the ``fire``. The variables:
 
 =========== ======================================================================================================
 job, run    the job's name; this execution's name, under which the parts lie
 atEnd       whether the job's end asks for it
-kind        the input's, empty on request
+kind, fire  the input's, empty on request
 plan        answer of `plan_report`: ``count``, ``bucket``, ``key``, and ``items`` where they are few; while it has
             ``more`` to list, its next call takes its ``listing``
 report      answer of `build_report`
@@ -20,20 +21,34 @@ report      answer of `build_report`
 =========== ======================================================================================================
 """
 
-from infra.constructs.fire_machine import REPORT_TIMEOUT_S
+from aws_cdk import ArnFormat, Stack
+
 from infra.constructs.states import ERROR_TEXT, State, call, choice, digest_maps, invoke
+
+# Longer than the function that builds reports may run.
+REPORT_TIMEOUT_S = 610
 
 DIGEST_TIMEOUT_S = 910
 # Each longer than its function may run.
 PLAN_TIMEOUT_S = 310
 
-MAP_LABEL = "Digests"
+REPORT, MAP_LABEL = "Report", "Digests"
+_BY_COLON = ArnFormat.COLON_RESOURCE_NAME
+
+_IS_OF_STATE = "$kind in ['hang', 'fire']"
 
 _EXECUTION_TIMEOUT_S = 24 * 3600
 
-_FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "dropFault")
+_FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "recordFault", "dropFault")
 # The faults that are there; `$filter` alone may give no list.
 _NOTED = f"[$filter([{', '.join(f'${fault}' for fault in _FAULTS)}], function($text) {{ $text != '' }})]"
+
+
+def report_machine_arn(stack: Stack, stack_name: str) -> str:
+    """Return the ARN by the machine's name, before the machine is built."""
+    return stack.format_arn(
+        service="states", resource="stateMachine", resource_name=f"{stack_name}-{REPORT}", arn_format=_BY_COLON
+    )
 
 
 def definition() -> State:
@@ -50,12 +65,13 @@ def definition() -> State:
                     "run": "{% $states.context.Execution.Name %}",
                     "atEnd": "{% $states.input.kind = 'end' %}",
                     "kind": "{% $type($states.input.kind) = 'string' ? $states.input.kind : '' %}",
-                    "plan": {"listing": None},
+                    "fire": "{% $type($states.input.fire) = 'object' ? $states.input.fire : {} %}",
+                    "plan": {"listing": None, "count": 0},
                     **dict.fromkeys(_FAULTS, ""),
                 },
-                "Next": "IsOfHang",
+                "Next": "IsOfState",
             },
-            "IsOfHang": choice("$kind = 'hang'", then="BuildFromState", otherwise="PlanReport"),
+            "IsOfState": choice(_IS_OF_STATE, then="BuildFromState", otherwise="PlanReport"),
             "PlanReport": invoke(
                 "PlanReport",
                 payload={"job": "{% $job %}", "run": "{% $run %}", "listing": "{% $plan.listing %}"},
@@ -108,10 +124,19 @@ def _building_states() -> State:
             answer="report",
             otherwise={"reportUri": ""},
             fault="stateFault",
-            following="AreThereParts",
+            following="IsOfFire",
             timeout_s=REPORT_TIMEOUT_S,
         ),
-        "AreThereParts": choice("$planFault = ''", then="DropParts", otherwise="AllDone"),
+        "IsOfFire": choice("$kind = 'fire' and $stateFault = ''", then="RecordFire", otherwise="AreThereParts"),
+        "RecordFire": invoke(
+            "RecordFire",
+            payload={"fire": "{% $fire %}", "reportUri": "{% $report.reportUri %}"},
+            answer="recorded",
+            otherwise={},
+            fault="recordFault",
+            following="AllDone",
+        ),
+        "AreThereParts": choice(f"$planFault = '' and $not({_IS_OF_STATE})", then="DropParts", otherwise="AllDone"),
         "DropParts": invoke(
             "DropParts",
             payload={"job": "{% $job %}", "run": "{% $run %}", "drop": True},

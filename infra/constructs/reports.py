@@ -20,9 +20,9 @@ _READ_BY_DIGESTS = ("*/profiler-output/*", *TRAINING_HEALTH.reads, _KEYS, _RUN_P
 
 
 class Reports(Construct):
-    """Three functions, one of which the fire path calls too, and the state machine that makes full reports of them."""
+    """Three functions, and the state machine that makes reports of them; `record_fire` says where a fire's lies."""
 
-    def __init__(self, scope: Construct, platform: Platform) -> None:
+    def __init__(self, scope: Construct, platform: Platform, record_fire: TrainGuardFunction) -> None:
         super().__init__(scope, "Reports")
         function = partial(TrainGuardFunction, self, platform=platform)
         storage = platform.storage
@@ -52,7 +52,7 @@ class Reports(Construct):
             timeout_s=900,
             memory_mib=platform.config.report_memory_mb,
         )
-        self.build_report = function(
+        build_report = function(
             "build_report",
             statements=[
                 *read_job,
@@ -65,14 +65,14 @@ class Reports(Construct):
             timeout_s=600,
             memory_mib=platform.config.report_memory_mb,
         )
-        self.functions = (plan_report, digest_profile, self.build_report)
+        self.functions = (plan_report, digest_profile, build_report)
         self.state_machine_arn = state_machine(
             self,
-            "Report",
+            report_machine.REPORT,
             platform=platform,
             definition=report_machine.definition(),
-            functions=self.functions,
-            substitutions={f"{state}Arn": self.build_report.arn for state in ("BuildFromState", "DropParts")},
+            functions=(*self.functions, record_fire),
+            substitutions={f"{state}Arn": build_report.arn for state in ("BuildFromState", "DropParts")},
             statements=[allow("ReadItems", ["s3:GetObject"], [f"{bucket}/{_PARTS}"])],
             map_label=report_machine.MAP_LABEL,
         ).attr_arn

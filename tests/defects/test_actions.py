@@ -47,8 +47,7 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
     answers: dict[str, Any] = {
         "MarkFired": {},
         "RecordAlert": {},
-        "RecordReport": {},
-        "BuildReport": {"reportUri": "s3://profiles/report.json", "files": 12},
+        "StartReport": {},
         "SendAlert": {"waitUntil": None, "unsent": [], "faults": [], "outcome": {"action": "", "alertId": None}},
     }
     tasks: dict[str, Any] = {name: partial(_answered, answer) for name, answer in answers.items()}

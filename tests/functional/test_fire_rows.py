@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from infra.constructs import report_machine
 from infra.constructs.fire_machine import definition
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
@@ -86,6 +87,12 @@ class Table:
             record(msgspec.convert(arguments["Payload"], FireRecord), self.rows, now=epoch_from_iso(FIRED_AT))
             return {"Payload": {}}
 
+        def report(arguments: Any) -> Any:
+            place = {"reportUri": f"s3://profiles/{fire['fireId']}.html"}
+            tasks = {"BuildFromState": lambda _: {"Payload": place}, "RecordFire": record_fire}
+            assert Execution(report_machine.definition(), tasks).run(arguments["Input"]) == Ending("SUCCEEDED")
+            return {}
+
         named = fire.get("alertId", fire["fireId"])
         alert: dict[str, Any] = {
             "sent": True,
@@ -95,11 +102,11 @@ class Table:
             "outcome": {"action": f"sent {named}", "alertId": named},
         }
         return {
-            **dict.fromkeys(("MarkFired", "RecordAlert", "RecordReport"), record_fire),
+            **dict.fromkeys(("MarkFired", "RecordAlert"), record_fire),
             "DecideStop": lambda _: {"Payload": STOP},
             "StopJob": lambda given: {"Payload": answer(self.carry_out(given["Payload"]["fire"]))},
             "SendAlert": lambda _: {"Payload": alert},
-            "BuildReport": lambda _: {"Payload": {"reportUri": f"s3://profiles/{fire['fireId']}.html"}},
+            "StartReport": report,
         }
 
 
@@ -208,6 +215,26 @@ def test_notification_of_the_previous_fire_keeps_the_newer_row(table: Table, kin
     before = table.row()
     assert table.run(FIRE | {"kind": kind, "alertId": f"first-{kind}"}) == Ending("SUCCEEDED")
     assert table.row() == before
+
+
+def test_warning_says_in_the_row_what_is_to_come(table: Table) -> None:
+    grace = STOP | {"stop": False, "decision": "grace", "stopAt": "2026-11-21T08:10:00.000Z"}
+    decisions = iter([grace, STOP])
+    seen: list[dict[str, Any]] = []
+
+    def decide(_: Any) -> Any:
+        seen.append(table.row())
+        return {"Payload": next(decisions)}
+
+    def carried_out(given: Any) -> Any:
+        stop = given["Payload"]["decision"]["stop"]
+        return {
+            "Payload": answer(table.carry_out()) if stop else {"decision": grace, "stop": {"made": False}, "faults": []}
+        }
+
+    assert table.run(DecideStop=decide, StopJob=carried_out) == Ending("SUCCEEDED")
+    assert (seen[1]["Action"], "AlertId" in seen[1]) == ("sent first", False)
+    assert table.row()["AlertId"] == "first"
 
 
 def test_stop_call_under_way_is_in_the_row_without_outcome(table: Table) -> None:

@@ -132,7 +132,7 @@ class Execution:
             until = evaluate(state["Timestamp"], {**variables, "states": self._states(data)})
             datetime.fromisoformat(until)
         self.calls.append((name, until))
-        return data, state["Next"]
+        return self._leave(state, data, data, self._states(data), variables)
 
     def _run_choice(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name
@@ -140,8 +140,9 @@ class Execution:
             met = evaluate(choice["Condition"], {**variables, "states": self._states(data)})
             assert isinstance(met, bool), "a condition must be true or false"
             if met:
-                return data, choice["Next"]
-        return data, state["Default"]
+                return self._leave(choice, data, data, self._states(data), variables)
+        output, _ = self._leave(state, data, data, self._states(data), variables)
+        return output, state["Default"]
 
     def _run_parallel(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.constructs import report_machine
 from infra.constructs.fire_machine import definition
 from tests.infra.machines import assert_outwaits_its_function, assert_standard_and_logged, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError, state_names
@@ -37,21 +38,18 @@ OUTCOME = {"action": "Training job stopped: the job carries the tag.", "alertId"
 SENT: dict[str, Any] = {"sent": True, "waitUntil": None, "unsent": [], "faults": [], "outcome": OUTCOME}
 WAITING = SENT | {"sent": False, "waitUntil": "2026-01-02T07:00:00.000Z", "outcome": {"action": "waits"}}
 UNSENT = SENT | {"sent": False, "unsent": ["chat: it is down"], "outcome": {"action": "failed", "alertId": None}}
-PAGE = "s3://profiles/report.html"
-STEPS = ["MarkFired", "DecideStop", "StopJob", "SendAlert", "RecordAlert", "BuildReport", "RecordReport"]
-GRACED = ["MarkFired", "DecideStop", "StopJob", "Warn", "AwaitGraceEnd", *STEPS[1:]]
+STEPS = ["MarkFired", "DecideStop", "StopJob", "StartReport", "SendAlert", "RecordAlert"]
+ALERT = ["SendAlert", "RecordAlert"]
+GRACED = [*STEPS, "AwaitGraceEnd", "DecideStop", "StopJob", *ALERT]
 FUNCTIONS = {
     "MarkFired": "RecordFire",
     "DecideStop": "DecideStop",
     "StopJob": "StopJob",
-    "Warn": "SendAlert",
     "SendAlert": "SendAlert",
     "RecordAlert": "RecordFire",
-    "BuildReport": "BuildReport",
-    "RecordReport": "RecordFire",
     "SendUnsent": "SendAlert",
-    "RecordSent": "RecordFire",
 }
+STARTED_BEFORE = "StepFunctions.ExecutionAlreadyExistsException"
 
 
 class Run:
@@ -64,13 +62,11 @@ class Run:
         self.failing = set(failing)
         self._decisions = iter(decisions or (STOP,))
         self._answers = {
-            "Warn": SENT,
             "SendAlert": SENT,
             "SendUnsent": SENT,
-            "BuildReport": {"reportUri": PAGE, "files": 13},
             **answers,
         }
-        tasks = {name: self._task(name) for name in [*FUNCTIONS, "SendBareAlert"]}
+        tasks = {name: self._task(name) for name in [*FUNCTIONS, "StartReport", "SendBareAlert"]}
         self.execution = Execution(definition(), tasks)
 
     def start(self, data: Any = FIRE) -> Ending:
@@ -123,15 +119,25 @@ def test_fire_runs_every_step_in_order() -> None:
         "execution": "an-execution",
     }
     assert run.given("RecordAlert") == {"fire": FIRE, "alert": OUTCOME}
-    assert run.given("BuildReport") == FIRE
-    assert run.given("RecordReport") == {"fire": FIRE, "reportUri": PAGE}
+    assert run.execution.arguments_of("StartReport") == [
+        {
+            "StateMachineArn": "${ReportMachineArn}",
+            "Name": "an-execution",
+            "Input": {"job": FIRE["job"], "kind": "fire", "fire": FIRE},
+        }
+    ]
 
 
 def test_fire_costs_what_the_model_says() -> None:
     run = Run()
     run.start()
-    assert len(run.names) == FIRE_INVOCATIONS
-    assert run.execution.entered == FIRE_TRANSITIONS
+    (started,) = run.execution.arguments_of("StartReport")
+    tasks = dict.fromkeys(("BuildFromState", "RecordFire"), lambda _: {"Payload": {"reportUri": "s3://report.html"}})
+    report = Execution(report_machine.definition(), tasks)
+    assert report.run(started["Input"]) == Ending("SUCCEEDED")
+    assert [name for name, _ in report.calls] == [*tasks]
+    assert len(run.names) - 1 + len(report.calls) == FIRE_INVOCATIONS
+    assert run.execution.entered + report.entered == FIRE_TRANSITIONS
 
 
 @pytest.mark.parametrize("count", range(len(STEPS) + 1))
@@ -139,10 +145,9 @@ def test_any_failing_steps_keep_no_other_from_running(count: int) -> None:
     for failing in itertools.combinations(STEPS, count):
         run = Run(failing=failing)
         ending = run.start()
-        skipped = {"RecordReport"} if "BuildReport" in failing else set()
-        resent = {"SendBareAlert", "SendUnsent", "RecordSent"} if "SendAlert" in failing else set()
-        assert set(run.names) == {*STEPS} - skipped | resent
-        named = {*failing} - skipped - {"SendAlert"}
+        resent = {"SendBareAlert", "SendUnsent"} if "SendAlert" in failing else set()
+        assert set(run.names) == {*STEPS} | resent
+        named = {*failing} - {"SendAlert"}
         assert ending.error == (STEP_FAILED if named else None)
         assert set(faults_of(ending)) - {""} == named
 
@@ -172,7 +177,11 @@ def test_grace_warns_waits_and_decides_again() -> None:
     run = Run(GRACE, STOP)
     assert run.start() == Ending("SUCCEEDED")
     assert run.names == GRACED
-    assert run.given("Warn") == {"fire": FIRE | {"kind": "warning"}, "decision": GRACE}
+    warned, told = (each["Payload"] for each in run.execution.arguments_of("SendAlert"))
+    assert (warned["fire"], warned["decision"], warned["due"]) == (FIRE | {"kind": "warning"}, GRACE, False)
+    assert (told["fire"], told["decision"]) == (FIRE, STOP)
+    recorded = [each["Payload"]["fire"]["kind"] for each in run.execution.arguments_of("RecordAlert")]
+    assert recorded == ["warning", "fire"]
     assert run.execution.arguments_of("AwaitGraceEnd") == [GRACE["stopAt"]]
     assert run.given("DecideStop") == FIRE | {"attempt": "final", "warned": True}
     decisions = [each["Payload"]["decision"] for each in run.execution.arguments_of("StopJob")]
@@ -188,26 +197,49 @@ def test_agent_is_asked_until_it_has_answered() -> None:
     assert run.given("SendAlert")["stop"] == {"made": True, "error": None}
 
 
-@pytest.mark.parametrize("faulty", [{"failing": {"Warn"}}, {"Warn": UNSENT}, {"Warn": {**SENT, "sent": False}}])
-def test_unsent_warning_is_told_to_the_final_decision(faulty: Any) -> None:
-    run = Run(GRACE, REFUSED, **faulty)
-    run.start()
+@pytest.mark.parametrize("warned", [TaskError("Fault", "SendAlert is down"), UNSENT, {**SENT, "sent": False}])
+def test_unsent_warning_is_told_to_the_final_decision(warned: Any) -> None:
+    def answer(given: Any) -> Any:
+        if given["fire"]["kind"] == "fire":
+            return SENT
+        if isinstance(warned, TaskError):
+            raise warned
+        return warned
+
+    run = Run(GRACE, REFUSED, SendAlert=answer)
+    ending = run.start()
     assert run.given("DecideStop")["warned"] is False
     assert run.execution.arguments_of("AwaitGraceEnd") != [GRACE["stopAt"]]
     assert run.given("SendAlert")["decision"] == REFUSED
+    assert "SendBareAlert" not in run.names
+    told = {"Fault": ["SendAlert"], "chat": ["chat"]}
+    assert faults_of(ending) == next((names for text, names in told.items() if text in (ending.cause or "")), [""])
 
 
 def test_grace_of_a_final_decision_ends_the_waiting() -> None:
     run = Run(GRACE, GRACE)
     assert run.start() == Ending("SUCCEEDED")
-    assert (run.names.count("Warn"), run.names.count("SendAlert")) == (1, 1)
+    kinds = [each["Payload"]["fire"]["kind"] for each in run.execution.arguments_of("SendAlert")]
+    assert kinds == ["warning", "fire"]
 
 
-@pytest.mark.parametrize("step", [*STEPS, "Warn"])
+@pytest.mark.parametrize("step", STEPS)
 def test_failing_step_of_a_graced_stop_is_named(step: str) -> None:
     run = Run(GRACE, STOP, failing={step})
-    assert {*faults_of(run.start())} == ({""} if step == "SendAlert" else {step})
+    assert {*faults_of(run.start())} == {step}
     assert "SendAlert" in run.names
+    assert run.names.count("StartReport") == (4 if step == "StartReport" else 1)
+
+
+def test_report_that_was_started_before_is_no_fault() -> None:
+    run = Run()
+
+    def started(_: Any) -> Any:
+        raise TaskError(STARTED_BEFORE, "it is there")
+
+    run.execution.tasks = {**run.execution.tasks, "StartReport": started}
+    assert run.start() == Ending("SUCCEEDED")
+    assert run.names == STEPS
 
 
 def test_quiet_hours_delay_the_alert_alone() -> None:
@@ -215,7 +247,7 @@ def test_quiet_hours_delay_the_alert_alone() -> None:
     run = Run(SendAlert=lambda _: next(answers))
     assert run.start() == Ending("SUCCEEDED")
     waiting = ["SendAlert", "RecordAlert", "AwaitQuietEnd", "SendAlert", "RecordAlert"]
-    assert run.names == [*STEPS[:3], *waiting, *STEPS[5:]]
+    assert run.names == [*STEPS[:4], *waiting]
     assert run.execution.arguments_of("AwaitQuietEnd") == [WAITING["waitUntil"]]
     assert [each["Payload"]["due"] for each in run.execution.arguments_of("SendAlert")] == [False, True]
     recorded = [each["Payload"]["alert"] for each in run.execution.arguments_of("RecordAlert")]
@@ -225,10 +257,10 @@ def test_quiet_hours_delay_the_alert_alone() -> None:
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        ("escalation", ["SendAlert", "RecordAlert", "BuildReport", "RecordReport"]),
-        ("cause", ["SendAlert", "RecordAlert", "BuildReport", "RecordReport"]),
-        ("cleared", ["SendAlert", "RecordAlert"]),
-        ("notice", ["SendAlert", "RecordAlert"]),
+        ("escalation", ["StartReport", *ALERT]),
+        ("cause", ["StartReport", *ALERT]),
+        ("cleared", ALERT),
+        ("notice", ALERT),
     ],
 )
 def test_later_notification_marks_and_stops_nothing(kind: str, steps: list[str]) -> None:
@@ -262,17 +294,18 @@ def test_redrive_sends_what_was_not_sent_and_no_more(kind: str, first: Any) -> N
     run.failing.remove("SendUnsent")
     before = len(run.names)
     assert run.execution.redrive() == Ending("SUCCEEDED")
-    assert run.names[before:] == ["SendUnsent", "RecordSent"]
+    assert run.names[before:] == ["SendUnsent", "RecordAlert"]
     given = run.given("SendAlert") | {"due": True, "last": True}
     assert run.given("SendUnsent") == given
-    assert run.given("RecordSent") == {"fire": given["fire"], "alert": OUTCOME}
+    assert run.given("RecordAlert") == {"fire": given["fire"], "alert": OUTCOME}
 
 
 def test_alert_that_is_sent_at_the_end_is_no_failure() -> None:
     run = Run(SendAlert=UNSENT)
     assert run.start() == Ending("SUCCEEDED")
-    assert run.given("RecordAlert")["alert"] == UNSENT["outcome"]
-    assert run.names[-2:] == ["SendUnsent", "RecordSent"]
+    recorded = [each["Payload"]["alert"] for each in run.execution.arguments_of("RecordAlert")]
+    assert recorded == [UNSENT["outcome"], OUTCOME]
+    assert run.names[-2:] == ["SendUnsent", "RecordAlert"]
 
 
 def test_people_hear_of_a_fire_though_the_alert_cannot_be_sent() -> None:
@@ -298,7 +331,7 @@ def test_people_hear_of_a_fire_though_the_alert_cannot_be_sent() -> None:
 def test_bare_alert_that_fails_is_named() -> None:
     run = Run(failing={"SendAlert", "SendBareAlert"})
     assert faults_of(run.start()) == ["SendBareAlert"]
-    assert run.names[-2:] == ["SendUnsent", "RecordSent"]
+    assert run.names[-2:] == ["SendUnsent", "RecordAlert"]
 
 
 def test_bare_alert_of_a_stop_that_is_not_known_says_so() -> None:
@@ -340,12 +373,12 @@ def test_late_alert_that_fails_is_not_sent_bare_again() -> None:
 
 
 def test_unrecorded_late_alert_is_named() -> None:
-    run = Run(SendAlert=UNSENT, failing={"RecordSent", "BuildReport"})
-    assert faults_of(run.start()) == ["BuildReport", "RecordSent"]
+    run = Run(SendAlert=UNSENT, failing={"RecordAlert", "StartReport"})
+    assert faults_of(run.start()) == ["StartReport", "RecordAlert", "RecordAlert"]
 
 
 def test_redrive_repeats_nothing_when_the_alert_was_sent() -> None:
-    run = Run(failing={"BuildReport", "StopJob"})
+    run = Run(failing={"StartReport", "StopJob"})
     ending = run.start()
     before = len(run.names)
     assert run.execution.redrive() == ending
@@ -354,7 +387,7 @@ def test_redrive_repeats_nothing_when_the_alert_was_sent() -> None:
 
 @pytest.mark.parametrize("step", FUNCTIONS)
 def test_account_without_a_free_function_loses_nothing(step: str) -> None:
-    run = Run(GRACE, STOP, SendAlert=UNSENT)
+    run = Run(GRACE, STOP, SendAlert=lambda given: SENT if given["fire"]["kind"] == "warning" else UNSENT)
     answer = run.execution.tasks[step]
     refused = iter(range(10))
 
@@ -365,7 +398,7 @@ def test_account_without_a_free_function_loses_nothing(step: str) -> None:
 
     run.execution.tasks = {**run.execution.tasks, step: throttled}
     assert run.start() == Ending("SUCCEEDED")
-    assert run.names.count(step) == 11 + (step in {"DecideStop", "StopJob"})
+    assert run.names.count(step) == 11 + {"MarkFired": 0, "SendUnsent": 0, "RecordAlert": 2}.get(step, 1)
 
 
 def test_machine_is_standard_logged_and_limited(template: Template) -> None:
@@ -376,12 +409,9 @@ def test_machine_is_standard_logged_and_limited(template: Template) -> None:
 
 def test_tasks_outwait_their_functions(template: Template) -> None:
     machine = deployed_definition(template, "ActionsFire")
-    act, report = (branch["States"] for branch in machine["States"]["ActAndReport"]["Branches"])
-    for name, state in {**machine["States"], **act, **report}.items():
-        if state["Type"] == "Task" and name != "SendBareAlert":
-            owner = "ReportsBuildReport" if name == "BuildReport" else f"Actions{FUNCTIONS[name]}"
-            assert_outwaits_its_function(template, state, owner)
+    for name, function in FUNCTIONS.items():
+        assert_outwaits_its_function(template, machine["States"][name], f"Actions{function}")
 
 
 def test_machine_can_be_read_at_night() -> None:
-    assert len(list(state_names(definition()))) <= 27
+    assert len(list(state_names(definition()))) <= 16

@@ -168,11 +168,11 @@ EXPECTED: dict[str, Grants] = {
                 "ActionsDecideStop",
                 "ActionsStopJob",
                 "ActionsSendAlert",
-                "ReportsBuildReport",
             )
         )
     )
     | grants("{ActionsAlerts}", "sns:Publish")
+    | grants(OWN_REPORT.replace("{}", "stateMachine"), "states:StartExecution")
     | RUN_MACHINE,
     "ReportsPlanReportRole": READ_JOB
     | grants(BUCKET, "s3:ListBucket")
@@ -195,6 +195,7 @@ EXPECTED: dict[str, Grants] = {
     "ReportsReportRole": grants("{ReportsPlanReportFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsDigestProfileFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ActionsRecordFireFunction.Arn}", "lambda:InvokeFunction")
     | grants(PARTS, "s3:GetObject")
     | grants(OWN_REPORT.replace("{}", "stateMachine"), "states:StartExecution")
     | grants(f"{OWN_REPORT.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
@@ -326,11 +327,12 @@ def test_resource_policies_admit_only_services_for_one_source(
         assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
 
 
-def test_fire_machine_calls_functions_and_publishes_bare_alerts(template: Template) -> None:
+def test_fire_machine_calls_functions_reports_and_publishes(template: Template) -> None:
     actions = {
         action for role, entry in template.role_statements() if role == "ActionsFireRole" for action in entry.actions
     }
-    assert {action for action in actions if not action.startswith("logs:")} == {"lambda:InvokeFunction", "sns:Publish"}
+    asked = {action for action in actions if not action.startswith("logs:")}
+    assert asked == {"lambda:InvokeFunction", "sns:Publish", "states:StartExecution"}
 
 
 def may(statement: Statement, action: str, tags: dict[str, str]) -> bool:

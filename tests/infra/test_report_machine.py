@@ -54,6 +54,7 @@ def execute(
         "DigestProfileOfMany": digest,
         "BuildReport": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
         "BuildFromState": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
+        "RecordFire": lambda _: {"Payload": {}},
         "DropParts": lambda _: {"Payload": {"dropped": 4}},
     }
 
@@ -177,7 +178,23 @@ def test_dumps_of_a_hang_are_read_without_the_whole_profile(
     execution, ending = execute(machine, kind="hang")
     assert ending == Ending("SUCCEEDED")
     assert payloads(execution, "BuildFromState") == [{"job": JOB, "kind": "hang"}]
-    assert {name for name, _ in execution.calls} == {"BuildFromState", "DropParts"}
+    assert {name for name, _ in execution.calls} == {"BuildFromState"}
+
+
+def test_report_of_a_fire_is_of_state_and_its_place_recorded(machine: dict[str, Any]) -> None:
+    fire = {"job": JOB, "rule": "LowGPUUtilization", "fireId": "3f1c"}
+    execution, ending = execute(machine, kind="fire", fire=fire)
+    assert ending == Ending("SUCCEEDED")
+    assert payloads(execution, "BuildFromState") == [{"job": JOB, "kind": "fire"}]
+    assert payloads(execution, "RecordFire") == [{"fire": fire, "reportUri": "s3://profiles/report.html"}]
+    assert {name for name, _ in execution.calls} == {"BuildFromState", "RecordFire"}
+
+
+@pytest.mark.parametrize(("failing", "recorded"), [("BuildFromState", False), ("RecordFire", True)])
+def test_report_of_a_fire_that_fails_says_so(machine: dict[str, Any], failing: str, recorded: bool) -> None:
+    execution, ending = execute(machine, kind="fire", fire={"job": JOB}, failing={failing})
+    assert ending.cause == f"{failing}: Service.Exception: {failing} is down"
+    assert bool(payloads(execution, "RecordFire")) is recorded
 
 
 def test_undeletable_parts_are_reported_by_the_execution(

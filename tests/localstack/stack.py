@@ -223,6 +223,15 @@ class Stack:
         described = until(ended, timeout_s=PATIENCE_S, what=f"the end of execution {name}")
         return Execution(name, described["status"], described.get("cause", ""))
 
+    def await_ended(self, part: str, machine: str = "FireStateMachineArn") -> list[Execution]:
+        """Return the executions of a machine whose name contains ``part``, when there are some and all have ended."""
+
+        def ended() -> list[Execution]:
+            found = self.executions(part, machine)
+            return [] if any(each.status == "RUNNING" for each in found) else found
+
+        return until(ended, timeout_s=PATIENCE_S, what=f"the end of executions {part}")
+
     def executions(self, part: str, machine: str = "FireStateMachineArn") -> list[Execution]:
         """Return the executions of a machine, named by its output, whose name contains ``part``."""
         client = self.emulator.client("stepfunctions")
@@ -368,8 +377,10 @@ class Job:
         return [each for each in self.stack.executions(self.name[:40]) if fire.match(each.name)]
 
     def reports(self) -> list[Execution]:
-        """Return the executions that made a full report at the job's end."""
-        return self.stack.executions(self.name[:40], "ReportStateMachineArn")
+        """Return the executions that made a report of the job, but for those of its fires."""
+        fires = {each.name for each in self.stack.executions(self.name[:40])}
+        made = self.stack.executions(self.name[:40], "ReportStateMachineArn")
+        return [each for each in made if each.name not in fires]
 
     def alerts(self, rule: str) -> list[Mapping[str, Any]]:
         """Return the alerts of a rule that were received."""
