@@ -121,44 +121,45 @@ def fire_machine() -> Canvas:
     """Return the fire state machine: no step keeps another from running."""
     canvas = Canvas(
         "One fire",
-        "MarkFired, DecideStop, StopJob; StartReport starts the report's own execution; SendAlert, RecordAlert. Where"
+        "MarkFired, DecideStop, StopJob, SendAlert, RecordAlert; StartReport starts the report's own execution. Where"
         " there is a grace time the alert is a warning, and a second decision comes at its end. An alert waits for the"
         " end of quiet hours. What was not sent is sent again at the end, where a redrive begins; what else failed is"
         " named.",
         900,
-        410,
+        420,
     )
     mark = canvas.box(20, 40, 120, 46, "MarkFired\nrecord_fire", "function")
-    decide = canvas.box(170, 40, 140, 46, "DecideStop\nopt-in, switch, age", "function")
-    stop = canvas.box(340, 40, 150, 46, "StopJob\nrecord, stop, record", "function")
-    report = canvas.box(520, 40, 140, 46, "StartReport\nreport machine", "function")
-    send = canvas.box(690, 34, 190, 58, "SendAlert\nor SendBareAlert, where\nit cannot run", "people")
-    agent = canvas.box(340, 130, 150, 46, "AwaitAgent\non a cluster", "outside")
-    grace = canvas.box(170, 210, 320, 46, "AwaitGraceEnd\nafter the warning of a stop", "outside")
-    quiet = canvas.box(520, 130, 140, 46, "AwaitQuietEnd\nquiet hours", "outside")
-    record = canvas.box(725, 210, 120, 46, "RecordAlert\nrecord_fire", "function")
-    unsent = canvas.box(520, 290, 140, 46, "SendUnsent\nwhat was not sent", "people")
-    failed = canvas.box(725, 290, 120, 58, "StepFailed\nnames each step;\nan alarm fires", "outside")
+    decide = canvas.box(180, 40, 150, 46, "DecideStop\nopt-in, switch, age", "function")
+    stop = canvas.box(370, 40, 150, 46, "StopJob\nrecord, stop, record", "function")
+    send = canvas.box(560, 34, 150, 58, "SendAlert\nor SendBareAlert,\nwhere it cannot run", "people")
+    record = canvas.box(760, 40, 120, 46, "RecordAlert\nrecord_fire", "function")
+    report = canvas.box(760, 130, 120, 46, "StartReport\nreport machine", "function")
+    agent = canvas.box(370, 130, 150, 46, "AwaitAgent\non a cluster", "outside")
+    quiet = canvas.box(560, 130, 150, 46, "AwaitQuietEnd\nquiet hours", "outside")
+    grace = canvas.box(180, 220, 340, 46, "AwaitGraceEnd\nafter the warning of a stop", "outside")
+    unsent = canvas.box(560, 284, 150, 46, "SendUnsent\nwhat was not sent", "people")
+    done = canvas.box(760, 220, 120, 30, "IsDone", "box")
+    failed = canvas.box(760, 284, 120, 58, "StepFailed\nnames each step;\nan alarm fires", "outside")
     canvas.arrow(mark.at("right"), decide.at("left"))
     canvas.arrow(decide.at("right"), stop.at("left"))
-    canvas.arrow(stop.at("right"), report.at("left"))
-    canvas.arrow(report.at("right"), send.at("left"))
+    canvas.arrow(stop.at("right"), send.at("left"))
     canvas.arrow(stop.at("bottom", 0.3), agent.at("top", 0.3))
     canvas.arrow(agent.at("top", 0.7), stop.at("bottom", 0.7), later=True)
-    canvas.arrow(send.at("bottom"), record.at("top"))
-    canvas.arrow(record.at("left", 0.5), grace.at("right", 0.5), text="grace", at=(600, 226))
-    canvas.arrow((240, 210), decide.at("bottom"), text="decide again", at=(282, 196))
-    canvas.arrow(record.at("left", 0.2), (690, 219), (690, 153), quiet.at("right"), later=True)
-    canvas.arrow(quiet.at("top"), (590, 108), (720, 108), send.at("bottom", 0.16), later=True)
-    canvas.arrow(record.at("left", 0.8), (690, 247), (690, 313), unsent.at("right"))
-    canvas.arrow(unsent.at("top", 0.2), (548, 274), (700, 274), (700, 240), record.at("left", 0.65), later=True)
-    canvas.arrow(record.at("bottom"), failed.at("top"))
+    canvas.arrow(send.at("right"), record.at("left"))
+    canvas.arrow(record.at("bottom"), report.at("top"))
+    canvas.arrow(report.at("bottom"), done.at("top"))
+    canvas.arrow(done.at("left"), (540, 235), (540, 243), grace.at("right"), text="grace", at=(640, 228))
+    canvas.arrow((255, 220), decide.at("bottom"), text="decide again", at=(300, 200))
+    canvas.arrow(done.at("left", 0.2), (735, 226), (735, 153), quiet.at("right"), later=True)
+    canvas.arrow(quiet.at("top"), send.at("bottom"), later=True)
+    canvas.arrow(done.at("left", 0.8), (735, 244), (735, 307), unsent.at("right"))
+    canvas.arrow(done.at("bottom"), failed.at("top"))
     canvas.words(
         20,
-        350,
+        356,
         "Steps are retried; what fails for good is noted and passed by: the alert goes out although the stop failed,"
-        "\nand says so. Escalations begin at StartReport; an end, and faults of settings at SendAlert."
-        "\nAn alert that was not sent fails the execution in SendUnsent: a redrive repeats that alone."
+        "\nand says so. Follow-ups, an escalation or an end, and faults of settings begin at SendAlert."
+        "\nAn alert that was not sent fails the execution in SendUnsent: a redrive repeats that alone, and records it."
         "\nThe execution's name is made of rule, fire and job: a second start of one fire is refused.",
     )
     return canvas

@@ -1,8 +1,8 @@
 """The fire state machine, in Amazon States Language with JSONata.
 
-An execution handles one fire: it marks the rule's row, decides, stops where opted in, has the report built, alerts, and
-records; or it sends a follow-up, or a notice of faults in a job's settings. With ``resend`` it only sends another one's
-alert.
+An execution handles one fire: it marks the rule's row, decides, stops where opted in, alerts, records, and has the
+report built; or it sends a follow-up, or a notice of faults in a job's settings. With ``resend`` it only sends another
+one's alert.
 
 Each task calls a function that does one thing, once however often it is asked. No step keeps another from running, but
 for a stop: what could not be announced or recorded is not done. Faults fail the execution at its very end. An alert
@@ -17,6 +17,7 @@ due      whether quiet hours are over
 decision answer of `decide_stop`
 stop     result of `stop_job`
 alert    answer of `send_alert`; ``bare`` where it could not run, and people are to be told at least of the fire
+reported whether the report's execution was started, or could not be
 faults   what went wrong, ``<state>: <error>: <cause>`` each
 ======== =============================================================================================================
 """
@@ -45,7 +46,7 @@ _ANSWER = "$states.result.Payload"
 
 _IS_RESEND = f"$type({_FIRE}.resend) = 'object'"
 _IS_NEW_FIRE = f"{_FIRE}.kind = 'fire' and $not({_IS_RESEND})"
-_IS_REPORTED = f"{_FIRE}.kind in ['escalation', 'cause'] and $not({_IS_RESEND})"
+_HAS_REPORT = f"{_FIRE}.kind in ['fire', 'escalation', 'cause'] and $not({_IS_RESEND})"
 # A stop with a grace time is warned of, and decided on once more at its end.
 _IS_WARNING = f"({_SEEN}.attempt = 'first' and {_SEEN}.decision.decision = 'grace')"
 
@@ -57,6 +58,7 @@ _NOTHING: State = {
     "due": False,
     "decision": {"stop": False, "decision": "none", "why": "", "stopAt": None, "optedIn": False},
     "stop": {"made": False, "error": None},
+    "reported": False,
     "faults": [],
 }
 
@@ -85,17 +87,14 @@ _ATTRIBUTES = {
 
 def definition() -> State:
     return {
-        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, report, alert",
+        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": EXECUTION_TIMEOUT_S,
         "StartAt": "IsNew",
         "States": {
             "IsNew": {
                 "Type": "Choice",
-                "Choices": [
-                    {**_when(_IS_NEW_FIRE, then="MarkFired"), "Output": _NOTHING},
-                    {**_when(_IS_REPORTED, then="StartReport"), "Output": _NOTHING},
-                ],
+                "Choices": [{**_when(_IS_NEW_FIRE, then="MarkFired"), "Output": _NOTHING}],
                 "Default": "SendAlert",
                 "Output": _NOTHING,
             },
@@ -105,24 +104,6 @@ def definition() -> State:
                 "Catch": [_caught("MarkFired", "DecideStop")],
             },
             **_stopping_states(),
-            "StartReport": {
-                "Type": "Task",
-                "Resource": f"arn:${{Partition}}:states:::{START}",
-                "Arguments": {
-                    "StateMachineArn": "${ReportMachineArn}",
-                    "Name": _EXECUTION,
-                    "Input": {"job": _expression(f"{_FIRE}.job"), "kind": "fire", "fire": _expression(_FIRE)},
-                },
-                "TimeoutSeconds": TASK_TIMEOUT_S,
-                # An answer that was lost is no fault: the name lets one execution start.
-                "Retry": [{"ErrorEquals": [_STARTED_BEFORE], "MaxAttempts": 0}, *RETRY],
-                "Output": _expression(_SEEN),
-                "Catch": [
-                    {"ErrorEquals": [_STARTED_BEFORE], "Output": _expression(_SEEN), "Next": "SendAlert"},
-                    _caught("StartReport", "SendAlert"),
-                ],
-                "Next": "SendAlert",
-            },
             **_alerting_states(),
             "Done": {"Type": "Succeed"},
             "StepFailed": {
@@ -155,19 +136,15 @@ def _stopping_states() -> State:
         },
         "IsAnswered": {
             "Type": "Choice",
-            "Choices": [
-                _when(f"{_SEEN}.stop.pending = true", then="AwaitAgent"),
-                # The report was started before the grace time.
-                _when(f"{_SEEN}.attempt = 'final'", then="SendAlert"),
-            ],
-            "Default": "StartReport",
+            "Choices": [_when(f"{_SEEN}.stop.pending = true", then="AwaitAgent")],
+            "Default": "SendAlert",
         },
         "AwaitAgent": {"Type": "Wait", "Seconds": AGENT_POLL_S, "Next": "StopJob"},
     }
 
 
 def _alerting_states() -> State:
-    """Send the alert or the warning, record what was done, and wait where the grace time or quiet hours say so.
+    """Send the alert or the warning, record it, start the report, and wait for the end of grace time or quiet hours.
 
     Where the function that sends cannot run, people are alerted at once to the fire and the job's state.
     """
@@ -178,6 +155,7 @@ def _alerting_states() -> State:
         f" 'outcome': {{'action': 'alert failed (' & {ERROR_TEXT} & ')', 'alertId': null}}}}"
     )
     sent = {"Output": _with(alert=_ANSWER, faults=_more(f"{_ANSWER}.faults"))}
+    reported = _with(reported="true")
     told = f"$merge([{_SEEN}.alert, {{'bare': false}}])"
     return {
         "SendAlert": {
@@ -202,6 +180,7 @@ def _alerting_states() -> State:
             "Type": "Choice",
             "Choices": [
                 _when(f"{_SEEN}.alert.bare = true", then="SendBareAlert"),
+                _when(f"{_HAS_REPORT} and $not({_SEEN}.reported)", then="StartReport"),
                 _when(_IS_WARNING, then="AwaitGraceEnd"),
                 _when(f"$type({_SEEN}.alert.waitUntil) = 'string'", then="AwaitQuietEnd"),
                 _when(f"$count([{_SEEN}.alert.unsent]) > 0", then="SendUnsent"),
@@ -217,6 +196,24 @@ def _alerting_states() -> State:
             "Retry": RETRY,
             "Output": _with(alert=told),
             "Catch": [_caught("SendBareAlert", "IsDone", alert=told)],
+            "Next": "IsDone",
+        },
+        "StartReport": {
+            "Type": "Task",
+            "Resource": f"arn:${{Partition}}:states:::{START}",
+            "Arguments": {
+                "StateMachineArn": "${ReportMachineArn}",
+                "Name": _EXECUTION,
+                "Input": {"job": _expression(f"{_FIRE}.job"), "kind": "fire", "fire": _expression(_FIRE)},
+            },
+            "TimeoutSeconds": TASK_TIMEOUT_S,
+            # An answer that was lost is no fault: the name lets one execution start.
+            "Retry": [{"ErrorEquals": [_STARTED_BEFORE], "MaxAttempts": 0}, *RETRY],
+            "Output": reported,
+            "Catch": [
+                {"ErrorEquals": [_STARTED_BEFORE], "Output": reported, "Next": "IsDone"},
+                _caught("StartReport", "IsDone", reported="true"),
+            ],
             "Next": "IsDone",
         },
         "AwaitGraceEnd": {

@@ -243,8 +243,9 @@ def _claims(table: Table, said: dict[str, Any]) -> Iterator[tuple[str, Any, Any]
         yield from _shares(table, name, field_name, said)
     for each in said["operations"]:
         kind = each["operation"]
-        without = {one: table.even[one] if one.merged == kind else one.lasting for one in table.all}
-        yield f"operations {kind}", each["slowdown"], table.slowdown(lambda one: one.merged == kind)  # noqa: B023
+        alike = {one for one in table.all if one.merged == kind}
+        without = {one: table.even[one] if one in alike else one.lasting for one in table.all}
+        yield f"operations {kind}", each["slowdown"], table.slowdown(alike.__contains__)
         yield f"operations {kind} saves", each["saves"], table.saved(without)
     listed = [each["slowdown"] for each in said["operations"]]
     yield "operations", listed, sorted(listed, reverse=True)

@@ -38,8 +38,8 @@ OUTCOME = {"action": "Training job stopped: the job carries the tag.", "alertId"
 SENT: dict[str, Any] = {"sent": True, "waitUntil": None, "unsent": [], "faults": [], "outcome": OUTCOME}
 WAITING = SENT | {"sent": False, "waitUntil": "2026-01-02T07:00:00.000Z", "outcome": {"action": "waits"}}
 UNSENT = SENT | {"sent": False, "unsent": ["chat: it is down"], "outcome": {"action": "failed", "alertId": None}}
-STEPS = ["MarkFired", "DecideStop", "StopJob", "StartReport", "SendAlert", "RecordAlert"]
 ALERT = ["SendAlert", "RecordAlert"]
+STEPS = ["MarkFired", "DecideStop", "StopJob", *ALERT, "StartReport"]
 GRACED = [*STEPS, "AwaitGraceEnd", "DecideStop", "StopJob", *ALERT]
 FUNCTIONS = {
     "MarkFired": "RecordFire",
@@ -246,8 +246,8 @@ def test_quiet_hours_delay_the_alert_alone() -> None:
     answers = iter([WAITING, SENT])
     run = Run(SendAlert=lambda _: next(answers))
     assert run.start() == Ending("SUCCEEDED")
-    waiting = ["SendAlert", "RecordAlert", "AwaitQuietEnd", "SendAlert", "RecordAlert"]
-    assert run.names == [*STEPS[:4], *waiting]
+    waiting = [*ALERT, "StartReport", "AwaitQuietEnd", *ALERT]
+    assert run.names == [*STEPS[:3], *waiting]
     assert run.execution.arguments_of("AwaitQuietEnd") == [WAITING["waitUntil"]]
     assert [each["Payload"]["due"] for each in run.execution.arguments_of("SendAlert")] == [False, True]
     recorded = [each["Payload"]["alert"] for each in run.execution.arguments_of("RecordAlert")]
@@ -257,8 +257,8 @@ def test_quiet_hours_delay_the_alert_alone() -> None:
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        ("escalation", ["StartReport", *ALERT]),
-        ("cause", ["StartReport", *ALERT]),
+        ("escalation", [*ALERT, "StartReport"]),
+        ("cause", [*ALERT, "StartReport"]),
         ("cleared", ALERT),
         ("notice", ALERT),
     ],
@@ -374,7 +374,7 @@ def test_late_alert_that_fails_is_not_sent_bare_again() -> None:
 
 def test_unrecorded_late_alert_is_named() -> None:
     run = Run(SendAlert=UNSENT, failing={"RecordAlert", "StartReport"})
-    assert faults_of(run.start()) == ["StartReport", "RecordAlert", "RecordAlert"]
+    assert faults_of(run.start()) == ["RecordAlert", "StartReport", "RecordAlert"]
 
 
 def test_redrive_repeats_nothing_when_the_alert_was_sent() -> None:

@@ -91,7 +91,7 @@ _POLLERS = 5
 _MOST_EVALUATORS = 20
 
 _BUSY_METRICS = 4
-_REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 17
+_REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
 FIRE_INVOCATIONS = 7
 # Of a row, and of an alert's item before and after it goes out on each of three channels.
 _FIRE_WRITES, _CLAIM_WRITES = 4, 6
