@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tests.functional.tables import JOBS, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts, DynamoStopBudget
 from trainguard.core.finding import Finding, Severity, Status
@@ -54,13 +54,13 @@ def test_statements_find_rows_by_key_and_no_bookkeeping(moto_world: MotoUnderTes
         severity = Severity.HIGH if status is Status.FIRED else None
         finding = Finding(rule, None, "p95 is 23 %.", severity=severity)
         moto_world.rows.publish([RuleRow(job, finding, status, evaluated_through=SINCE, fired_at=fired_at)])
-    marks = DynamoSentAlerts(client=moto_world.dynamodb, table=RULE_STATE)
+    marks = DynamoSentAlerts(client=moto_world.dynamodb, table=BOOKKEEPING)
     marks.claim("f1", Channel.MAIL, now=SINCE)
-    DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE).take("f1", "llm", now=SINCE, limit=5)
+    DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING).take("f1", "llm", now=SINCE, limit=5)
     fast = JobRecord("llm", "arn", "bucket", "", active=True, polled_fast=True)
     moto_world.jobs.register(fast)
     moto_world.jobs.register(replace(fast, job="slow", polled_fast=False))
-    moto_world.jobs.meet(SINCE, 5)
+    moto_world.bookkeeping.meet(SINCE, 5)
 
     said = [each.groupdict() for each in STATEMENT.finditer(DOCUMENT.read_text(encoding="utf-8"))]
     found = {each["says"]: answer(moto_world, each) for each in said}

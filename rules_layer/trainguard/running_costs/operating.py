@@ -93,7 +93,7 @@ _MOST_EVALUATORS = 20
 _BUSY_METRICS = 4
 _REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
 FIRE_INVOCATIONS = 7
-# Of a row, and of an alert's item before and after it goes out on each of three channels.
+# Of a row, and of an alert's entry before and after it goes out on each of three channels.
 _FIRE_WRITES, _CLAIM_WRITES = 4, 6
 
 # Of the entry in the index ByStatus: two each when the status changes, and with severity and action.
@@ -335,7 +335,8 @@ def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("CloudWatch", "GB of execution logs", FIRE_TRANSITIONS * _LOG_BYTES_A_TRANSITION / _GB, prices.log_gb),
         CostLine("Lambda", "invocations", FIRE_INVOCATIONS, prices.invocation),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
-        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES + _CLAIM_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of Bookkeeping", _CLAIM_WRITES, prices.write_unit),
         CostLine("DynamoDB", "write units of the index ByStatus", _INDEX_WRITES, prices.write_unit),
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
