@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
-from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines
+from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines, webhook_lines
 from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
 from trainguard.running_costs.workload import (
@@ -174,7 +174,11 @@ def estimate(
         hourly=_hourly(workload, prices, memory),
         at_start=_at_start(workload, prices, memory),
         at_end=_at_end(workload, prices, memory),
-        fire=(*_fire(workload, prices), CostLine("CloudWatch", "hours of metrics", _FIRE_METRICS, metric_hour)),
+        fire=(
+            *_fire(workload, prices),
+            *webhook_lines(workload, prices),
+            CostLine("CloudWatch", "hours of metrics", _FIRE_METRICS, metric_hour),
+        ),
         idle=_idle(workload, prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=tuple(profile_lines(workload, prices)),
