@@ -100,7 +100,7 @@ class DeploymentConfig:
     max_stops_per_hour : int
         Training jobs stopped within an hour; 0 stops none.
     stop_budget_table : str or None
-        ARN of another stack's RuleState table, to share that limit.
+        ARN of another stack's Bookkeeping table, to share that limit.
     stop_limit_function : str or None
         ARN of the central account's function that admits stops; without its answer nothing is stopped.
     stop_batch_jobs, stop_instances : bool
@@ -203,7 +203,7 @@ class DeploymentConfig:
         None,
         matching(
             rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
-            "the ARN of another stack's RuleState table",
+            "the ARN of another stack's Bookkeeping table",
         ),
     )
     stop_limit_function: str | None = _set(

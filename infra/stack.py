@@ -119,6 +119,7 @@ class TrainGuardStack(Stack):
             "JobsTable": storage.jobs.table_name,
             "RuleStateTable": storage.rule_state.table_name,
             "NodeStateTable": storage.node_state.table_name,
+            "BookkeepingTable": storage.bookkeeping.table_name,
             "DoorbellQueueUrl": ingest.evaluation_queue.queue_url,
             "DoorbellDeadLetterQueueUrl": ingest.evaluation_dead_letters.queue_url,
             "EventDeadLetterQueueUrl": ingest.event_dead_letters.queue_url,

@@ -26,8 +26,8 @@ from infra.constructs.weekly_digest import build_weekly_digest
 from infra.overlay import Overlay
 from trainguard import __version__
 from trainguard.aws.alert_channels import EVENT_SOURCE
+from trainguard.aws.dynamodb.bookkeeping import STOPS
 from trainguard.aws.dynamodb.central import BY_TEAM_INDEX
-from trainguard.aws.dynamodb.fire_path import ALL_JOBS
 from trainguard.stack.organisation.statement import EVENT_TYPE
 
 _MOST_AGE = Duration.hours(6)
@@ -160,16 +160,13 @@ class CentralStack(Stack):
     def _build_stop_limit(self) -> TrainGuardFunction:
         """Build the function that accounts ask before a stop: it counts in one item, and the limit is its own."""
         storage, limit = self._ground.storage, self._config.max_stops_per_hour
-        stops = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALL_JOBS}}
         stop_limit = TrainGuardFunction(
             Construct(self, "StopLimit"),
             "admit_stop",
             platform=self._ground,
-            statements=[
-                allow("CountStops", ["dynamodb:GetItem", "dynamodb:PutItem"], [storage.rule_state.table_arn], stops)
-            ],
+            statements=[storage.keep_books("CountStops", ["GetItem", "PutItem"], [STOPS])],
             environment={
-                "STOP_BUDGET_TABLE": storage.rule_state.table_name,
+                "STOP_BUDGET_TABLE": storage.bookkeeping.table_name,
                 "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(limit),
             },
             timeout_s=15,

@@ -25,10 +25,7 @@ from infra.constructs.report_machine import report_machine_arn
 from infra.constructs.state_machine import state_machine
 from infra.constructs.subscribers import subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
-from trainguard.aws.dynamodb.fire_path import ALERTS
-
-# Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here.
-STOPS_OF_ALL_JOBS = "*"
+from trainguard.aws.dynamodb.bookkeeping import AGENTS, ALERTS, REQUESTS, STOPS
 
 
 class Actions(Construct):
@@ -85,29 +82,30 @@ class Actions(Construct):
             statements=[
                 write_rows,
                 allow("ReadRow", ["dynamodb:GetItem"], [rows]),
+                storage.keep_books("AskAgents", ["UpdateItem"], [f"{REQUESTS}*", f"{AGENTS}*"]),
+                storage.keep_books("ReadAnswers", ["GetItem"], [f"{AGENTS}*"]),
                 stop_opted_in_training_jobs(self),
                 allow("LookAtTrainingJobs", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
                 *stop_opted_in_resources(self, config.stoppable_by_aws),
                 *look_at_resources(config.stoppable_by_aws),
             ],
-            environment=variables,
+            environment=storage.variables("RULE_STATE_TABLE", "BOOKKEEPING_TABLE"),
             timeout_s=30,
             audited=True,
         )
-        # It handles the most foreign text: it may send alerts, and write into no rule's row.
+        # It handles the most foreign text: it may send alerts, and reach no job's row.
         bus = Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")
-        claims = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ALERTS}}
         webhook = {"WEBHOOK_SERVICE": config.webhook_service, "STACK_NAME": config.stack_name}
         self.send_alert = function(
             "send_alert",
             statements=[
                 allow("PublishAlerts", ["sns:Publish"], [*self.topics.values()]),
                 allow("EmitFindings", ["events:PutEvents"], [bus], {"StringEquals": {"events:source": EVENT_SOURCE}}),
-                allow("ClaimAlerts", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [rows], claims),
+                storage.keep_books("ClaimAlerts", ["GetItem", "UpdateItem"], [ALERTS]),
                 platform.settings.read_brakes(),
             ],
             environment={
-                **variables,
+                **storage.variables("BOOKKEEPING_TABLE"),
                 **self.topics,
                 **platform.settings.environment_of_brakes(),
                 **(webhook if config.webhook_secret else {}),
@@ -136,13 +134,6 @@ class Actions(Construct):
         override = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")
         )
-        # The one item that counts stops; that of another stack is not readable otherwise.
-        count_stops = allow(
-            "CountStops",
-            ["dynamodb:GetItem", "dynamodb:PutItem"] if shared else ["dynamodb:PutItem"],
-            [shared or storage.rule_state.table_arn],
-            {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": STOPS_OF_ALL_JOBS}},
-        )
         return TrainGuardFunction(
             self,
             "decide_stop",
@@ -152,7 +143,8 @@ class Actions(Construct):
                 describe_training_jobs(self),
                 allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
                 allow("ReadRuleState", ["dynamodb:GetItem"], [storage.rule_state.table_arn]),
-                count_stops,
+                storage.keep_books("CountStops", ["GetItem", "PutItem"], [STOPS], shared),
+                storage.keep_books("ReadAgents", ["GetItem"], [f"{AGENTS}*"]),
                 platform.settings.read_brakes(),
                 *look_at_resources(config.stoppable_by_aws),
                 *([allow("AskStopLimit", ["lambda:InvokeFunction"], [stop_limit])] if stop_limit else []),
@@ -161,8 +153,8 @@ class Actions(Construct):
                 "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
                 "STOP_SWITCH_OVERRIDE_PARAMETER": self.stop_switch_override,
                 **platform.settings.environment_of_brakes(),
-                **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
-                "STOP_BUDGET_TABLE": shared or storage.rule_state.table_name,
+                **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE", "BOOKKEEPING_TABLE"),
+                "STOP_BUDGET_TABLE": shared or storage.bookkeeping.table_name,
                 "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(config.max_stops_per_hour),
                 "STOPPABLE_RESOURCES": ",".join(("none", *config.stoppable)),
                 **({"STOP_LIMIT_FUNCTION": stop_limit} if stop_limit else {}),

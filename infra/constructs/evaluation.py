@@ -15,6 +15,7 @@ from infra import overlay
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs
 from infra.constructs.rollout import LIVE, publish
+from trainguard.aws.dynamodb.bookkeeping import MET_JOBS, TUNING_JOB
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.engine.installed import FAMILIES
 from trainguard.hangs.files import KEPT_HANG
@@ -64,7 +65,9 @@ class Evaluation(Construct):
             settings.read_brakes(),
         ]
         environment = {
-            **storage.variables("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "PROFILE_BUCKET"),
+            **storage.variables(
+                "JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "BOOKKEEPING_TABLE", "PROFILE_BUCKET"
+            ),
             "TASK_QUEUE_URL": queue.queue_url,
             **machines,
             **settings.environment(),
@@ -79,6 +82,7 @@ class Evaluation(Construct):
                 allow("ReceiveDoorbells", receive, [queue.queue_arn]),
                 allow("ReadProfileObjects", ["s3:GetObject"], objects),
                 allow("RegisterJobs", register, [storage.jobs.table_arn]),
+                storage.keep_books("CountJobs", ["UpdateItem"], [MET_JOBS, f"{TUNING_JOB}*"]),
                 allow("UpdateNodeState", [*register, "dynamodb:Query"], [storage.node_state.table_arn]),
                 allow("JudgeCaptures", ["states:StartExecution"], [kernels]),
                 *common,
@@ -106,6 +110,7 @@ class Evaluation(Construct):
             "reconcile_job",
             statements=[
                 allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [storage.jobs.table_arn]),
+                storage.keep_books("SummariseTuningJobs", ["UpdateItem"], [f"{TUNING_JOB}*"]),
                 allow("SummariseNodeState", summarise, [storage.node_state.table_arn]),
                 *common,
                 *polling,

@@ -77,7 +77,12 @@ class WatchedParts:
     @property
     def table_names(self) -> dict[str, str]:
         storage = self.platform.storage
-        tables = {"Jobs": storage.jobs, "RuleState": storage.rule_state, "NodeState": storage.node_state}
+        tables = {
+            "Jobs": storage.jobs,
+            "RuleState": storage.rule_state,
+            "NodeState": storage.node_state,
+            "Bookkeeping": storage.bookkeeping,
+        }
         return {title: table.table_name for title, table in tables.items()}
 
 

@@ -1,5 +1,6 @@
-"""Storage of profiles and state: one bucket and the three tables that people read."""
+"""Storage of profiles and state: one bucket, the tables that people read, and one of bookkeeping."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from aws_cdk import Duration, Stack
@@ -19,14 +20,14 @@ from trainguard.core.canary_name import CANARY_PREFIX
 
 
 class JobStorage(Construct):
-    """Bucket and the tables of jobs and rows; ``bucket`` is None when the deployment uses an existing one."""
+    """Bucket and tables of jobs, rows and bookkeeping; ``bucket`` is None when the deployment uses an existing one."""
 
     def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
         super().__init__(scope, "Storage")
         self.bucket = None if config.profile_bucket else self._build_bucket(config)
         self.bucket_name = self.bucket.bucket_name if self.bucket else str(config.profile_bucket)
         self.bucket_arn = f"arn:{Stack.of(self).partition}:s3:::{self.bucket_name}"
-        self.jobs = self._build_table("Jobs", None, config)
+        self.jobs = self._build_table("Jobs", ("TrainingJobName",), config)
         self.jobs.add_global_secondary_index(
             index_name=ACTIVE_JOBS_INDEX,
             partition_key=_text("Active"),
@@ -34,7 +35,7 @@ class JobStorage(Construct):
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             max_write_request_units=config.max_write_units,
         )
-        self.rule_state = self._build_table("RuleState", "RuleTarget", config)
+        self.rule_state = self._build_table("RuleState", ("TrainingJobName", "RuleTarget"), config)
         self.rule_state.add_global_secondary_index(
             index_name=BY_STATUS_INDEX,
             partition_key=_text("Status"),
@@ -43,12 +44,24 @@ class JobStorage(Construct):
             non_key_attributes=[*BY_STATUS_COLUMNS],
             max_write_request_units=config.max_write_units,
         )
-        self._tables = {"JOBS_TABLE": self.jobs, "RULE_STATE_TABLE": self.rule_state}
+        self.bookkeeping = self._build_table("Bookkeeping", ("Purpose", "Id"), config)
+        self._tables = {
+            "JOBS_TABLE": self.jobs,
+            "RULE_STATE_TABLE": self.rule_state,
+            "BOOKKEEPING_TABLE": self.bookkeeping,
+        }
 
     def variables(self, *names: str) -> dict[str, str]:
-        """Return variables of a function: ``JOBS_TABLE``, ``NODE_STATE_TABLE``, ``RULE_STATE_TABLE``, the bucket's."""
+        """Return variables of a function: ``<NAME>_TABLE`` of each table, and ``PROFILE_BUCKET``."""
         values = {name: table.table_name for name, table in self._tables.items()} | {"PROFILE_BUCKET": self.bucket_name}
         return {name: values[name] for name in names}
+
+    def keep_books(
+        self, sid: str, actions: Sequence[str], purposes: Sequence[str], table: str | None = None
+    ) -> iam.PolicyStatement:
+        """Let a role into the entries of these purposes alone, by default of this stack's table."""
+        keys = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(purposes)}}
+        return allow(sid, [f"dynamodb:{each}" for each in actions], [table or self.bookkeeping.table_arn], keys)
 
     def list_canaries(self) -> iam.PolicyStatement:
         canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
@@ -97,13 +110,13 @@ class JobStorage(Construct):
             ],
         )
 
-    def _build_table(self, name: str, sort_key: str | None, config: DeploymentConfig) -> dynamodb.Table:
+    def _build_table(self, name: str, keys: tuple[str, ...], config: DeploymentConfig) -> dynamodb.Table:
         key = own_key(self, config)
         return dynamodb.Table(
             self,
             name,
-            partition_key=_text("TrainingJobName"),
-            sort_key=_text(sort_key) if sort_key else None,
+            partition_key=_text(keys[0]),
+            sort_key=_text(keys[1]) if len(keys) > 1 else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             max_write_request_units=config.max_write_units,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
@@ -122,7 +135,7 @@ class Storage(JobStorage):
 
     def __init__(self, scope: Construct, config: DeploymentConfig) -> None:
         super().__init__(scope, config)
-        self.node_state = self._build_table("NodeState", "NodeKind", config)
+        self.node_state = self._build_table("NodeState", ("TrainingJobName", "NodeKind"), config)
         self._tables["NODE_STATE_TABLE"] = self.node_state
 
 

@@ -29,6 +29,7 @@ environment = load_environment(
         "brakes_parameter",
         "jobs_table",
         "rule_state_table",
+        "bookkeeping_table",
         "stop_budget_table",
         "max_stops_per_hour",
         "stoppable_resources",
@@ -38,7 +39,7 @@ environment = load_environment(
 clients = Clients()
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
-desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.rule_state_table)
+desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.bookkeeping_table)
 limit = int(environment.max_stops_per_hour)
 services = stop_services(environment, clients, desk)
 # The central account's table and function may lie in another Region.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = Logger()
 metrics = Metrics()
 environment = load_environment(
-    ("rule_state_table", "alert_topic_arn", "chat_topic_arn", "brakes_parameter"), function="send_alert"
+    ("bookkeeping_table", "alert_topic_arn", "chat_topic_arn", "brakes_parameter"), function="send_alert"
 )
 clients = Clients()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
@@ -35,7 +35,7 @@ sender = AlertSender(
         webhook=cast("WebhookService", webhook),
         stack=os.environ.get("STACK_NAME", ""),
     ),
-    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.rule_state_table),
+    sent=DynamoSentAlerts(client=clients.dynamodb, table=environment.bookkeeping_table),
     journal=journal,
     brakes=KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter), journal),
     has_webhook=webhook is not None,

@@ -15,10 +15,10 @@ from trainguard.aws.stoppable import AwsStopCalls
 from trainguard.stack.actions.stop_job import StopCall, carry_out
 
 logger = Logger()
-environment = load_environment(("rule_state_table",), function="stop_job")
+environment = load_environment(("rule_state_table", "bookkeeping_table"), function="stop_job")
 clients = Clients()
 rows = DynamoFireRows(client=clients.dynamodb, table=environment.rule_state_table)
-desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.rule_state_table)
+desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.bookkeeping_table)
 calls = AwsStopCalls(clients, desk, time.time)
 
 

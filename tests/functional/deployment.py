@@ -22,7 +22,7 @@ from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 from demo.recording import Recording
 from demo.uploads import RecordedObject
 from tests.functional.offline import POLL_SOURCE, RECONCILE_JOB, REGION, offline_session
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.support.printing import Capture
 from trainguard.aws.clients import Clients
@@ -137,7 +137,7 @@ class Deployment:
         monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
         clients.s3.create_bucket(Bucket=BUCKET)
         self.throw_stop_switch("enabled")
-        self.stop_budget_table = RULE_STATE
+        self.stop_budget_table = BOOKKEEPING
         self.stoppable_resources = "none"
         self.live_sources = "logs+/aws/sagemaker/TrainingJobs"
 
@@ -145,6 +145,7 @@ class Deployment:
     def environments(self) -> dict[str, dict[str, str]]:
         """Variables of each function."""
         jobs, nodes = {"JOBS_TABLE": JOBS}, {"NODE_STATE_TABLE": NODE_STATE}
+        rows, bookkeeping = {"RULE_STATE_TABLE": RULE_STATE}, {"BOOKKEEPING_TABLE": BOOKKEEPING}
         queue = {"TASK_QUEUE_URL": self.world.queue_url}
         machines = {
             "FIRE_STATE_MACHINE_ARN": self.world.machine_arn,
@@ -155,7 +156,7 @@ class Deployment:
         fires = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
         bucket = {"PROFILE_BUCKET": BUCKET}
         brakes = {"BRAKES_PARAMETER": BRAKES}
-        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings | brakes
+        evaluation = jobs | nodes | rows | bookkeeping | bucket | queue | machines | settings | brakes
         return {
             "evaluate_objects": evaluation,
             "scheduler": {**jobs, "RECONCILE_JOB_FUNCTION": RECONCILE_JOB, **brakes, "CANARY": "on"}
@@ -169,38 +170,39 @@ class Deployment:
                 "STOP_SWITCH_OVERRIDE_PARAMETER": STOP_SWITCH_OVERRIDE,
                 **brakes,
                 **jobs,
-                "RULE_STATE_TABLE": RULE_STATE,
+                **rows,
+                **bookkeeping,
                 "STOP_BUDGET_TABLE": self.stop_budget_table,
                 "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
                 "STOPPABLE_RESOURCES": self.stoppable_resources,
             },
-            "record_fire": {"RULE_STATE_TABLE": RULE_STATE},
-            "stop_job": {"RULE_STATE_TABLE": RULE_STATE},
+            "record_fire": rows,
+            "stop_job": rows | bookkeeping,
             "send_alert": {
-                "RULE_STATE_TABLE": RULE_STATE,
+                **bookkeeping,
                 "ALERT_TOPIC_ARN": ALERT_TOPIC,
                 "CHAT_TOPIC_ARN": CHAT_TOPIC,
                 **brakes,
             },
-            "canary": {"RULE_STATE_TABLE": RULE_STATE} | jobs | bucket,
-            "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
+            "canary": rows | jobs | bucket,
+            "verdict": rows | jobs,
             "open_ops_items": {},
             "weekly_digest": {
-                "RULE_STATE_TABLE": RULE_STATE,
+                **rows,
                 "ALERT_TOPIC_ARN": ALERT_TOPIC,
                 "CHAT_TOPIC_ARN": CHAT_TOPIC,
                 "STACK_NAME": "TrainGuard",
                 **jobs,
             },
             "send_statements": {
-                "RULE_STATE_TABLE": RULE_STATE,
+                **rows,
                 "CENTRAL_BUS_ARN": f"arn:aws:events:{REGION}:999988887777:event-bus/TrainGuardCentral",
                 "STACK_NAME": "TrainGuard",
                 **jobs,
             },
-            "keep_statement": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
-            "admit_stop": {"STOP_BUDGET_TABLE": RULE_STATE, "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR)},
-            "draw_fleet": {"RULE_STATE_TABLE": RULE_STATE, "STACK_NAME": "TrainGuardCentral"} | jobs | bucket,
+            "keep_statement": rows | jobs,
+            "admit_stop": {"STOP_BUDGET_TABLE": BOOKKEEPING, "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR)},
+            "draw_fleet": {"STACK_NAME": "TrainGuardCentral"} | rows | jobs | bucket,
             "build_report": jobs | nodes,
             "plan_report": jobs | nodes,
             "digest_profile": {},

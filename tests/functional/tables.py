@@ -1,4 +1,4 @@
-"""Schema of the three tables, as the stack deploys it."""
+"""Schema of the four tables, as the stack deploys it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 JOBS = "Jobs"
 NODE_STATE = "NodeState"
 RULE_STATE = "RuleState"
+BOOKKEEPING = "Bookkeeping"
 
 check_updates_once()
 
 
 def create_tables(client: "DynamoDBClient") -> None:
-    """Create the three tables."""
+    """Create the four tables."""
     jobs = _table(JOBS, "TrainingJobName")
     jobs["AttributeDefinitions"] = [*jobs["AttributeDefinitions"], {"AttributeName": "Active", "AttributeType": "S"}]
     jobs["GlobalSecondaryIndexes"] = [
@@ -30,6 +31,7 @@ def create_tables(client: "DynamoDBClient") -> None:
         }
     ]
     client.create_table(**jobs)
+    client.create_table(**_table(BOOKKEEPING, "Purpose", "Id"))
     client.create_table(**_table(NODE_STATE, "TrainingJobName", "NodeKind"))
     rows = _table(RULE_STATE, "TrainingJobName", "RuleTarget")
     rows["AttributeDefinitions"] = [

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.functional.tables import BOOKKEEPING
 from tests.functional.worlds import MotoUnderTest
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
@@ -33,11 +34,11 @@ class Sides:
 
     def __init__(self, world: MotoUnderTest, clients: Clients) -> None:
         self.world, self.clients = world, clients
-        self.stack = DynamoClusterDesk(client=world.dynamodb, table="RuleState")
+        self.stack = DynamoClusterDesk(client=world.dynamodb, table=BOOKKEEPING)
         self.agent = self.of("prod")
 
     def of(self, cluster: str) -> StackDesk:
-        return StackDesk("RuleState", "TrainGuard", cluster, [self.world.dynamodb, self.clients.ssm])
+        return StackDesk(BOOKKEEPING, "TrainGuard", cluster, [self.world.dynamodb, self.clients.ssm])
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def test_request_is_read_by_its_own_cluster_alone(sides: Sides) -> None:
 
 def test_request_of_another_version_is_not_carried_out(sides: Sides) -> None:
     for number, document in enumerate(["{", "[]", '{"schema_version": 2}', '{"schema_version": 1, "id": "x"}']):
-        item: Any = {"TrainingJobName": "*requests/prod", "RuleTarget": f"f{number}", "Document": document}
-        sides.world.dynamodb.put_item(TableName="RuleState", Item={name: {"S": item[name]} for name in item})
+        item: Any = {"Purpose": "requests/prod", "Id": f"f{number}", "Document": document}
+        sides.world.dynamodb.put_item(TableName=BOOKKEEPING, Item={name: {"S": item[name]} for name in item})
     assert sides.agent.requests() == []
 
 
@@ -74,12 +75,12 @@ def test_state_lasts_until_it_is_withdrawn(sides: Sides) -> None:
 def test_the_agents_role_writes_no_column_of_a_rule(sides: Sides) -> None:
     sides.agent.publish(STATE.resource, msgspec.to_builtins(STATE))
     sides.agent.begin("f1")
-    written = {name for item in sides.world.dynamodb.scan(TableName="RuleState")["Items"] for name in item}
+    written = {name for item in sides.world.dynamodb.scan(TableName=BOOKKEEPING)["Items"] for name in item}
     page = (Path(__file__).parents[2] / "docs" / "actions.md").read_text("utf-8")
     policy = json.loads(page.split("```json\n")[-1].partition("```")[0])
     (statement,) = [each for each in policy["Statement"] if "dynamodb:PutItem" in each["Action"]]
     allowed = statement["Condition"]["ForAllValues:StringEquals"]
-    assert (allowed["dynamodb:LeadingKeys"], set(allowed["dynamodb:Attributes"])) == ("*agents/prod", written)
+    assert (allowed["dynamodb:LeadingKeys"], set(allowed["dynamodb:Attributes"])) == ("agents/prod", written)
 
 
 def test_only_one_side_writes_the_first_answer(sides: Sides) -> None:

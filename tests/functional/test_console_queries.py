@@ -1,4 +1,4 @@
-"""The statements for the console: each reads a key that table or index has, and finds rows and no bookkeeping.
+"""The statements for the console: each reads a key of table or index, asks for columns that are there, and finds rows.
 
 moto knows neither indexes nor ranges in PartiQL, so a statement's parts are asked for by Query, as DynamoDB runs it.
 """
@@ -10,11 +10,9 @@ from pathlib import Path
 
 from tests.functional.tables import JOBS, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts, DynamoStopBudget
 from trainguard.core.finding import Finding, Severity, Status
 from trainguard.core.records import JobRecord, RuleRow
 from trainguard.core.timestamps import epoch_from_iso
-from trainguard.stack.actions.marks import Channel
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 STATEMENT = re.compile(
@@ -26,24 +24,35 @@ DAY_S = 86_400.0
 SINCE = epoch_from_iso("2026-11-28T00:00:00Z")
 
 
+def columns_of(world: MotoUnderTest, table: str, name: str) -> set[str]:
+    """Return what an index has of each item: its keys, the table's, and what it is given."""
+    described = world.dynamodb.describe_table(TableName=table)["Table"]
+    (index,) = (each for each in described["GlobalSecondaryIndexes"] if each["IndexName"] == name)
+    keys = {each["AttributeName"] for each in (*described["KeySchema"], *index["KeySchema"])}
+    return keys | set(index["Projection"].get("NonKeyAttributes", ()))
+
+
 def answer(world: MotoUnderTest, said: Mapping[str, str | None]) -> list[list[str | None]]:
     """Return the columns that a statement selects, of what it finds."""
     conditions = CONDITION.findall(said["where"] or "")
     assert CONDITION.sub("", said["where"] or "").replace(" AND ", "") == "", "a condition that is none of a key"
     asked = {"IndexName": said["index"]} if said["index"] else {}
+    table = {"Jobs": JOBS, "RuleState": RULE_STATE}[said["table"] or ""]
+    columns = (said["columns"] or "").replace('"', "").split(", ")
+    if said["index"]:
+        assert set(columns) <= columns_of(world, table, said["index"]), "the index lacks a column, and shows none"
     found = world.dynamodb.query(
-        TableName={"Jobs": JOBS, "RuleState": RULE_STATE}[said["table"] or ""],
+        TableName=table,
         KeyConditionExpression=" AND ".join(f"#c{n} {each[1]} :c{n}" for n, each in enumerate(conditions)),
         ExpressionAttributeNames={f"#c{n}": each[0] for n, each in enumerate(conditions)},
         ExpressionAttributeValues={f":c{n}": {"S": each[2]} for n, each in enumerate(conditions)},
         ScanIndexForward=not said["newest"],
         **asked,  # type: ignore[arg-type]  # a name of an index
     )
-    columns = (said["columns"] or "").replace('"', "").split(", ")
     return [[item.get(column, {}).get("S") for column in columns] for item in found["Items"]]
 
 
-def test_statements_find_rows_by_key_and_no_bookkeeping(moto_world: MotoUnderTest) -> None:
+def test_statements_find_rows_by_key_with_their_columns(moto_world: MotoUnderTest) -> None:
     for job, rule, status, fired_at in (
         ("llm", "A", Status.FIRED, SINCE - DAY_S),
         ("llm", "B", Status.FIRED, SINCE + DAY_S),
@@ -54,13 +63,9 @@ def test_statements_find_rows_by_key_and_no_bookkeeping(moto_world: MotoUnderTes
         severity = Severity.HIGH if status is Status.FIRED else None
         finding = Finding(rule, None, "p95 is 23 %.", severity=severity)
         moto_world.rows.publish([RuleRow(job, finding, status, evaluated_through=SINCE, fired_at=fired_at)])
-    marks = DynamoSentAlerts(client=moto_world.dynamodb, table=RULE_STATE)
-    marks.claim("f1", Channel.MAIL, now=SINCE)
-    DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE).take("f1", "llm", now=SINCE, limit=5)
     fast = JobRecord("llm", "arn", "bucket", "", active=True, polled_fast=True)
     moto_world.jobs.register(fast)
     moto_world.jobs.register(replace(fast, job="slow", polled_fast=False))
-    moto_world.jobs.meet(SINCE, 5)
 
     said = [each.groupdict() for each in STATEMENT.finditer(DOCUMENT.read_text(encoding="utf-8"))]
     found = {each["says"]: answer(moto_world, each) for each in said}

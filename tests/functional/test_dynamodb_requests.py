@@ -5,10 +5,9 @@ from typing import Any, cast
 import pytest
 from botocore.paginate import Paginator
 
-from tests.functional.tables import JOBS, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
-from trainguard.aws.dynamodb.fire_path import ALL_JOBS, STOPS, DynamoStopBudget, region_of
-from trainguard.aws.dynamodb.jobs import DynamoJobs
+from trainguard.aws.dynamodb.fire_path import DynamoStopBudget, region_of
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.dynamodb.table import Table, assignments
 from trainguard.core.errors import StateCodecError
@@ -83,11 +82,10 @@ def test_assigned_columns_without_a_value_are_removed(
 
 def test_version_of_stops_counts_the_writes(moto_world: MotoUnderTest) -> None:
     client = moto_world.dynamodb
-    budget = DynamoStopBudget(client=client, table=RULE_STATE)
-    key: Any = {"TrainingJobName": {"S": ALL_JOBS}, "RuleTarget": {"S": STOPS}}
+    budget = DynamoStopBudget(client=client, table=BOOKKEEPING)
     for version, fire in ((1, "a"), (2, "b"), (2, "a")):
         assert budget.take(fire, f"job-{fire}", now=NOW, limit=2)
-        item = client.get_item(TableName=RULE_STATE, Key=key)["Item"]
+        item: Any = moto_world.entry("stops", "last-hour")
         assert item["Version"] == {"N": str(version)}
     assert item["Stops"]["M"]["b"] == {"M": {"Job": {"S": "job-b"}, "At": {"S": "2026-11-21T08:00:00.000Z"}}}
     assert (region_of("arn:aws:dynamodb:eu-west-1:1:table/rows"), region_of("rows")) == ("eu-west-1", None)
@@ -96,12 +94,9 @@ def test_version_of_stops_counts_the_writes(moto_world: MotoUnderTest) -> None:
 def test_hour_of_a_counted_name_is_kept_for_a_day(
     moto_world: MotoUnderTest,
 ) -> None:
-    client = moto_world.dynamodb
-    jobs = DynamoJobs(client=client, table=JOBS)
     for _ in range(2):
-        jobs.meet(NOW + 59.9, most=3)
-    key: Any = {"TrainingJobName": {"S": "met-jobs/2026112108"}}
-    item = client.get_item(TableName=JOBS, Key=key)["Item"]
+        moto_world.bookkeeping.meet(NOW + 59.9, most=3)
+    item = moto_world.entry("met-jobs", "2026112108")
     assert (item["Met"], item["ExpiresAt"]) == ({"N": "2"}, {"N": str(int(NOW) + 59 + 86_400)})
 
 

@@ -37,7 +37,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.ask("job", 1.0, 300.0)
     world.jobs.touch("job", 1.0)
     world.jobs.raise_episode("job", "Rule", 0)
-    world.jobs.meet(0.0, 1)
+    world.bookkeeping.meet(0.0, 1)
     world.jobs.admit_stream("job", 1)
     world.jobs.recount_streams("job", 1, 0)
     world.jobs.set_fast_polling("job", polled_fast=False)
@@ -47,8 +47,8 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.polled_fast()
     world.jobs.polled_slowly()
     list(world.jobs.all())
-    world.jobs.upsert_tuned_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
-    world.jobs.tuning_job("tuning")
+    world.bookkeeping.upsert_tuned_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
+    world.bookkeeping.tuning_job("tuning")
     world.objects.put(BUCKET, "key", b"", "")
     world.objects.get(BUCKET, "key", 1)
     world.objects.get_range(BUCKET, "key", 0, 1)
@@ -71,7 +71,7 @@ def _effects(world: MemoryWorld) -> object:
         world.nodes.of_job("job"),
         world.rows.of_job("job"),
         world.jobs.load("job"),
-        world.jobs.tuning_job("tuning"),
+        world.bookkeeping.tuning_job("tuning"),
         list(world.objects.list(BUCKET, "", "")),
         world.executions.started,
         world.tasks.drain(),

@@ -20,7 +20,7 @@ from tests.functional.deployment import (
     event,
 )
 from tests.functional.offline import offline_session
-from tests.functional.tables import RULE_STATE
+from tests.functional.tables import BOOKKEEPING
 from tests.support.faults import Fault, Faults
 from tests.support.memory import MemoryStopLimit
 from trainguard.aws.clients import Clients
@@ -169,7 +169,7 @@ def test_grace_time_begins_without_taking_a_stop_of_the_hour(
     answer = decide(graced).value
     assert (answer["stop"], answer["decision"]) == (False, "grace")
     assert datetime.fromisoformat(answer["stopAt"]).timestamp() == pytest.approx(time.time() + 600.0, abs=20.0)
-    assert deployment.world.row("*", "stops") == {}
+    assert deployment.world.entry("stops", "last-hour") == {}
 
 
 def test_organisations_limit_has_the_last_word_and_none_is_no(deployment: Deployment) -> None:
@@ -244,7 +244,7 @@ def test_fire_of_an_ended_episode_is_refused(deployment: Deployment, attempt: st
 
 def counted(deployment: Deployment) -> set[str]:
     """Return the fires whose stops the last hour has."""
-    return set(deployment.world.row("*", "stops").get("Stops", {"M": {}})["M"])
+    return set(deployment.world.entry("stops", "last-hour").get("Stops", {"M": {}})["M"])
 
 
 def test_simultaneous_fires_of_a_job_count_one_stop(
@@ -266,7 +266,7 @@ def test_fire_in_a_full_hour_is_refused_and_not_counted(
 ) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment)
-    budget = DynamoStopBudget(client=deployment.world.dynamodb, table=RULE_STATE)
+    budget = DynamoStopBudget(client=deployment.world.dynamodb, table=BOOKKEEPING)
     earlier = fire["jobArn"] + " 2026-01-01T00:00:00.000Z"
     for job in (earlier, *(f"other-{number}" for number in range(1, MAX_STOPS_PER_HOUR))):
         assert budget.take(f"of-{job}", job, now=time.time(), limit=MAX_STOPS_PER_HOUR)
@@ -281,23 +281,18 @@ def test_shared_ceiling_counts_stops_in_the_other_region(
 ) -> None:
     elsewhere = Clients(session=offline_session(), region="eu-central-1").dynamodb
     created = elsewhere.create_table(
-        TableName="Other-RuleState",
-        AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in ("TrainingJobName", "RuleTarget")
-        ],
-        KeySchema=[
-            {"AttributeName": "TrainingJobName", "KeyType": "HASH"},
-            {"AttributeName": "RuleTarget", "KeyType": "RANGE"},
-        ],
+        TableName="Other-Bookkeeping",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("Purpose", "Id")],
+        KeySchema=[{"AttributeName": "Purpose", "KeyType": "HASH"}, {"AttributeName": "Id", "KeyType": "RANGE"}],
         BillingMode="PAY_PER_REQUEST",
     )
     deployment.stop_budget_table = created["TableDescription"]["TableArn"]
-    others = DynamoStopBudget(client=elsewhere, table="Other-RuleState")
+    others = DynamoStopBudget(client=elsewhere, table="Other-Bookkeeping")
     assert others.take("of-the-other-stack", "other-job", now=time.time(), limit=MAX_STOPS_PER_HOUR)
     deployment.create_training_job()
     assert deployment.function("decide_stop")(recent_fire(deployment)).value["stop"]
     assert not others.take("one-too-many", "one-more-job", now=time.time(), limit=MAX_STOPS_PER_HOUR)
-    assert deployment.world.row("*", "stops") == {}
+    assert deployment.world.entry("stops", "last-hour") == {}
 
 
 @pytest.mark.parametrize("switch", ["dry-run", "disabled"])
@@ -305,7 +300,7 @@ def test_fire_without_a_stop_takes_none_of_the_hour(deployment: Deployment, swit
     deployment.create_training_job()
     deployment.throw_stop_switch(switch)
     assert deployment.function("decide_stop")(recent_fire(deployment)).value["stop"] is False
-    assert deployment.world.row("*", "stops") == {}
+    assert deployment.world.entry("stops", "last-hour") == {}
 
 
 def test_fire_of_an_earlier_job_of_the_name_is_refused(

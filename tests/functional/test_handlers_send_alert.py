@@ -12,7 +12,7 @@ from tests.functional.deployment import (
     Deployment,
     event,
 )
-from tests.functional.tables import RULE_STATE
+from tests.functional.tables import BOOKKEEPING
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.core.brakes import Braked, new_brake, written_brakes
 from trainguard.core.text import LONGEST_SENTENCE, mail_line
@@ -50,7 +50,7 @@ def test_silenced_alert_is_marked_and_sent_after_the_brake(deployment: Deploymen
     assert (answer.value["sent"], answer.value["unsent"]) == (False, [])
     assert answer.value["outcome"]["action"].startswith("silenced by brake b-1 of ada")
     assert answer.metrics["AlertsSilenced"] == 1
-    marks = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE)
+    marks = DynamoSentAlerts(client=deployment.world.dynamodb, table=BOOKKEEPING)
     (mark,) = marks.silenced()
     assert (mark.alert_id, mark.execution, mark.silenced) == (given["fire"]["alertId"], "first", brake.words)
     assert mark == marks.mark(mark.alert_id)
@@ -70,7 +70,7 @@ def test_alert_is_what_topics_and_bus_take(deployment: Deployment, name: str) ->
     assert (answer["sent"], answer["unsent"], answer["faults"], answer["waitUntil"]) == (True, [], [], None)
     named = given["fire"]["alertId"] + ("-warning" if "warning" in name else "")
     assert answer["outcome"]["alertId"] == named
-    claims = deployment.world.row("*alerts", named)
+    claims = deployment.world.entry("alerts", named)
     assert {"BusSentAt", "MailSentAt", "ChatSentAt", "ExpiresAt"} <= set(claims)
     assert not [column for column in claims if column.endswith("ClaimedUntil")]
 
@@ -85,7 +85,7 @@ def test_topics_that_are_gone_are_unsent_and_claimed_anew(deployment: Deployment
 
 
 def test_claims_are_taken_once_and_again_when_they_lapse(deployment: Deployment) -> None:
-    sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=RULE_STATE)
+    sent = DynamoSentAlerts(client=deployment.world.dynamodb, table=BOOKKEEPING)
     mail = Channel.MAIL
     assert sent.claim("a", mail, now=100.0) == "taken"
     assert sent.claim("a", mail, now=140.0) == "busy"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.functional.deployment import Deployment
-from tests.functional.tables import JOBS, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS
 from tests.support.fleets import found, job, quiet, report_row
 from trainguard.aws.dynamodb.fire_path import DynamoStopBudget
 from trainguard.core.records import JobStatus, TunedJob
@@ -52,9 +52,9 @@ def test_verdict_of_an_unknown_job_is_unknown(deployment: Deployment) -> None:
 @pytest.mark.parametrize("name", ["*", "tuning-job/sweep", "met-jobs/1970010102", "../Jobs", "a\n{}", "\u202ejob"])
 def test_item_that_is_no_job_is_unknown_and_not_disclosed(deployment: Deployment, name: str) -> None:
     world = deployment.world
-    world.jobs.meet(7_200.0, 5)
-    world.jobs.upsert_tuned_job("sweep", "job", TunedJob(JobStatus.COMPLETED, finished=True), 9)
-    DynamoStopBudget(client=deployment.clients.dynamodb, table=RULE_STATE).take("fire", "job", now=60.0, limit=1)
+    world.bookkeeping.meet(7_200.0, 5)
+    world.bookkeeping.upsert_tuned_job("sweep", "job", TunedJob(JobStatus.COMPLETED, finished=True), 9)
+    DynamoStopBudget(client=deployment.clients.dynamodb, table=BOOKKEEPING).take("fire", "job", now=60.0, limit=1)
     status, said = asked(deployment, job=name)
     assert (status, said["verdict"], said["rules"]) == (200, "unknown", [])
 

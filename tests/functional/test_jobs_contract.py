@@ -375,6 +375,10 @@ def test_stream_is_admitted_without_creating_a_job_item(world: World) -> None:
 def test_names_per_hour_are_limited_and_create_no_job(
     world: World,
 ) -> None:
-    assert [world.jobs.meet(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [True, True, False, True]
+    assert [world.bookkeeping.meet(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
     assert (list(world.jobs.all()), world.jobs.active()) == ([], [])
-    assert world.jobs.load("met-jobs/1970010102") is None

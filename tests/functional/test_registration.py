@@ -42,7 +42,7 @@ def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
 
 
 def ensure(world: World, job: str = JOB, journal: MemoryJournal | None = None) -> JobRecord:
-    record = registry(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
+    record = registry(world, journal).ensure(world.bookkeeping, bucket=BUCKET, root=ProfileRoot("runs/", job))
     assert record is not None
     return record
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.functional.tables import RULE_STATE
+from tests.functional.tables import BOOKKEEPING
 from tests.functional.worlds import MotoUnderTest
 from tests.support.faults import Faults
 from tests.support.memory import MemoryStopBudget
@@ -24,7 +24,7 @@ def budget(request: pytest.FixtureRequest) -> StopBudget:
     if request.param == "memory":
         return MemoryStopBudget(faults=Faults())
     moto_world: MotoUnderTest = request.getfixturevalue("moto_world")
-    return DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    return DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING)
 
 
 def taken(budget: StopBudget, fire: str, *, at: float = NOW, limit: int = 2) -> bool:
@@ -86,7 +86,7 @@ def test_concurrent_fires_get_no_more_than_the_ceiling() -> None:
 
 def racing(budget: DynamoStopBudget, monkeypatch: pytest.MonkeyPatch, moto_world: MotoUnderTest, times: int) -> None:
     """Let another fire take a stop between reading and writing, so many times."""
-    other = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    other = DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING)
     rivals = iter(range(times))
     load = budget._load
 
@@ -103,25 +103,25 @@ def racing(budget: DynamoStopBudget, monkeypatch: pytest.MonkeyPatch, moto_world
 def test_fire_written_earlier_is_counted_before_the_answer(
     moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch, limit: int, granted: bool
 ) -> None:
-    budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    budget = DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING)
     racing(budget, monkeypatch, moto_world, times=1)
     assert taken(budget, "a", limit=limit) is granted
 
 
 def test_repeatedly_losing_the_write_grants_nothing(moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    budget = DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING)
     racing(budget, monkeypatch, moto_world, times=4)
-    with pytest.raises(StateConflictError, match=r"RuleState/\*/stops"):
+    with pytest.raises(StateConflictError, match="Bookkeeping/stops"):
         taken(budget, "a", limit=100)
 
 
 def test_granted_stops_name_fires_jobs_and_times(
     moto_world: MotoUnderTest,
 ) -> None:
-    taken(DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE), "a")
-    key = {"TrainingJobName": {"S": "*"}, "RuleTarget": {"S": "stops"}}
-    item = moto_world.dynamodb.get_item(TableName=RULE_STATE, Key=key)["Item"]
-    assert item["Stops"] == {"M": {"a": {"M": {"Job": {"S": "job-of-a"}, "At": {"S": "2026-11-21T08:00:00.000Z"}}}}}
+    taken(DynamoStopBudget(client=moto_world.dynamodb, table=BOOKKEEPING), "a")
+    assert moto_world.entry("stops", "last-hour")["Stops"] == {
+        "M": {"a": {"M": {"Job": {"S": "job-of-a"}, "At": {"S": "2026-11-21T08:00:00.000Z"}}}}
+    }
 
 
 @given(

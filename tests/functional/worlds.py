@@ -11,9 +11,10 @@ from moto.s3.models import s3_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
 from tests.functional.offline import LAMBDA, RECONCILE_JOB, REGION
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE, create_tables
 from tests.support.memory import MemoryWorld
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.bookkeeping import DynamoBookkeeping
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
@@ -36,7 +37,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.records import JobStatus
-from trainguard.core.stores import Jobs, NodeStates, RuleStates
+from trainguard.core.stores import Bookkeeping, Jobs, NodeStates, RuleStates
 from trainguard.testing.memory import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class World(Protocol):
 
     @property
     def jobs(self) -> Jobs:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def bookkeeping(self) -> Bookkeeping:
         """Store or service of this world."""
         ...
 
@@ -238,6 +244,7 @@ class MotoUnderTest:
         self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
         self.rows = DynamoRuleStates(client=clients.dynamodb, table=RULE_STATE)
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
+        self.bookkeeping = DynamoBookkeeping(client=clients.dynamodb, table=BOOKKEEPING)
         self.objects = S3ProfileObjects(client=clients.s3)
         self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
         self.records = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
@@ -271,6 +278,10 @@ class MotoUnderTest:
     def row(self, job: str, target: str) -> "dict[str, AttributeValueTypeDef]":
         """Return a row of RuleState as DynamoDB holds it."""
         return self._item(RULE_STATE, TrainingJobName=job, RuleTarget=target)
+
+    def entry(self, purpose: str, name: str) -> "dict[str, AttributeValueTypeDef]":
+        """Return an entry of Bookkeeping as DynamoDB holds it."""
+        return self._item(BOOKKEEPING, Purpose=purpose, Id=name)
 
     def write_row(self, job: str, target: str, columns: Mapping[str, str]) -> None:
         """Write a row of text columns past the adapter."""

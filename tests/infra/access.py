@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.functional import deployment
 from tests.functional.offline import RECONCILE_JOB
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.infra.template import Statement
 from trainguard.testing.memory import DEFAULT_SETTINGS
 
@@ -17,7 +17,7 @@ _PARAMETER = f"arn:{{AWS::Partition}}:ssm:{_HERE}:parameter"
 _JOB = f"arn:{{AWS::Partition}}:sagemaker:{_HERE}:training-job/"
 
 _BUCKETS = {deployment.BUCKET: "{StorageProfiles}"}
-_TABLES = {JOBS: "{StorageJobs.Arn}", NODE_STATE: "{StorageNodeState.Arn}", RULE_STATE: "{StorageRuleState.Arn}"}
+_TABLES = {name: f"{{Storage{name}.Arn}}" for name in (JOBS, NODE_STATE, RULE_STATE, BOOKKEEPING)}
 _MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}", "kernels": "{CapturesKernels.Arn}"}
 _TOPICS = {deployment.ALERT_TOPIC: "{ActionsAlerts}", deployment.CHAT_TOPIC: "{ActionsChat}"}
 _BUS = f"arn:{{AWS::Partition}}:events:{_HERE}:event-bus/default"
@@ -43,7 +43,8 @@ def requests(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
             yield from _of_bucket(action, arguments)
         case "dynamodb":
             index = f"/index/{arguments['IndexName']}" if "IndexName" in arguments else ""
-            key = arguments.get("Key", arguments.get("Item", {})).get("TrainingJobName", {}).get("S")
+            named = arguments.get("Key", arguments.get("Item", {}))
+            key = named.get("TrainingJobName", named.get("Purpose", {})).get("S")
             context = (("dynamodb:LeadingKeys", key),) if key else ()
             yield Request(action, _TABLES[arguments["TableName"]] + index, context)
         case "sqs":

@@ -73,10 +73,10 @@ def test_only_the_organisations_accounts_ask_for_a_stop(central: Template) -> No
 def test_each_central_role_does_one_thing(central: Template) -> None:
     assert held(central, "KeeperKeepStatementRole") == {"KeepStatements": (("dynamodb:PutItem",), (JOBS, ROWS))}
     assert held(central, "StopLimitAdmitStopRole") == {
-        "CountStops": (("dynamodb:GetItem", "dynamodb:PutItem"), (ROWS,))
+        "CountStops": (("dynamodb:GetItem", "dynamodb:PutItem"), ("{StorageBookkeeping.Arn}",))
     }
     (count,) = (each for role, each in central.role_statements() if each.sid == "CountStops")
-    assert count.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
+    assert count.condition == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["stops"]}}
     assert held(central, "PageDrawFleetRole") == {
         "ReadJobs": (("dynamodb:Scan",), (JOBS,)),
         "ReadRows": (("dynamodb:Query",), (ROWS,)),

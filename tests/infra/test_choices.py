@@ -232,7 +232,7 @@ def test_shared_ceiling_counts_stops_in_its_item_alone(
     statements = statements_by_role(template)["ActionsDecideStopRole"]
     (count,) = (statement for statement in statements if statement.sid == "CountStops")
     assert (count.actions, count.resources) == (("dynamodb:GetItem", "dynamodb:PutItem"), (SHARED_BUDGET,))
-    assert count.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
+    assert count.condition == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["stops"]}}
     assert [statement.sid for statement in statements if "dynamodb:PutItem" in statement.actions] == ["CountStops"]
     function = template.one("AWS::Lambda::Function", "ActionsDecideStopFunction")
     assert function["Environment"]["Variables"]["STOP_BUDGET_TABLE"] == SHARED_BUDGET

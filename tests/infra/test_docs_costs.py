@@ -59,6 +59,10 @@ def test_cost_page_sentences_match_the_model() -> None:
     traced = estimate(Workload(traces_gb=1.0), PRICES)
     a_gb = traced.with_profile["hour"] - one.with_profile["hour"]
     assert f"{money(a_gb)} a GB as gzip, three quarters of it to keep it" in WORDS
+    posted = total(estimate(Workload(webhook=True), PRICES).fire) - total(one.fire)
+    assert f"{money(posted)} an alert: event, post" in WORDS
+    opened = estimate(Workload(ops_items=1.0), PRICES).an_idle_month - one.an_idle_month
+    assert f"{money(opened)} each, one a broken GPU" in WORDS
     assert f"An alert costs {money(total(one.fire))} USD with" in WORDS
     assert f"add {money(total(one.busy))} USD a month" in WORDS
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)

@@ -15,6 +15,7 @@ BRAKES = {"BRAKES_PARAMETER": "/TrainGuard/brakes"}
 EVALUATION = SETTINGS | {
     "JOBS_TABLE": "{StorageJobs}",
     "NODE_STATE_TABLE": "{StorageNodeState}",
+    "BOOKKEEPING_TABLE": "{StorageBookkeeping}",
     "RULE_STATE_TABLE": "{StorageRuleState}",
     "TASK_QUEUE_URL": "{IngestDoorbells}",
     "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
@@ -56,7 +57,8 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             **BRAKES,
             "JOBS_TABLE": "{StorageJobs}",
             "RULE_STATE_TABLE": "{StorageRuleState}",
-            "STOP_BUDGET_TABLE": "{StorageRuleState}",
+            "BOOKKEEPING_TABLE": "{StorageBookkeeping}",
+            "STOP_BUDGET_TABLE": "{StorageBookkeeping}",
             "MAX_STOPS_PER_HOUR": "5",
             "STOPPABLE_RESOURCES": "none",
         },
@@ -70,11 +72,14 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "ActionsRecordFireFunction": ("record_fire", {"RULE_STATE_TABLE": "{StorageRuleState}"}),
-    "ActionsStopJobFunction": ("stop_job", {"RULE_STATE_TABLE": "{StorageRuleState}"}),
+    "ActionsStopJobFunction": (
+        "stop_job",
+        {"RULE_STATE_TABLE": "{StorageRuleState}", "BOOKKEEPING_TABLE": "{StorageBookkeeping}"},
+    ),
     "ActionsSendAlertFunction": (
         "send_alert",
         {
-            "RULE_STATE_TABLE": "{StorageRuleState}",
+            "BOOKKEEPING_TABLE": "{StorageBookkeeping}",
             "ALERT_TOPIC_ARN": "{ActionsAlerts}",
             "CHAT_TOPIC_ARN": "{ActionsChat}",
             **BRAKES,
@@ -188,6 +193,7 @@ def test_outputs_name_every_place(template: Template) -> None:
         "JobsTable": "{StorageJobs}",
         "RuleStateTable": "{StorageRuleState}",
         "NodeStateTable": "{StorageNodeState}",
+        "BookkeepingTable": "{StorageBookkeeping}",
         "DoorbellQueueUrl": "{IngestDoorbells}",
         "DoorbellDeadLetterQueueUrl": "{IngestDoorbellDeadLetters}",
         "EventDeadLetterQueueUrl": "{IngestEventDeadLetters}",

@@ -25,7 +25,9 @@ FUNCTIONS = (
     "ReportsPlanReportFunction",
 )
 # Tables of the emulator are deleted with their stack.
-PROTECTION = [f"Storage{table}.DeletionProtectionEnabled" for table in ("Jobs", "NodeState", "RuleState")]
+PROTECTION = [
+    f"Storage{table}.DeletionProtectionEnabled" for table in ("Bookkeeping", "Jobs", "NodeState", "RuleState")
+]
 BATCH_WINDOW = "EvaluationDoorbellsToEvaluateObjects.MaximumBatchingWindowInSeconds"
 RUNTIME = {f"{function}.Runtime" for function in FUNCTIONS} | {"RulesLayer.CompatibleRuntimes.0"}
 ARCHITECTURE = {f"{function}.Architectures.0" for function in FUNCTIONS} | {"RulesLayer.CompatibleArchitectures.0"}

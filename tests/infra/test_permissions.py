@@ -18,6 +18,7 @@ MACHINES = ("ActionsFireRole", "ReportsReportRole", "CapturesKernelsRole")
 JOBS = "{StorageJobs.Arn}"
 NODE_STATE = "{StorageNodeState.Arn}"
 RULE_STATE = "{StorageRuleState.Arn}"
+BOOKKEEPING = "{StorageBookkeeping.Arn}"
 EVALUATION_QUEUE = "{IngestDoorbells.Arn}"
 EVENT_DEAD_LETTERS = "{IngestEventDeadLetters.Arn}"
 FIRE = "{ActionsFire.Arn}"
@@ -82,6 +83,7 @@ DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemake
 EVALUATE = (
     grants(NODE_STATE, "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
+    | grants(BOOKKEEPING, "dynamodb:UpdateItem")
     | grants(EVALUATION_QUEUE, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
     | grants(REPORT, "states:StartExecution")
@@ -141,7 +143,8 @@ EXPECTED: dict[str, Grants] = {
     | grants(f"{PARAMETER}/TrainGuard/stop-switch-override", "ssm:GetParameter")
     | READ_BRAKES
     | grants(JOBS, "dynamodb:GetItem")
-    | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
+    | grants(RULE_STATE, "dynamodb:GetItem")
+    | grants(BOOKKEEPING, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS
     | logs("ActionsDecideStop"),
     "CanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
@@ -152,12 +155,13 @@ EXPECTED: dict[str, Grants] = {
     | logs("Canary"),
     "ActionsRecordFireRole": grants(RULE_STATE, "dynamodb:UpdateItem") | logs("ActionsRecordFire"),
     "ActionsStopJobRole": grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | grants(BOOKKEEPING, "dynamodb:GetItem", "dynamodb:UpdateItem")
     | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob", "sagemaker:DescribeTrainingJob")
     | logs("ActionsStopJob"),
     "ActionsSendAlertRole": grants("{ActionsAlerts}", "sns:Publish")
     | grants("{ActionsChat}", "sns:Publish")
     | grants("arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:event-bus/default", "events:PutEvents")
-    | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | grants(BOOKKEEPING, "dynamodb:GetItem", "dynamodb:UpdateItem")
     | READ_BRAKES
     | logs("ActionsSendAlert"),
     "ActionsFireRole": set().union(
@@ -255,8 +259,8 @@ CONDITIONS = {
     ("ReportsBuildReportRole", "s3:ListBucket"): {
         "StringLike": {"s3:prefix": ["*/rule-output/TrainGuardReport/parts/*", *DUMPS]}
     },
-    ("ActionsDecideStopRole", "dynamodb:PutItem"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}},
-    ("ActionsSendAlertRole", "dynamodb:UpdateItem"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}},
+    ("ActionsDecideStopRole", "dynamodb:PutItem"): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["stops"]}},
+    ("ActionsSendAlertRole", "dynamodb:UpdateItem"): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["alerts"]}},
     ("ActionsSendAlertRole", "events:PutEvents"): {"StringEquals": {"events:source": "trainguard"}},
 }
 

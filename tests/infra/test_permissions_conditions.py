@@ -18,8 +18,18 @@ CONDITIONS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
         "StringEquals": {"aws:ResourceTag/trainguard:stop-on-fire": "allowed"}
     },
     ("ActionsSendAlertRole", "EmitFindings"): {"StringEquals": {"events:source": "trainguard"}},
-    ("ActionsSendAlertRole", "ClaimAlerts"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*alerts"}},
-    ("ActionsDecideStopRole", "CountStops"): {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}},
+    **{
+        (role, sid): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": purposes}}
+        for role, sid, purposes in (
+            ("EvaluationEvaluateObjectsRole", "CountJobs", ["met-jobs", "tuning-job/*"]),
+            ("EvaluationReconcileJobRole", "SummariseTuningJobs", ["tuning-job/*"]),
+            ("ActionsDecideStopRole", "CountStops", ["stops"]),
+            ("ActionsDecideStopRole", "ReadAgents", ["agents/*"]),
+            ("ActionsStopJobRole", "AskAgents", ["requests/*", "agents/*"]),
+            ("ActionsStopJobRole", "ReadAnswers", ["agents/*"]),
+            ("ActionsSendAlertRole", "ClaimAlerts", ["alerts"]),
+        )
+    },
     ("EvaluationSchedulerRole", "ListCanaries"): {"StringLike": {"s3:prefix": "trainguard-canary-*"}},
     ("CanaryRole", "ListCanaries"): {"StringLike": {"s3:prefix": "trainguard-canary-*"}},
     ("CanaryRole", "ReadRowsOfCanaries"): {

@@ -33,7 +33,7 @@ from tests.functional.deployment import (
     ringing,
 )
 from tests.functional.offline import offline_clients
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.functional.test_handlers_kernels import AT, traces
 from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
@@ -166,6 +166,7 @@ def a_whole_job(play: Play) -> None:
     """Play the recorded job: registered, evaluated in two goes with a gap, fired, decided, reported, ended, closed."""
     deployment = play.deployment
     deployment.create_training_job()
+    deployment.describe_with(tuning_job_arn="arn:aws:sagemaker:us-east-1:1:hyper-parameter-tuning-job/sweep")
     objects = recorded_objects()
     half = objects[0].appears_at + 600
     first = [each for each in objects if each.appears_at < half]
@@ -187,6 +188,12 @@ def a_whole_job(play: Play) -> None:
     with play.patch.context() as lost:
         lost.setattr(AwsStopCalls, "stop", _lose_the_answer)
         play("stop_job", {"fire": fire | {"rule": "CPUBottleneck"}, "decision": decision})
+    asked = {"kind": "workload", "resources": ["prod/job/team-a/train"], "action": "suspend"}
+    for expires_at in (time.time() + 60.0, 0.0):
+        play(
+            "stop_job",
+            {"fire": fire | {"rule": "LowGPUUtilization"}, "decision": decision | asked | {"expiresAt": expires_at}},
+        )
     for topic in (ALERT_TOPIC, CHAT_TOPIC):
         deployment.clients.sns.create_topic(Name=topic.rpartition(":")[2])
     for _ in range(2):
@@ -289,7 +296,13 @@ SCENARIOS: tuple[Callable[[Play], None], ...] = (
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Mapping[str, Recorded]:
+def left() -> list[dict[str, list[Any]]]:
+    """Return the items that each scenario left in the tables, by table; `recorded` fills it."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def recorded(left: list[dict[str, list[Any]]]) -> Mapping[str, Recorded]:
     """Return what each function was seen to do in all scenarios together."""
     found: dict[str, Recorded] = defaultdict(Recorded)
     for scenario in SCENARIOS:
@@ -301,6 +314,8 @@ def recorded() -> Mapping[str, Recorded]:
                 found[function].permissions.update(permissions)
                 found[function].requests.update(recorder.asked[function])
                 found[function].missed |= function in recorder.missed
+            scan = deployment.clients.dynamodb.scan
+            left.append({table: scan(TableName=table)["Items"] for table in (JOBS, RULE_STATE, BOOKKEEPING)})
     return found
 
 
@@ -319,9 +334,8 @@ class Printed:
 
 def place(resource: str) -> str:
     """Return what a statement's resource is in the words of `permission`."""
-    tables = {"{StorageJobs.Arn}": JOBS, "{StorageNodeState.Arn}": NODE_STATE, "{StorageRuleState.Arn}": RULE_STATE}
-    for arn, table in tables.items():
-        if resource.startswith(arn):
+    for table in (JOBS, NODE_STATE, RULE_STATE, BOOKKEEPING):
+        if resource.startswith(arn := f"{{Storage{table}.Arn}}"):
             return resource.replace(arn, table)
     return ""
 
@@ -347,6 +361,17 @@ def test_no_request_exceeds_the_permissions_of_a_role(
     template: Template, seen: Mapping[str, set[Permission]], role: str
 ) -> None:
     assert seen[ROLES[role]] - granted(template, role) == set()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_tables_that_people_read_hold_jobs_alone(left: list[dict[str, list[Any]]]) -> None:
+    for tables in left:
+        jobs = {item["TrainingJobName"]["S"]: item for item in tables[JOBS]}
+        assert all(item.keys() >= {"TrainingJobArn", "Status", "Bucket"} for item in jobs.values())
+        assert {row["TrainingJobName"]["S"] for row in tables[RULE_STATE]} <= jobs.keys()
+        assert all(row["Status"]["S"] for row in tables[RULE_STATE])
+    kept = {item["Purpose"]["S"] for tables in left for item in tables[BOOKKEEPING]}
+    assert kept == {"alerts", "stops", "met-jobs", "requests/prod", "agents/prod", "tuning-job/sweep"}
 
 
 def statements_of(template: Template, role: str) -> list[Statement]:

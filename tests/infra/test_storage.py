@@ -7,6 +7,7 @@ from tests.infra.template import Template
 TABLES = {
     "StorageJobs": {"TrainingJobName": "HASH"},
     "StorageRuleState": {"TrainingJobName": "HASH", "RuleTarget": "RANGE"},
+    "StorageBookkeeping": {"Purpose": "HASH", "Id": "RANGE"},
     "StorageNodeState": {"TrainingJobName": "HASH", "NodeKind": "RANGE"},
 }
 
@@ -79,7 +80,7 @@ def test_data_outlives_the_stack_by_default(template: Template) -> None:
     keep = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
     policies = {resource.name: resource.deletion_policy for resource in template.resources if resource.type in keep}
     assert set(policies.values()) == {"RetainExceptOnCreate"}, "a first deployment that fails must leave nothing"
-    assert len(policies) == 23
+    assert len(policies) == 24
 
 
 # Of functions that log stops and brakes.

@@ -33,7 +33,7 @@ PERSON = {
 CHINA_KEY = "arn:aws-cn:kms:cn-north-1:111122223333:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
 THEIR_KEY = "arn:aws:kms:eu-west-1:444455556666:key/mrk-7d1c1f1f8d100b6a1f0e5f4c4c539a9f"
 WRITERS = ("444455556666", "777788889999")
-SHARED_BUDGET = "arn:aws:dynamodb:us-east-1:111122223333:table/TrainGuard-StorageRuleStateA1B2C3D4"
+SHARED_BUDGET = "arn:aws:dynamodb:us-east-1:111122223333:table/TrainGuard-StorageBookkeepingA1B2C3D4"
 GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findings"
 
 WORKSPACE = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b"

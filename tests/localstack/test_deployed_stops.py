@@ -28,7 +28,7 @@ WAITS_SHORT_S = 2.0
 LAST_WORDS_S = 5.0
 
 WAITING = "ApproximateNumberOfMessages"
-ITEM = {"TrainingJobName": "*", "RuleTarget": "stops"}
+ITEM = {"Purpose": "stops", "Id": "last-hour"}
 
 
 def graced(stack: Stack, name: str, **tags: str) -> Job:
@@ -136,7 +136,7 @@ def test_staged_rule_fires_in_its_row_and_pages_nobody(stack: Stack) -> None:
 @contextmanager
 def full_hour(stack: Stack) -> Iterator[None]:
     """Let the hour have had all its stops, for the time of a ``with`` block."""
-    table = stack.table("RuleStateTable")
+    table = stack.table("BookkeepingTable")
     before = table.get_item(Key=ITEM).get("Item")
     stops = {f"fire-{number}": {"Job": "other", "At": iso_time(time.time())} for number in range(MAX_STOPS_PER_HOUR)}
     table.put_item(Item={**ITEM, "Version": int(before["Version"]) + 1 if before else 1, "Stops": stops})

@@ -15,7 +15,7 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE, create_tables
 from tests.support.memory import MemoryWorld
 from tests.support.small_job import BUCKET, SETTINGS, Upload, describe, uploads
 from trainguard.aws.clients import Clients
@@ -126,7 +126,14 @@ def deployed_stack(
 
 def _in_memory(world: MemoryWorld, clients: Clients) -> Stores:
     objects = S3ProfileObjects(client=clients.s3)
-    return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=objects, alerts=world.alerts)
+    return Stores(
+        jobs=world.jobs,
+        nodes=world.nodes,
+        rows=world.rows,
+        bookkeeping=world.bookkeeping,
+        objects=objects,
+        alerts=world.alerts,
+    )
 
 
 def _outputs(clients: Clients, *, tables: bool, machine: bool) -> dict[str, str]:
@@ -135,7 +142,7 @@ def _outputs(clients: Clients, *, tables: bool, machine: bool) -> dict[str, str]
         create_tables(clients.dynamodb)
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
     outputs |= {"StopSwitchParameter": STOP_SWITCH, "StopSwitchOverrideParameter": f"{STOP_SWITCH}-override"}
-    outputs |= {"BrakesParameter": BRAKES}
+    outputs |= {"BrakesParameter": BRAKES, "BookkeepingTable": BOOKKEEPING}
     if machine:
         made = clients.stepfunctions.create_state_machine(
             name="report", roleArn="arn:aws:iam::123456789012:role/report", definition=json.dumps(_MACHINE)

@@ -19,7 +19,7 @@ from trainguard.core.ports import (
     TaskQueue,
     TrainingJobs,
 )
-from trainguard.core.stores import Jobs, NodeStates, RuleStates, StopBudget
+from trainguard.core.stores import Bookkeeping, Jobs, NodeStates, RuleStates, StopBudget
 from trainguard.stack.organisation.stop_limit import StopLimit
 
 # For example ``NodeStates.save``.
@@ -29,6 +29,7 @@ OPERATIONS = frozenset(
         NodeStates,
         RuleStates,
         Jobs,
+        Bookkeeping,
         ReadableObjects,
         ProfileObjects,
         ByteStream,

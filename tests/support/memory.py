@@ -104,6 +104,10 @@ class MemoryJobs(Faulty, memory.MemoryJobs, port=stores.Jobs):
     """Twin of DynamoJobs."""
 
 
+class MemoryBookkeeping(Faulty, memory.MemoryBookkeeping, port=stores.Bookkeeping):
+    """Twin of DynamoBookkeeping."""
+
+
 class MemorySentAlerts(Faulty):
     """Twin of DynamoSentAlerts, without the lapse of claims."""
 
@@ -369,6 +373,7 @@ class MemoryWorld(memory.MemoryWorld):
     jobs: MemoryJobs
     nodes: MemoryNodeStates
     rows: MemoryRuleStates
+    bookkeeping: MemoryBookkeeping
     objects: MemoryProfileObjects
     executions: MemoryExecutions
     reports: MemoryExecutions
@@ -384,6 +389,7 @@ class MemoryWorld(memory.MemoryWorld):
         self.jobs = MemoryJobs(faults=faults)
         self.nodes = MemoryNodeStates(faults=faults)
         self.rows = MemoryRuleStates(faults=faults)
+        self.bookkeeping = MemoryBookkeeping(faults=faults)
         self.objects = MemoryProfileObjects(faults=faults)
         self.executions = MemoryExecutions(faults=faults)
         self.reports = MemoryExecutions(faults=faults)

@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("platform", choices=("kubernetes", "slurm"))
     parser.add_argument("--cluster", required=True, help="the cluster's name in job.json and in the role's policy")
-    parser.add_argument("--table", required=True, help="name or ARN of the stack's RuleStateTable")
+    parser.add_argument("--table", required=True, help="name or ARN of the stack's BookkeepingTable")
     parser.add_argument("--stack", default="TrainGuard", help="the stack's name, of its switch and brakes")
     parser.add_argument("--nodes", action="store_true", help="act on nodes with broken GPUs, too")
     parser.add_argument("--namespace", action="append", default=[], help="only this namespace; may be given repeatedly")

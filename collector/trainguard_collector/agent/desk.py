@@ -31,7 +31,7 @@ class StackDesk:
             clients = [boto3.client(each, region_name=region, config=limits) for each in ("dynamodb", "ssm")]
         self._dynamodb, self._ssm = clients
         self._table, self._stack = table, stack
-        self._read, self._written = f"*requests/{cluster}", f"*agents/{cluster}"
+        self._read, self._written = f"requests/{cluster}", f"agents/{cluster}"
         self._ahead_s = 0.0
 
     def clock(self) -> float:
@@ -44,7 +44,7 @@ class StackDesk:
         while True:
             page = self._called(
                 self._dynamodb.query,
-                KeyConditionExpression="TrainingJobName = :partition",
+                KeyConditionExpression="Purpose = :partition",
                 ExpressionAttributeValues={":partition": {"S": self._read}},
                 ConsistentRead=True,
                 **start,
@@ -62,7 +62,7 @@ class StackDesk:
 
     def begin(self, request_id: str) -> Optional[str]:
         try:
-            self._put(f"answer/{request_id}", {"stage": "begun"}, _KEPT_S, "attribute_not_exists(RuleTarget)")
+            self._put(f"answer/{request_id}", {"stage": "begun"}, _KEPT_S, "attribute_not_exists(Id)")
         except _TakenError:
             return self.stage(request_id)
         return None
@@ -91,7 +91,7 @@ class StackDesk:
         return braked(values.get(names[2]), job, rule, now)
 
     def _key(self, name: str) -> "dict[str, Any]":
-        return {"TrainingJobName": {"S": self._written}, "RuleTarget": {"S": name}}
+        return {"Purpose": {"S": self._written}, "Id": {"S": name}}
 
     def _put(self, name: str, document: "dict[str, Any]", kept_s: int, condition: "Optional[str]" = None) -> None:
         item = {

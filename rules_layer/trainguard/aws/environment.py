@@ -13,6 +13,7 @@ class Environment:
     jobs_table: Annotated[str, "the name of the Jobs table"]
     node_state_table: Annotated[str, "the name of the NodeState table"]
     rule_state_table: Annotated[str, "the name of the RuleState table"]
+    bookkeeping_table: Annotated[str, "the name of the Bookkeeping table"]
     profile_bucket: Annotated[str, "the name of the bucket that profiles are written to"]
     task_queue_url: Annotated[str, "the URL of the evaluation queue"]
     fire_state_machine_arn: Annotated[str, "the ARN of the fire state machine"]
@@ -26,7 +27,7 @@ class Environment:
     stop_switch_override_parameter: Annotated[str, "the name of the operators' SSM parameter that may forbid them"]
     canary: Annotated[str, "on or off: whether canaries are planted"]
     brakes_parameter: Annotated[str, "the name of the operators' SSM parameter with their brakes"]
-    stop_budget_table: Annotated[str, "the name or the ARN of the RuleState table that counts stops"]
+    stop_budget_table: Annotated[str, "the name or the ARN of the Bookkeeping table that counts stops"]
     max_stops_per_hour: Annotated[str, "how many training jobs may be stopped within an hour"]
     stoppable_resources: Annotated[str, "kinds of resources that may be stopped, separated by commas, or none"]
     alert_topic_arn: Annotated[str, "the ARN of the topic of alerts"]
@@ -46,6 +47,7 @@ EVALUATION = (
     "jobs_table",
     "node_state_table",
     "rule_state_table",
+    "bookkeeping_table",
     "profile_bucket",
     "task_queue_url",
     "fire_state_machine_arn",

@@ -4,6 +4,7 @@ import time
 
 from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.bookkeeping import DynamoBookkeeping
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
@@ -28,6 +29,7 @@ def evaluation_services(
     return Services(
         **vars(_job_services(environment, clients, journal)),
         rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
+        bookkeeping=DynamoBookkeeping(client=clients.dynamodb, table=environment.bookkeeping_table),
         objects=S3ProfileObjects(client=clients.s3),
         reports=StepFunctionsExecutions(client=client, state_machine_arn=environment.report_state_machine_arn),
         captures=StepFunctionsExecutions(client=client, state_machine_arn=environment.kernels_state_machine_arn),

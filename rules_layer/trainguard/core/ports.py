@@ -9,7 +9,7 @@ import msgspec
 
 from trainguard.core.brakes import NO_BRAKES, BrakeList
 from trainguard.core.records import OUTSIDE_ARN, JobStatus
-from trainguard.core.stores import Jobs, NodeStates, RuleStates
+from trainguard.core.stores import Bookkeeping, Jobs, NodeStates, RuleStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +296,7 @@ class Services(JobServices):
     """
 
     rows: RuleStates
+    bookkeeping: Bookkeeping
     objects: ReadableObjects
     reports: Executions
     captures: Executions

@@ -1,4 +1,4 @@
-"""The stores of the three tables and of the stop budget; aws/ holds one on DynamoDB of each, testing.memory a twin."""
+"""The stores of the four tables and of the stop budget; aws/ holds one on DynamoDB of each, testing.memory a twin."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -76,9 +76,6 @@ class Jobs(Protocol):
     def recount_streams(self, job: str, seen: int, actual: int) -> None:
         """Set the number of such streams to ``actual`` if it is still ``seen``: failed ones were counted, too."""
 
-    def meet(self, at: float, most: int) -> bool:
-        """Count one more name that objects brought, in the clock hour of ``at`` (epoch seconds); False at ``most``."""
-
     def active(self) -> list[str]:
         """Return the names of the jobs that are not closed, in order."""
 
@@ -98,7 +95,14 @@ class Jobs(Protocol):
         """Write when a job will end, as it is forecast now."""
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job but tuning jobs, in no order; changes during the iteration may show or not."""
+        """Iterate over every job, in no order; changes during the iteration may show or not."""
+
+
+class Bookkeeping(Protocol):
+    """Store of what is counted beside jobs and rows."""
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the clock hour of ``at`` (epoch seconds); False at ``most``."""
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
         """Write one job of a tuning job into its item; a finished entry is never replaced by one that is not."""

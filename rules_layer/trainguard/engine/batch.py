@@ -122,7 +122,9 @@ class BatchProcessor:
             if file is None or file.file_fault is not None:
                 return None
         announced = bool(job_messages.ended or job_messages.job_files)
-        job = self._registry.ensure(bucket=bucket, root=root, known_jobs=known, announced=announced)
+        job = self._registry.ensure(
+            self._services.bookkeeping, bucket=bucket, root=root, known_jobs=known, announced=announced
+        )
         if job is None or (job.bucket, job.prefix) != (bucket, root.prefix):
             return None
         return reopen(job, jobs=jobs, nodes=self._services.nodes) if job.goes_on(job_messages.written_at) else job

@@ -153,7 +153,7 @@ class Summariser:
         self._services.rows.publish(due)
         if job.tuning_job is not None and tuned is not None and (tuned_due or finished):
             expires_at = expiry(streams.watermark_s, now)
-            self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
+            self._services.bookkeeping.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, report, context.expires_at)
             for each in case.findings:

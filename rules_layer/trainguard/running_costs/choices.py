@@ -1,4 +1,4 @@
-"""Cost of what is a choice: the profile, kernel traces, a network without internet, a key, an audit of each request."""
+"""Cost of what is a choice: profile, kernel traces, a network without internet, a key, an audit, webhook, OpsItems."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,11 @@ _KEY_REQUESTS_AN_HOUR = 12 * 7
 
 # Traces as gzip grow so many times; a GB of text takes 0.0005 USD of Lambda.
 _TEXT_OF_TRACES, _TRACE_GIB_S_A_GB = 15, 37.5
+
+# Of an alert's entry before and after the webhook's event is on the bus.
+_WEBHOOK_WRITES = 2
+# Of a cold start, as GPUs seldom break.
+_OPS_ITEM_GIB_S = 1.0
 
 
 def profile_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
@@ -50,3 +55,15 @@ def monthly_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
     if job.customer_key:
         yield CostLine("KMS", "key", 1, prices.key_month)
         yield CostLine("KMS", "requests", _KEY_REQUESTS_AN_HOUR * HOURS_A_MONTH, prices.key_request)
+    if job.ops_items:
+        yield CostLine("Systems Manager", "OpsItems of broken GPUs", job.ops_items, prices.ops_item)
+        yield CostLine("Lambda", "invocations of open_ops_items", job.ops_items, prices.invocation)
+        yield CostLine("Lambda", "GiB-s of open_ops_items", job.ops_items * _OPS_ITEM_GIB_S, prices.compute_gib_s)
+
+
+def webhook_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
+    """Yield what a webhook adds to an alert: the event with the body, its post, and the claim on the channel."""
+    if job.webhook:
+        yield CostLine("EventBridge", "events for the webhook", 1, prices.event)
+        yield CostLine("EventBridge", "posts of the webhook", 1, prices.webhook_post)
+        yield CostLine("DynamoDB", "write units for the webhook", _WEBHOOK_WRITES, prices.write_unit)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
-from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines
+from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines, webhook_lines
 from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
 from trainguard.running_costs.workload import (
@@ -93,7 +93,7 @@ _MOST_EVALUATORS = 20
 _BUSY_METRICS = 4
 _REPORT_TRANSITIONS, FIRE_TRANSITIONS = 12, 18
 FIRE_INVOCATIONS = 7
-# Of a row, and of an alert's item before and after it goes out on each of three channels.
+# Of a row, and of an alert's entry before and after it goes out on each of three channels.
 _FIRE_WRITES, _CLAIM_WRITES = 4, 6
 
 # Of the entry in the index ByStatus: two each when the status changes, and with severity and action.
@@ -174,7 +174,11 @@ def estimate(
         hourly=_hourly(workload, prices, memory),
         at_start=_at_start(workload, prices, memory),
         at_end=_at_end(workload, prices, memory),
-        fire=(*_fire(workload, prices), CostLine("CloudWatch", "hours of metrics", _FIRE_METRICS, metric_hour)),
+        fire=(
+            *_fire(workload, prices),
+            *webhook_lines(workload, prices),
+            CostLine("CloudWatch", "hours of metrics", _FIRE_METRICS, metric_hour),
+        ),
         idle=_idle(workload, prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=tuple(profile_lines(workload, prices)),
@@ -335,7 +339,8 @@ def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("CloudWatch", "GB of execution logs", FIRE_TRANSITIONS * _LOG_BYTES_A_TRANSITION / _GB, prices.log_gb),
         CostLine("Lambda", "invocations", FIRE_INVOCATIONS, prices.invocation),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
-        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES + _CLAIM_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "write units of Bookkeeping", _CLAIM_WRITES, prices.write_unit),
         CostLine("DynamoDB", "write units of the index ByStatus", _INDEX_WRITES, prices.write_unit),
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),

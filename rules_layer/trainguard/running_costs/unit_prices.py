@@ -27,6 +27,8 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     read_unit: float
     transition: float
     message: float
+    webhook_post: float
+    ops_item: float
     log_gb: float
     trace: float
     metric_month: float

@@ -38,7 +38,8 @@ class Workload:
     ``interval_ms`` is of system metrics. ``saved_steps`` an hour are the first worker's. ``existing_bucket`` is not the
     stack's own; ``profile_notifications`` says whether EventBridge bills its events. ``profiler`` writes the profile:
     the collector compresses it. ``traces_gb`` of kernel traces an hour lie in S3, as gzip. ``endpoints`` are interface
-    endpoints of the functions' network, each zone counted.
+    endpoints of the functions' network, each zone counted. ``webhook`` says whether alerts are posted to one;
+    ``ops_items``, one a broken GPU, are opened in a month.
     """
 
     nodes: int = 1
@@ -56,6 +57,8 @@ class Workload:
     endpoints: int = 0
     customer_key: bool = False
     data_events: bool = False
+    webhook: bool = False
+    ops_items: float = 0.0
 
     @property
     def sends_events(self) -> bool:

@@ -102,8 +102,6 @@ class MemoryJobs:
 
     def __init__(self) -> None:
         self._records: dict[str, JobRecord] = {}
-        self._tuning_jobs: dict[str, TuningJobRecord] = {}
-        self._met: dict[int, int] = {}
 
     def load(self, job: str) -> JobRecord | None:
         return self._records.get(job)
@@ -177,14 +175,6 @@ class MemoryJobs:
         if (stored := self._records.get(job)) is not None and stored.other_streams == seen:
             self._set(job, other_streams=actual)
 
-    def meet(self, at: float, most: int) -> bool:
-        hour = int(at // 3_600.0)
-        met = self._met.get(hour, 0)
-        if met >= most:
-            return False
-        self._met[hour] = met + 1
-        return True
-
     def active(self) -> list[str]:
         return sorted(job for job, record in self._records.items() if record.active)
 
@@ -211,6 +201,22 @@ class MemoryJobs:
 
     def all(self) -> Iterator[JobRecord]:
         return iter(tuple(self._records.values()))
+
+
+class MemoryBookkeeping:
+    """Twin of DynamoBookkeeping."""
+
+    def __init__(self) -> None:
+        self._tuning_jobs: dict[str, TuningJobRecord] = {}
+        self._met: dict[int, int] = {}
+
+    def meet(self, at: float, most: int) -> bool:
+        hour = int(at // 3_600.0)
+        met = self._met.get(hour, 0)
+        if met >= most:
+            return False
+        self._met[hour] = met + 1
+        return True
 
     def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
         stored = self._tuning_jobs.get(name, TuningJobRecord(name))
@@ -372,6 +378,7 @@ class MemoryWorld:
         self.jobs = MemoryJobs()
         self.nodes = MemoryNodeStates()
         self.rows = MemoryRuleStates()
+        self.bookkeeping = MemoryBookkeeping()
         self.objects = MemoryProfileObjects()
         self.executions = MemoryExecutions()
         self.reports = MemoryExecutions()
@@ -388,6 +395,7 @@ class MemoryWorld:
             jobs=self.jobs,
             nodes=self.nodes,
             rows=self.rows,
+            bookkeeping=self.bookkeeping,
             objects=self.objects,
             executions=self.executions,
             reports=self.reports,

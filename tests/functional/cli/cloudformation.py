@@ -9,7 +9,12 @@ from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
 REGION, ACCOUNT = "eu-west-1", "111122223333"
-OUTPUTS = {"JobsTable": "Jobs", "NodeStateTable": "NodeState", "RuleStateTable": "RuleState"}
+OUTPUTS = {
+    "JobsTable": "Jobs",
+    "NodeStateTable": "NodeState",
+    "RuleStateTable": "RuleState",
+    "BookkeepingTable": "Bookkeeping",
+}
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tests.support.small_job import JOB, Upload, describe, uploads
 from trainguard.core.finding import Severity
 from trainguard.core.records import JobStatus, TunedJob, TuningJobRecord
 
-TUNE, OTHER, TELL = "tune", "other-job", "Jobs.upsert_tuned_job"
+TUNE, OTHER, TELL = "tune", "other-job", "Bookkeeping.upsert_tuned_job"
 LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key][:8]
 WELL = [
     Upload(each.at, each.key.replace(JOB, OTHER), each.body)
@@ -56,7 +56,7 @@ def end(network: Network) -> None:
 
 
 def tuning(network: Network) -> TuningJobRecord:
-    found = network.world.jobs.tuning_job(TUNE)
+    found = network.world.bookkeeping.tuning_job(TUNE)
     assert found is not None
     return found
 

@@ -68,7 +68,14 @@ class Deployed:
     def stores(self) -> Stores:
         """What the commands work with."""
         world = self.world
-        return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects, alerts=world.alerts)
+        return Stores(
+            jobs=world.jobs,
+            nodes=world.nodes,
+            rows=world.rows,
+            bookkeeping=world.bookkeeping,
+            objects=world.objects,
+            alerts=world.alerts,
+        )
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Result:
         """Run a command."""

@@ -89,9 +89,9 @@ def test_new_names_above_the_hourly_limit_wait_for_the_next_hour() -> None:
         patch.setattr(admission, "MOST_NEW_JOBS", 2)
         world = MemoryWorld()
         for at in (7_200.0, 10_799.0, 10_800.0):
-            check_new_job(world.jobs, at)
+            check_new_job(world.bookkeeping, at)
         with pytest.raises(TooManyNamesError):
-            check_new_job(world.jobs, 7_300.0)
+            check_new_job(world.bookkeeping, 7_300.0)
 
 
 @pytest.mark.parametrize(("counted", "after"), [(0, 0), (1, 1), (2, 1), (5, 1)])

@@ -46,7 +46,7 @@ class Registered:
         self.registry = JobRegistry(self.world.services, FAMILIES, lambda: NOW)
 
     def ensure(self, root: ProfileRoot = ROOT, bucket: str = BUCKET, *, announced: bool = False) -> JobRecord | None:
-        return self.registry.ensure(bucket=bucket, root=root, announced=announced)
+        return self.registry.ensure(self.world.bookkeeping, bucket=bucket, root=root, announced=announced)
 
     def count(self, call: str) -> int:
         return self.world.faults.calls.count(call)
@@ -84,13 +84,13 @@ def test_known_name_queries_sagemaker_where_it_may_now_know_it(
     assert job.is_outside is (not is_known)
     recognised = known is not None and known.is_outside and asked
     assert (job.generation, registered.counted.get("jobs_recognised", 0)) == ((1, 1) if recognised else (0, 0))
-    assert registered.count("Jobs.meet") == (known is None)
+    assert registered.count("Bookkeeping.meet") == (known is None)
     assert registered.count("Jobs.ask") <= asked
 
 
 def test_known_job_without_an_event_queries_nothing() -> None:
     registered = Registered(CLAIM)
-    registered.registry.ensure(bucket=BUCKET, root=ROOT)
+    registered.registry.ensure(registered.world.bookkeeping, bucket=BUCKET, root=ROOT)
     assert registered.count("TrainingJobs.describe") == 0
 
 

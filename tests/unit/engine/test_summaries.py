@@ -351,8 +351,8 @@ def test_unchanged_tuning_entry_is_written_each_five_minutes(later_s: float, wri
     summed.make()
     summed.now += later_s
     summed.make()
-    assert summed.world.faults.calls.count("Jobs.upsert_tuned_job") == written
-    tuned = summed.world.jobs.tuning_job("tune")
+    assert summed.world.faults.calls.count("Bookkeeping.upsert_tuned_job") == written
+    tuned = summed.world.bookkeeping.tuning_job("tune")
     assert tuned is not None
     assert [(name, each.findings, each.rule, each.finished) for name, each in tuned.jobs.items()] == [
         ("job", 0, None, False)
@@ -364,10 +364,10 @@ def test_tuning_entry_of_a_finished_job_is_written_at_once() -> None:
     summed = Summed(replace(ENDED, tuning_job="tune", active=False), closed(SYSTEM))
     summed.make()
     summed.make()
-    assert summed.world.faults.calls.count("Jobs.upsert_tuned_job") == 2
+    assert summed.world.faults.calls.count("Bookkeeping.upsert_tuned_job") == 2
     plain = Summed(ENDED, closed(SYSTEM, FRAMEWORK))
     plain.make()
-    assert plain.world.faults.calls.count("Jobs.upsert_tuned_job") == 0
+    assert plain.world.faults.calls.count("Bookkeeping.upsert_tuned_job") == 0
 
 
 @pytest.mark.parametrize(("conflicts", "fails"), [(1, False), (3, False), (4, True)])

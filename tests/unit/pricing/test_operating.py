@@ -165,6 +165,22 @@ def test_run_on_less_than_a_core_costs_the_same_but_is_slower() -> None:
     assert looks(3_538) == pytest.approx(2 * looks(1_769))
 
 
+def test_webhook_and_ops_items_cost_an_event_a_post_and_an_item() -> None:
+    bare, chosen = of(), of(webhook=True, ops_items=3.0)
+    assert {line.what for line in everything(chosen)} - {line.what for line in everything(bare)} == {
+        "events for the webhook",
+        "posts of the webhook",
+        "write units for the webhook",
+        "OpsItems of broken GPUs",
+        "invocations of open_ops_items",
+        "GiB-s of open_ops_items",
+    }
+    added = PRICES.event + PRICES.webhook_post + 2 * PRICES.write_unit
+    assert total(chosen.fire) - total(bare.fire) == pytest.approx(added)
+    assert PRICES.ops_item < (chosen.an_idle_month - bare.an_idle_month) / 3 < 1.01 * PRICES.ops_item
+    assert chosen.an_hour == bare.an_hour
+
+
 def test_shorter_retention_only_makes_storage_cheaper() -> None:
     month, week = of(hours=10), of(hours=10, retention_days=7)
     assert week.the_job == month.the_job

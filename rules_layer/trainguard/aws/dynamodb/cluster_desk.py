@@ -1,6 +1,6 @@
-"""States, requests and answers of the agents of clusters, in partitions of RuleState whose names no job can have.
+"""States, requests and answers of the agents of clusters, in Bookkeeping.
 
-A cluster's role may read ``*requests/<cluster>`` and write ``*agents/<cluster>``, and nothing else of the table.
+A cluster's role may read ``requests/<cluster>`` and write ``agents/<cluster>``, and nothing else of the table.
 """
 
 import time
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from trainguard.aws.dynamodb.attributes import integer, text
-from trainguard.aws.dynamodb.table import Table, row_key
+from trainguard.aws.dynamodb.bookkeeping import AGENTS, REQUESTS, entry_key
+from trainguard.aws.dynamodb.table import Table
 from trainguard.stack.actions.cluster_agents import AgentAnswer, AgentRequest, AgentState
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ T = TypeVar("T")
 # An answer stays as long as logs of stops; a request, which agents read again and again, is over in minutes.
 ANSWER_KEPT_S = 400 * 86_400
 REQUEST_KEPT_S = 86_400
-_NEW = "attribute_not_exists(#RuleTarget)"
+_NEW = "attribute_not_exists(#Id)"
 
 
 class DynamoClusterDesk:
@@ -30,19 +31,19 @@ class DynamoClusterDesk:
         self._table = Table(client=client, name=table)
 
     def state(self, cluster: str, resource: str) -> AgentState | None:
-        return self._read(f"*agents/{cluster}", f"state/{resource}", AgentState)
+        return self._read(AGENTS + cluster, f"state/{resource}", AgentState)
 
     def ask(self, cluster: str, request: AgentRequest) -> None:
-        self._write(f"*requests/{cluster}", request.id, request, REQUEST_KEPT_S)
+        self._write(REQUESTS + cluster, request.id, request, REQUEST_KEPT_S)
 
     def answer(self, cluster: str, request_id: str) -> AgentAnswer | None:
-        return self._read(f"*agents/{cluster}", f"answer/{request_id}", AgentAnswer)
+        return self._read(AGENTS + cluster, f"answer/{request_id}", AgentAnswer)
 
     def close(self, cluster: str, request_id: str) -> bool:
-        return self._write(f"*agents/{cluster}", f"answer/{request_id}", AgentAnswer(stage="closed"), ANSWER_KEPT_S)
+        return self._write(AGENTS + cluster, f"answer/{request_id}", AgentAnswer(stage="closed"), ANSWER_KEPT_S)
 
     def _read(self, partition: str, name: str, form: type[T]) -> T | None:
-        item = self._table.get(row_key(partition, name)) or {}
+        item = self._table.get(entry_key(partition, name)) or {}
         try:
             return msgspec.json.decode(item.get("Document", {}).get("S", ""), type=form)
         except (msgspec.DecodeError, RecursionError):
@@ -53,4 +54,4 @@ class DynamoClusterDesk:
             "Document": text(msgspec.json.encode(document).decode()),
             "ExpiresAt": integer(int(time.time()) + kept_s),
         }
-        return self._table.update(row_key(partition, name), columns, _NEW)
+        return self._table.update(entry_key(partition, name), columns, _NEW)

@@ -1,10 +1,11 @@
-"""The fire path in RuleState: columns of rows, which alerts were sent on which channels, and the last hour's stops."""
+"""The fire path: columns of rows in RuleState; in Bookkeeping what alerts reached, and the last hour's stops."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import Columns, flag, integer, map_of, moment, record_of, text
+from trainguard.aws.dynamodb.bookkeeping import ALERTS, STOPS, entry_key
 from trainguard.aws.dynamodb.table import Table, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
@@ -100,9 +101,6 @@ def _decided(fire: Fire, decision: StopDecision, now: float) -> "dict[str, Attri
     }
 
 
-# A job's name has no asterisk.
-ALERTS = "*alerts"
-
 # As long as Step Functions knows the names of executions that have ended.
 KEPT_S = 90 * 86_400
 
@@ -123,16 +121,16 @@ class DynamoSentAlerts:
             claimed: integer(int(now) + LEASE_S),
             "ExpiresAt": integer(int(now) + KEPT_S),
         }
-        if self._table.update(row_key(ALERTS, alert_id), columns, free, {":now": integer(int(now))}):
+        if self._table.update(entry_key(ALERTS, alert_id), columns, free, {":now": integer(int(now))}):
             return "taken"
-        return "sent" if sent in (self._table.get(row_key(ALERTS, alert_id)) or {}) else "busy"
+        return "sent" if sent in (self._table.get(entry_key(ALERTS, alert_id)) or {}) else "busy"
 
     def settle(self, alert_id: str, channel: Channel, *, sent_at: float | None) -> None:
         claimed, sent = _columns(channel)
         columns: dict[str, AttributeValue | None] = {claimed: integer(0)}
         if sent_at is not None:
             columns = {claimed: None, sent: moment(sent_at)}
-        self._table.update(row_key(ALERTS, alert_id), columns, f"attribute_not_exists(#{sent})")
+        self._table.update(entry_key(ALERTS, alert_id), columns, f"attribute_not_exists(#{sent})")
 
     def silence(self, alert_id: str, *, why: str, execution: str, now: float) -> None:
         columns = {
@@ -141,21 +139,21 @@ class DynamoSentAlerts:
             "Execution": text(execution),
             "ExpiresAt": integer(int(now) + KEPT_S),
         }
-        self._table.update(row_key(ALERTS, alert_id), columns, "attribute_not_exists(#MailSentAt)")
+        self._table.update(entry_key(ALERTS, alert_id), columns, "attribute_not_exists(#MailSentAt)")
 
     def mark(self, alert_id: str) -> AlertMark:
-        return _mark(alert_id, self._table.get(row_key(ALERTS, alert_id)) or {})
+        return _mark(alert_id, self._table.get(entry_key(ALERTS, alert_id)) or {})
 
     def silenced(self) -> Iterator[AlertMark]:
-        for item in self._table.partition("TrainingJobName", ALERTS):
+        for item in self._table.partition("Purpose", ALERTS):
             if "SilencedBy" in item:
-                yield _mark(item["RuleTarget"]["S"], item)
+                yield _mark(item["Id"]["S"], item)
 
 
 def _mark(alert_id: str, item: "Item") -> AlertMark:
     """Return the mark in an item; StateCodecError for a column of another type."""
     columns = Columns(item)
-    with decoding(f"RuleState/{ALERTS}/{alert_id}"):
+    with decoding(f"Bookkeeping/{ALERTS}/{alert_id}"):
         return AlertMark(
             alert_id,
             frozenset(channel for channel in Channel if _columns(channel)[1] in item),
@@ -170,9 +168,8 @@ def _columns(channel: Channel) -> tuple[str, str]:
     return f"{channel.value.capitalize()}ClaimedUntil", f"{channel.value.capitalize()}SentAt"
 
 
-ALL_JOBS, STOPS = "*", "stops"
-_KEY = row_key(ALL_JOBS, STOPS)
-ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
+_KEY = entry_key(STOPS, "last-hour")
+ITEM = f"Bookkeeping/{STOPS}"
 ATTEMPTS = 4
 _STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
 

@@ -1,7 +1,6 @@
-"""Jobs in DynamoDB: one item for each training job, and one for each tuning job, with an entry for each of its jobs."""
+"""Jobs in DynamoDB: one item for each training job."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,20 +13,17 @@ from trainguard.aws.dynamodb.attributes import (
     fields_of,
     flag,
     integer,
-    map_of,
     member,
     moment,
     present,
-    record_of,
     text,
     written,
 )
 from trainguard.aws.dynamodb.stored_form import stored_job
 from trainguard.aws.dynamodb.table import Table, decoding
 from trainguard.core.errors import StateConflictError
-from trainguard.core.finding import Severity
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.core.records import MOST_TUNED_JOBS, OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
+from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,19 +36,8 @@ ACTIVE_JOBS_INDEX = "ActiveJobs"
 _SLOW, _FAST = "slow", "fast"
 
 _EXISTS = "attribute_exists(#TrainingJobName)"
-# Begins the name of an hour's item: no job's name has a slash before an at sign.
-MET_JOBS = "met-jobs/"
-
-# Names of training jobs have no slash.
-TUNING_JOB = "tuning-job/"
-
-_NO_ROOM = "size(#Jobs) >= :most AND attribute_not_exists(#Jobs.#job)"
-_HAS_ROOM = "attribute_exists(#Jobs) AND (size(#Jobs) < :most OR attribute_exists(#Jobs.#job))"
-_NOT_FINISHED = "(attribute_not_exists(#Jobs.#job) OR #Jobs.#job.#Finished = :no)"
-
-KEPT_S = 86_400
-# Begin the names of items that are no job's: no job's name has a slash there.
-_NO_JOBS = (TUNING_JOB, MET_JOBS)
+# Begin the names of items that versions before 1.0 kept here: no job's name has a slash there.
+_MOVED = ("tuning-job/", "met-jobs/")
 
 
 class DynamoJobs:
@@ -62,7 +47,7 @@ class DynamoJobs:
         self._table = Table(client=client, name=table)
 
     def load(self, job: str) -> JobRecord | None:
-        item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
+        item = self._table.get(_key(job))
         return None if item is None else job_of_item(item)
 
     def register(self, record: JobRecord) -> JobRecord:
@@ -141,18 +126,6 @@ class DynamoJobs:
         columns = {"OtherStreams": integer(actual)}
         self._table.update(_key(job), columns, "#OtherStreams = :seen", {":seen": integer(seen)})
 
-    def meet(self, at: float, most: int) -> bool:
-        return self._table.update(
-            _key(MET_JOBS + datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H")),
-            "ADD #Met :one SET #ExpiresAt = :expires",
-            "attribute_not_exists(#Met) OR #Met < :most",
-            {
-                ":one": integer(1),
-                ":expires": integer(int(at) + KEPT_S),
-                ":most": integer(most),
-            },
-        )
-
     def active(self) -> list[str]:
         """Return the jobs that are not closed, in order; a change shows after the index has caught up."""
         return sorted([*self.polled_slowly(), *self.polled_fast()])
@@ -184,54 +157,7 @@ class DynamoJobs:
 
     def all(self) -> Iterator[JobRecord]:
         items = self._table.items()
-        return (job_of_item(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
-
-    def tuning_job(self, name: str) -> TuningJobRecord | None:
-        item = self._table.get(_key(TUNING_JOB + name))
-        if item is None:
-            return None
-        columns = Columns(item)
-        with decoding(f"Jobs/{TUNING_JOB}{name}"):
-            return TuningJobRecord(
-                name=name,
-                more="More" in columns,
-                **fields_of(
-                    columns,
-                    {
-                        "jobs": ("Jobs", map_of(_TUNED_JOB)),
-                        "expires_at": ("ExpiresAt", attributes.INTEGER_OR_NONE),
-                    },
-                ),
-            )
-
-    def upsert_tuned_job(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> None:
-        """Write one job's entry; a missing item is begun first: an entry needs a map to be in."""
-        if self._write_tuned(name, job, tuned, expires_at):
-            return
-        values = {":expires": integer(expires_at)}
-        key = _key(TUNING_JOB + name)
-        begin = "SET #Jobs = :none, #ExpiresAt = :expires"
-        self._table.update(key, begin, "attribute_not_exists(#Jobs)", {**values, ":none": {"M": {}}})
-        if self._write_tuned(name, job, tuned, expires_at):
-            return
-        values |= {":most": integer(MOST_TUNED_JOBS), ":yes": flag(True)}
-        self._table.update(key, "SET #More = :yes, #ExpiresAt = :expires", _NO_ROOM, values, {"#job": job})
-
-    def _write_tuned(self, name: str, job: str, tuned: TunedJob, expires_at: int) -> bool:
-        """Write the entry if the item is there, has room, and does not have the job as finished already."""
-        values = {
-            ":entry": _TUNED_JOB.write(tuned),
-            ":expires": integer(expires_at),
-            ":most": integer(MOST_TUNED_JOBS),
-        }
-        condition = _HAS_ROOM
-        if not tuned.finished:
-            condition += f" AND {_NOT_FINISHED}"
-            values[":no"] = flag(False)
-        key = _key(TUNING_JOB + name)
-        return self._table.update(
-            key, "SET #Jobs.#job = :entry, #ExpiresAt = :expires", condition, values, {"#job": job}
-        )
+        return (job_of_item(item) for item in items if not item["TrainingJobName"]["S"].startswith(_MOVED))
 
     def _stored(self, job: str) -> JobRecord:
         """Return the item of who won a race for it."""
@@ -272,16 +198,6 @@ def _document(kind: type[msgspec.Struct]) -> Kind:
     return Kind(lambda part: text(msgspec.json.encode(part).decode()), read)
 
 
-_TUNED_JOB = record_of(
-    TunedJob,
-    {
-        "status": ("Status", member(JobStatus)),
-        "finished": ("Finished", attributes.FLAG),
-        "findings": ("Findings", attributes.INTEGER),
-        "rule": ("Rule", attributes.TEXT_OR_NONE),
-        "severity": ("Severity", member(Severity).unless(None)),
-    },
-)
 _TIMES: Layout = {
     "created_at": ("CreatedAt", attributes.TIME_OR_NONE),
     "started_at": ("StartedAt", attributes.TIME_OR_NONE),

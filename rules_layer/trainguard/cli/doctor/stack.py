@@ -194,6 +194,7 @@ EXPECTED_OUTPUTS = (
     "JobsTable",
     "RuleStateTable",
     "NodeStateTable",
+    "BookkeepingTable",
     "DoorbellQueueUrl",
     "DoorbellDeadLetterQueueUrl",
     "EventDeadLetterQueueUrl",
@@ -247,7 +248,7 @@ def grade_version(own: str | None, deployed: str | None) -> CheckResult:
     return warn(found, "Install the stack's version, or deploy this one: `make deploy`.")
 
 
-_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable")
+_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable", "BookkeepingTable")
 _EXPIRES_AT = "ExpiresAt"
 _WORKING = frozenset({"ACTIVE", "UPDATING"})
 
@@ -266,7 +267,7 @@ def check_tables(site: Site) -> Iterable[CheckResult]:
                 wait = "Wait until it is made; see the console of DynamoDB, under Tables, Indexes."
                 faults.append(fail(found, wait))
         sizes.append(f"{output.removesuffix('Table')} {table.get('ItemCount', 0):,}")
-    return unless(faults, f"3 tables active; items, as of the last hours: {', '.join(sizes)}")
+    return unless(faults, f"{len(_TABLES)} tables active; items, as of the last hours: {', '.join(sizes)}")
 
 
 def check_expiry(site: Site) -> Iterable[CheckResult]:
@@ -280,7 +281,7 @@ def check_expiry(site: Site) -> Iterable[CheckResult]:
             found = f"time to live of {table} is {state}" + ("" if column is None else f" on {column}")
             enable = site.aws("dynamodb", "update-time-to-live", "--table-name", table, *wanted)
             faults.append(warn(found, "Items of jobs that ended stay for ever: enable it.", enable))
-    return unless(faults, f"time to live is on for 3 tables, by {_EXPIRES_AT}")
+    return unless(faults, f"time to live is on for {len(_TABLES)} tables, by {_EXPIRES_AT}")
 
 
 def check_backups(site: Site) -> Iterable[CheckResult]:
@@ -294,7 +295,7 @@ def check_backups(site: Site) -> Iterable[CheckResult]:
             enable = site.aws("dynamodb", "update-continuous-backups", "--table-name", table, *wanted)
             found = f"point-in-time recovery of {table} is {state}"
             faults.append(warn(found, "What is deleted by mistake is lost: enable it.", enable))
-    return unless(faults, "point-in-time recovery is on for 3 tables")
+    return unless(faults, f"point-in-time recovery is on for {len(_TABLES)} tables")
 
 
 _PAGE = "docs/reliability.md"

@@ -14,6 +14,7 @@ from botocore.session import Session
 
 from trainguard.aws.aws_errors import error_code, translated
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.bookkeeping import DynamoBookkeeping
 from trainguard.aws.dynamodb.fire_path import DynamoSentAlerts
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
@@ -34,7 +35,7 @@ from trainguard.core.errors import (
 from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import ProfileObjects
 from trainguard.core.records import JobRecord
-from trainguard.core.stores import Jobs, NodeStates, RuleStates
+from trainguard.core.stores import Bookkeeping, Jobs, NodeStates, RuleStates
 from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.local.places import is_recording
 from trainguard.local.sources import PROFILER_OUTPUT, missing
@@ -89,6 +90,7 @@ class Stores:
     jobs: Jobs
     nodes: NodeStates
     rows: RuleStates
+    bookkeeping: Bookkeeping
     objects: ProfileObjects
     alerts: AlertMarks
 
@@ -151,13 +153,14 @@ def session_in(region: str | None, profile: str | None) -> tuple[Session, str]:
 
 def open_stores(deployment: Deployment, clients: Clients) -> Stores:
     """Return the deployment's stores; raises OutputMissingError."""
-    dynamodb = clients.dynamodb
+    dynamodb, bookkeeping = clients.dynamodb, deployment.output("BookkeepingTable")
     return Stores(
         jobs=DynamoJobs(client=dynamodb, table=deployment.output("JobsTable")),
         nodes=DynamoNodeStates(client=dynamodb, table=deployment.output("NodeStateTable")),
         rows=DynamoRuleStates(client=dynamodb, table=deployment.output("RuleStateTable")),
+        bookkeeping=DynamoBookkeeping(client=dynamodb, table=bookkeeping),
         objects=S3ProfileObjects(client=clients.s3),
-        alerts=DynamoSentAlerts(client=dynamodb, table=deployment.output("RuleStateTable")),
+        alerts=DynamoSentAlerts(client=dynamodb, table=bookkeeping),
     )
 
 

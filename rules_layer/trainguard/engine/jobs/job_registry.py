@@ -20,7 +20,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.records import OUTSIDE_ARN, AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, StreamKey
-from trainguard.core.stores import Jobs
+from trainguard.core.stores import Bookkeeping, Jobs
 from trainguard.core.text import one_line
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_description import lies_elsewhere, profile_place, stop_allowed
@@ -53,9 +53,9 @@ def check_stream(job: JobRecord, record: NodeRecord, jobs: Jobs) -> None:
         )
 
 
-def check_new_job(jobs: Jobs, now: float) -> None:
+def check_new_job(bookkeeping: Bookkeeping, now: float) -> None:
     """Admit a name that objects brought, at ``now`` (epoch seconds); raises TooManyNamesError beyond the limit."""
-    if not jobs.meet(now, MOST_NEW_JOBS):
+    if not bookkeeping.meet(now, MOST_NEW_JOBS):
         raise TooManyNamesError("new names of jobs", MOST_NEW_JOBS, "within an hour")
 
 
@@ -100,7 +100,13 @@ class JobRegistry:
     now: Callable[[], float]
 
     def ensure(
-        self, *, bucket: str, root: ProfileRoot, known_jobs: TrainingJobs | None = None, announced: bool = False
+        self,
+        bookkeeping: Bookkeeping,
+        *,
+        bucket: str,
+        root: ProfileRoot,
+        known_jobs: TrainingJobs | None = None,
+        announced: bool = False,
     ) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.
 
@@ -115,7 +121,7 @@ class JobRegistry:
         if known is not None and not (known.is_outside and (announced or self._is_uncertain(known, bucket, root))):
             return known
         if known is None:
-            check_new_job(jobs, self.now())
+            check_new_job(bookkeeping, self.now())
         description = (known_jobs or self.services.training_jobs).describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
             known = known or jobs.register(self._elsewhere(description, bucket, root))

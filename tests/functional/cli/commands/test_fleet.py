@@ -104,7 +104,14 @@ def test_jobs_come_with_their_rows_and_unwanted_are_not_queried() -> None:
     for each in (*jobs, replace(job("job-1@replay-x"), active=False)):
         world.jobs.register(each)
         world.rows.publish(with_rows(each, found(each))[1])
-    stores = Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects, alerts=world.alerts)
+    stores = Stores(
+        jobs=world.jobs,
+        nodes=world.nodes,
+        rows=world.rows,
+        bookkeeping=world.bookkeeping,
+        objects=world.objects,
+        alerts=world.alerts,
+    )
     read = list(read_fleet(Fleet(stack="TrainGuard", region="eu-west-1"), stores.jobs, partial(read_whole_job, stores)))
     assert [of.job for of, _ in read] == [each.job for each in jobs]
     assert all({stored.job for stored in rows} == {of.job} for of, rows in read)
@@ -118,7 +125,14 @@ def test_node_rows_of_a_large_job_do_not_change_the_page() -> None:
         world.jobs.register(each)
         for stored in with_rows(each, found(each, action="Training job stopped."), quiet(each, "BatchSize"))[1]:
             world.rows.record(stored)
-    stores = Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects, alerts=world.alerts)
+    stores = Stores(
+        jobs=world.jobs,
+        nodes=world.nodes,
+        rows=world.rows,
+        bookkeeping=world.bookkeeping,
+        objects=world.objects,
+        alerts=world.alerts,
+    )
     seen = fleet_of(stores)
     assert {job: len(rows) for job, rows in seen.items()} == {"few": 4, "many": 3}
     calls = world.faults.calls

@@ -262,7 +262,14 @@ def a_replay(folder: Path, name: str = NAME) -> Replay:
 
 
 def stores_of(world: MemoryWorld) -> Stores:
-    return Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects, alerts=world.alerts)
+    return Stores(
+        jobs=world.jobs,
+        nodes=world.nodes,
+        rows=world.rows,
+        bookkeeping=world.bookkeeping,
+        objects=world.objects,
+        alerts=world.alerts,
+    )
 
 
 def test_replay_interrupted_anywhere_is_not_finished(folder: Path) -> None:

@@ -12,7 +12,7 @@ from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
 from tests.functional.offline import REGION, offline_clients
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
 from trainguard.cli.doctor.job import (
@@ -260,6 +260,7 @@ def examined(now: float = NOW) -> dict[str, list[CheckResult]]:
         "JobsTable": JOBS,
         "NodeStateTable": NODE_STATE,
         "RuleStateTable": RULE_STATE,
+        "BookkeepingTable": BOOKKEEPING,
         "StopSwitchParameter": "/stop",
         "StopSwitchOverrideParameter": "/stop-override",
         "DefaultSettingsParameter": DEFAULT_SETTINGS,

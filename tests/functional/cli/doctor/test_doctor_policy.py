@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.functional.cli import doctor_account, doctor_stack, healthy_answers
 from tests.functional.cli.doctor_account import Account, endpoint
 from tests.functional.offline import REGION, offline_clients
-from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.aws.clients import Clients
 from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
@@ -79,6 +79,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Deploy stores with one job whose rule fired, and its report."""
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
+    outputs |= {"BookkeepingTable": BOOKKEEPING}
     deployment = Deployment(
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
     )

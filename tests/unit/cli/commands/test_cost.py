@@ -85,6 +85,7 @@ def test_custom_prices_are_used_and_named(tmp_path: Path) -> None:
         (["--vpc-zones", "2"], "idle", {"hours of interface endpoints"}),
         (["--customer-key"], "idle", {"key", "requests"}),
         (["--data-events"], "hourly", {"data events of bucket, tables and functions"}),
+        (["--ops-items", "3"], "idle", {"OpsItems of broken GPUs", "invocations of open_ops_items"}),
     ],
 )
 def test_each_choice_has_its_lines_and_changes_the_estimate(words: list[str], section: str, whats: set[str]) -> None:
@@ -93,6 +94,13 @@ def test_each_choice_has_its_lines_and_changes_the_estimate(words: list[str], se
     lines = {line["what"]: line["cost"] for line in found["lines"][section]}
     assert whats <= lines.keys()
     assert all(lines[what] > 0.0 for what in whats)
+
+
+def test_webhook_makes_alerts_dearer_and_nothing_else() -> None:
+    found, usual = document("--webhook"), document()
+    assert found["fire"] > usual["fire"]
+    assert (found["month"], found["idle_month"]) == (usual["month"], usual["idle_month"])
+    assert found["unit_prices"]["webhook_post"]["date"] == "2026-06-13"
 
 
 def test_report_that_stops_early_costs_what_it_reads() -> None:

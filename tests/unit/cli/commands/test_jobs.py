@@ -198,7 +198,7 @@ def test_listing_does_not_read_node_rows(deployed: Deployed) -> None:
 def test_filter_by_tuning_job_lists_only_its_jobs(deployed: Deployed) -> None:
     deployed.add(job("mine", tuning_job="tune"), firing("BatchSize", Severity.LOW))
     deployed.add(job("other", tuning_job="tune-2"))
-    deployed.world.jobs.upsert_tuned_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)
+    deployed.world.bookkeeping.upsert_tuned_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)
     assert names(deployed, "--tuning", "tune") == ["mine"]
     assert {line["job"]: line["tuning_job"] for line in listed(deployed)} == {
         JOB: None, "mine": "tune", "other": "tune-2"

@@ -19,7 +19,7 @@ BATCH = TunedJob(JobStatus.IN_PROGRESS, findings=1, rule="BatchSize", severity=S
 def tuned(deployed: Deployed) -> Deployed:
     """Return a deployment with a tuning job of three."""
     for name, told in (("a-well", TunedJob(JobStatus.COMPLETED, finished=True)), ("b", BATCH), ("c", LOW_GPU)):
-        deployed.world.jobs.upsert_tuned_job("tune", name, told, 1)
+        deployed.world.bookkeeping.upsert_tuned_job("tune", name, told, 1)
     return deployed
 
 
@@ -78,13 +78,13 @@ def test_tuning_job_has_a_line_per_job(tuned: Deployed) -> None:
 
 @pytest.mark.parametrize(("told", "code"), [(BATCH, 1), (TunedJob(JobStatus.COMPLETED, finished=True), 0)])
 def test_fail_on_fire_sets_the_exit_code_of_a_tuning_job(deployed: Deployed, told: TunedJob, code: int) -> None:
-    deployed.world.jobs.upsert_tuned_job("tune", "a", told, 1)
+    deployed.world.bookkeeping.upsert_tuned_job("tune", "a", told, 1)
     assert deployed.run("status", "tune", "--fail-on-fire").exit_code == code
 
 
 def test_more_jobs_than_shown_says_where_all_are(deployed: Deployed) -> None:
     for number in range(MOST_TUNED_JOBS + 1):
-        deployed.world.jobs.upsert_tuned_job("tune", f"job-{number}", BATCH, 1)
+        deployed.world.bookkeeping.upsert_tuned_job("tune", f"job-{number}", BATCH, 1)
     result = deployed.run("status", "tune")
     assert "750 and more, 0 of them evaluated to their end" in result.stdout
     assert "`trainguard jobs --tuning tune` has all." in result.stderr
@@ -93,7 +93,7 @@ def test_more_jobs_than_shown_says_where_all_are(deployed: Deployed) -> None:
 def test_training_job_is_preferred_to_a_tuning_job_of_its_name(
     tuned: Deployed,
 ) -> None:
-    tuned.world.jobs.upsert_tuned_job(JOB, "a", BATCH, 1)
+    tuned.world.bookkeeping.upsert_tuned_job(JOB, "a", BATCH, 1)
     assert json.loads(tuned.run("status", JOB, "--json").stdout)["job"] == JOB
 
 

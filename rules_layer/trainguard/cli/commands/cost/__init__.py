@@ -58,6 +58,12 @@ def cost(
     ] = 0,
     customer_key: Annotated[bool, typer.Option("--customer-key", help="kms_key_arn is set.")] = False,
     data_events: Annotated[bool, typer.Option("--data-events", help="CloudTrail logs each request.")] = False,
+    webhook: Annotated[
+        bool, typer.Option("--webhook", help="webhook_secret is set: each alert is posted, too.")
+    ] = False,
+    ops_items: Annotated[
+        float, typer.Option("--ops-items", metavar="N", min=0, max=10_000, help="OpsItems a month, one a broken GPU.")
+    ] = 0.0,
     region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
         Path | None, option("--unit-prices", "FILE", "Unit prices instead of the packaged ones.")
@@ -89,5 +95,7 @@ def cost(
         endpoints=vpc_zones * len(INTERFACE_SERVICES),
         customer_key=customer_key,
         data_events=data_events,
+        webhook=webhook,
+        ops_items=ops_items,
     )
     return cost_result(workload, region, unit_prices)

@@ -43,7 +43,7 @@ def status(
         if job is None:
             return active_result(known, now=now)
         # A tuning job's name is meant where no training job has it.
-        tuning_job = known.jobs.tuning_job(job) if known.jobs.load(job) is None else None
+        tuning_job = known.bookkeeping.tuning_job(job) if known.jobs.load(job) is None else None
         return (
             job_result(known, job, nodes=nodes, now=now) if tuning_job is None else tuning_result(tuning_job, now=now)
         )
