@@ -10,6 +10,7 @@ An alert that was not sent fails it in `SendUnsent`, from which a redrive sends 
 
 from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, call, choice
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
+from trainguard.core.records import OUTSIDE_ARN
 from trainguard.stack.actions.unsent_alerts import STEP_FAILED
 
 # Longer than the function that builds reports may run.
@@ -60,7 +61,10 @@ _IS_NOTIFIED = (
     f" ({_FIRE}.kind = 'notice' or ($not({_IS_STAGED}) and ($stop.made != false or $not({_IS_MUTED}))))"
 )
 
-_IS_CANARY = f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
+_IS_CANARY = (
+    f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
+    f" and ({_FIRE}.canary = true or $substring({_FIRE}.jobArn, 0, {len(OUTSIDE_ARN)}) = '{OUTSIDE_ARN}')"
+)
 _STOPPED = "$type($stop.made) = 'null' ? 'unknown' : $stop.made ? 'yes' : 'no'"
 # Subscriptions filter by these; see `Alert`.
 _ATTRIBUTES = {
