@@ -115,7 +115,7 @@ def _of_job(
 
 def _role_of_job(scope: Construct, config: DeploymentConfig, bucket_arn: str, image: str) -> iam.Role:
     """Return the role of the canary's jobs: it pulls their image, and writes the output that SageMaker asks of each."""
-    host, repository = Fn.select(0, Fn.split("/", image)), _repository(image)
+    host, repository = Fn.select(0, Fn.split("/", image)), repository_of(image)
     account, region = (Fn.select(part, Fn.split(".", host)) for part in (0, 3))
     pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
     return role_with(
@@ -134,7 +134,7 @@ def _role_of_job(scope: Construct, config: DeploymentConfig, bucket_arn: str, im
     )
 
 
-def _repository(image: str) -> str:
+def repository_of(image: str) -> str:
     """Return the repository of an image, also where a parameter of the template gives it: then without slashes."""
     if Token.is_unresolved(image):
         image = Fn.select(1, Fn.split("/", image))

@@ -38,7 +38,7 @@ class Workload:
     ``interval_ms`` is of system metrics. ``saved_steps`` an hour are the first worker's. ``existing_bucket`` is not the
     stack's own; ``profile_notifications`` says whether EventBridge bills its events. ``profiler`` writes the profile:
     the collector compresses it. ``traces_gb`` of kernel traces an hour lie in S3, as gzip. ``endpoints`` are interface
-    endpoints of the functions' network, each zone counted.
+    endpoints of the functions' network, each zone counted. ``canary_job``: `canary_image` is set.
     """
 
     nodes: int = 1
@@ -56,6 +56,7 @@ class Workload:
     endpoints: int = 0
     customer_key: bool = False
     data_events: bool = False
+    canary_job: bool = False
 
     @property
     def sends_events(self) -> bool:

@@ -58,6 +58,7 @@ def cost(
     ] = 0,
     customer_key: Annotated[bool, typer.Option("--customer-key", help="kms_key_arn is set.")] = False,
     data_events: Annotated[bool, typer.Option("--data-events", help="CloudTrail logs each request.")] = False,
+    canary_job: Annotated[bool, typer.Option("--canary-job", help="canary_image is set.")] = False,
     region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
         Path | None, option("--unit-prices", "FILE", "Unit prices instead of the packaged ones.")
@@ -89,5 +90,6 @@ def cost(
         endpoints=vpc_zones * len(INTERFACE_SERVICES),
         customer_key=customer_key,
         data_events=data_events,
+        canary_job=canary_job,
     )
     return cost_result(workload, region, unit_prices)
