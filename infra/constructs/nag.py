@@ -195,17 +195,15 @@ def _findings_of_machines(config: DeploymentConfig) -> Iterator[Accepted]:
 
 
 def _findings_of_canary(config: DeploymentConfig, bucket: str) -> Iterator[Accepted]:
-    if config.canary:
-        reason = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
-        yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
-        yield (
-            "Canary/Canary/Function/EventInvokeConfig/Resource",
-            NO_ASYNC_DESTINATION,
-            (
-                "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not "
-                "looked at."
-            ),
-        )
+    if not config.canary:
+        return
+    reason = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
+    yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
+    yield (
+        "Canary/Canary/Function/EventInvokeConfig/Resource",
+        NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not looked at.",
+    )
     if config.canary_image:
         reason = "A canary's job is named after its day; the stack's name in a tag keeps it to those of this stack."
         yield "Canary/Canary/Role/Resource", _wildcard(_CANARY_JOBS), reason

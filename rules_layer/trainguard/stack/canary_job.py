@@ -136,7 +136,7 @@ class JobCanary(Canary):
 
 
 def _not_followed(found: tuple[JobStatus, str] | None, record: JobRecord | None) -> list[str]:
-    """Return what a running job's item lacks of what SageMaker says of it."""
+    """Return what the item of a running job lacks."""
     if found is None:
         return ["SageMaker does not know its job"]
     status, why = found
