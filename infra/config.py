@@ -56,6 +56,15 @@ class DeploymentConfigError(ValueError):
         super().__init__("context of TrainGuard: " + "; ".join(faults))
 
 
+def ecr_image(*, slashes: bool) -> Form:
+    """Return the form of an image in ECR; functions of CloudFormation find no repository whose name has slashes."""
+    repository = r"[a-z0-9][a-z0-9._/-]{0,255}" if slashes else r"[a-z0-9][a-z0-9._-]{0,255}"
+    return matching(
+        rf"\d{{12}}\.dkr\.ecr\.{_REGION}\.amazonaws\.com(\.cn)?/{repository}(:[\w.-]{{1,128}}|@sha256:[0-9a-f]{{64}})",
+        "an image in ECR with its tag or digest" + ("" if slashes else ", in a repository without slashes"),
+    )
+
+
 def _set(default: T, form: Form) -> T:
     """Return a field with the form of its value in the context."""
     return field(default=default, metadata={"form": form})
@@ -120,6 +129,9 @@ class DeploymentConfig:
         ``Canary10Percent15Minutes``; then their alarms bring the earlier versions back.
     canary : bool
         Whether a synthetic job a day tries the stack.
+    canary_image : str or None
+        Image in ECR, with ``sleep``, of a training job a day that the canary creates and ends; None lets SageMaker know
+        none.
     dashboard : bool
         A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
@@ -229,6 +241,7 @@ class DeploymentConfig:
     prices: str | None = _set(None, matching(r"\S(.*\S)?", "the file of a price table"))
     rollout: str = _set(ALL_AT_ONCE, one_of(ALL_AT_ONCE, *GRADUALLY))
     canary: bool = _set(True, BOOLEAN)
+    canary_image: str | None = _set(None, ecr_image(slashes=True))
     dashboard: bool = _set(False, BOOLEAN)
     tracing: Literal["pass-through", "active"] = _set("pass-through", one_of("pass-through", "active"))
     verdict_endpoint: bool = _set(False, BOOLEAN)
@@ -391,6 +404,7 @@ def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]
         "subnet_ids needs security_group_ids, or vpc_id to make a security group in": (
             "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}
         ),
+        "canary_image needs the canary": "canary_image" in given and values.get("canary") is False,
         "security_group_ids needs subnet_ids": "security_group_ids" in given and "subnet_ids" not in given,
         "route_table_ids needs vpc_id": "route_table_ids" in given and "vpc_id" not in given,
         "vpc_id needs subnet_ids or route_table_ids": (

@@ -87,7 +87,7 @@ class TrainGuardStack(Stack):
         }
         evaluation = Evaluation(self, platform, machines=machines, poll_source=live)
         lifecycle = build_lifecycle(self, platform, actions.state_machine_arn)
-        canary = build_canary(self, platform) if config.canary else None
+        canary = build_canary(self, platform, actions) if config.canary else None
         verdict = build_verdict(self, platform) if config.verdict_endpoint else None
         digest = build_weekly_digest(self, platform, actions.topics) if config.weekly_digest else None
         stated = Forwarding(self, platform, config.central_bus_arn).function if config.central_bus_arn else None

@@ -51,6 +51,7 @@ locals {
     Tracing              = var.tracing
     Rollout              = var.rollout
     Canary               = var.canary
+    CanaryImage          = var.canary_image
     Dashboard            = var.dashboard
     LogRetentionDays     = var.log_retention_days
     EvaluatorConcurrency = var.evaluator_concurrency

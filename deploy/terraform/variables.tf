@@ -143,6 +143,12 @@ variable "canary" {
   default     = null
 }
 
+variable "canary_image" {
+  description = "Image in ECR, with sleep, of a training job a day that the canary creates and ends. Empty: none."
+  type        = string
+  default     = null
+}
+
 variable "dashboard" {
   description = "Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month."
   type        = bool

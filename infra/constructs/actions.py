@@ -3,6 +3,7 @@
 from functools import partial
 
 from aws_cdk import Stack, Tokenization
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
@@ -72,6 +73,10 @@ class Actions(Construct):
             allowed_pattern=f"^({'|'.join(STOP_SWITCH_VALUES)})$",
         )
         self.stop_switch_override = f"/{config.stack_name}/stop-switch-override"
+        self.stop_switch_variables = {
+            "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
+            "STOP_SWITCH_OVERRIDE_PARAMETER": self.stop_switch_override,
+        }
         decide_stop = self._build_decide_stop(platform)
         variables = storage.variables("RULE_STATE_TABLE")
         write_rows = allow("WriteRows", ["dynamodb:UpdateItem"], [rows])
@@ -127,19 +132,22 @@ class Actions(Construct):
             ],
         ).attr_arn
 
+    def read_stop_switch(self) -> iam.PolicyStatement:
+        override = Stack.of(self).format_arn(
+            service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")
+        )
+        return allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn, override])
+
     def _build_decide_stop(self, platform: Platform) -> TrainGuardFunction:
         storage = platform.storage
         config, shared = platform.config, platform.config.stop_budget_table
         stop_limit = config.stop_limit_function
-        override = Stack.of(self).format_arn(
-            service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")
-        )
         return TrainGuardFunction(
             self,
             "decide_stop",
             platform=platform,
             statements=[
-                allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn, override]),
+                self.read_stop_switch(),
                 describe_training_jobs(self),
                 allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
                 allow("ReadRuleState", ["dynamodb:GetItem"], [storage.rule_state.table_arn]),
@@ -150,8 +158,7 @@ class Actions(Construct):
                 *([allow("AskStopLimit", ["lambda:InvokeFunction"], [stop_limit])] if stop_limit else []),
             ],
             environment={
-                "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
-                "STOP_SWITCH_OVERRIDE_PARAMETER": self.stop_switch_override,
+                **self.stop_switch_variables,
                 **platform.settings.environment_of_brakes(),
                 **storage.variables("JOBS_TABLE", "RULE_STATE_TABLE", "BOOKKEEPING_TABLE"),
                 "STOP_BUDGET_TABLE": shared or storage.bookkeeping.table_name,

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 
 from infra.constructs.states import ERROR_TEXT, RETRY, TASK_TIMEOUT_S, State, call
 from trainguard.core.canary_name import CANARY_KIND, CANARY_PREFIX
+from trainguard.core.records import OUTSIDE_ARN
 from trainguard.stack.actions.unsent_alerts import STEP_FAILED
 
 # Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task.
@@ -71,7 +72,10 @@ _IS_TOLD_BARE = (
     f" ({_FIRE}.kind = 'notice' or ($not({_IS_STAGED}) and ({_SEEN}.stop.made != false or $not({_IS_MUTED}))))"
 )
 
-_IS_CANARY = f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
+_IS_CANARY = (
+    f"$substring({_FIRE}.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
+    f" and ({_FIRE}.canary = true or $substring({_FIRE}.jobArn, 0, {len(OUTSIDE_ARN)}) = '{OUTSIDE_ARN}')"
+)
 _IS_UNKNOWN = f"$type({_SEEN}.stop.made) = 'null'"
 _STOPPED = f"{_IS_UNKNOWN} ? 'unknown' : {_SEEN}.stop.made ? 'yes' : 'no'"
 # Subscriptions filter by these; see `Alert`.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from constructs import Construct, IConstruct
 
 _TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
+_CANARY_JOBS = f"{_TRAINING_JOBS[:-1]}{CANARY_PREFIX}*"
 _EXECUTIONS = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
 _LOG_GROUPS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group"
 _PARAMETERS = "arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:parameter"
@@ -193,18 +194,25 @@ def _findings_of_machines(config: DeploymentConfig) -> Iterator[Accepted]:
         yield machine, "Serverless::Serverless-StepFunctionStateMachineXray", _UNTRACED
 
 
+def _findings_of_canary(config: DeploymentConfig, bucket: str) -> Iterator[Accepted]:
+    if not config.canary:
+        return
+    reason = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
+    yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
+    yield (
+        "Canary/Canary/Function/EventInvokeConfig/Resource",
+        NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not looked at.",
+    )
+    if config.canary_image:
+        reason = "A canary's job is named after its day; the stack's name in a tag keeps it to those of this stack."
+        yield "Canary/Canary/Role/Resource", _wildcard(_CANARY_JOBS), reason
+        reason = "The output of a job lies below its name, which the day gives; nothing else can be written."
+        yield "Canary/JobRole/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*/output/*"), reason
+        yield "Canary/JobRole/Resource", _ALL, "Only ecr:GetAuthorizationToken is allowed on *: it knows no resources."
+
+
 def _findings_of_options(config: DeploymentConfig, bucket: str) -> Iterator[Accepted]:
-    if config.canary:
-        reason = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
-        yield "Canary/Canary/Role/Resource", _wildcard(f"{bucket}/{CANARY_PREFIX}*"), reason
-        yield (
-            "Canary/Canary/Function/EventInvokeConfig/Resource",
-            NO_ASYNC_DESTINATION,
-            (
-                "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not "
-                "looked at."
-            ),
-        )
     if config.gradual:
         yield (
             "Rollout/Role/Resource",
@@ -282,6 +290,7 @@ def findings_that_stand(
             for role, (name, label) in executions.items()
             for own in (name, f"{name}/{label}")
         ),
+        *_findings_of_canary(config, bucket),
         *_findings_of_options(config, bucket),
         *((access_logs,) if storage.bucket else ()),
     )

@@ -186,6 +186,12 @@ _GROUPED = {
             "canary", "Canary", "Whether a synthetic job a day proves that the deployment detects, alerts and reports."
         ),
         Parameter(
+            "canary_image",
+            "Image of the canary's job",
+            "Image in ECR, with sleep, of a training job a day that the canary creates and ends. Empty: none.",
+            own_form=settings.ecr_image(slashes=False),
+        ),
+        Parameter(
             "dashboard",
             "Dashboard",
             "Whether there is a CloudWatch dashboard. Beyond the free ones of an account it costs 3 USD a month.",

@@ -1,30 +1,65 @@
-"""Writes the canary, and checks minutes later that it was found, alerted, reported and closed."""
+"""Plants the canary, and checks minutes later that it was found, alerted, reported and closed."""
 
+import os
 from typing import Any
 
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from trainguard.aws.canary_jobs import SageMakerCanaryJobs
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
+from trainguard.aws.stoppable import stop_switches
+from trainguard.core.canary_name import CANARY_MARK
 from trainguard.stack.canary import Canary, CanaryCall
+from trainguard.stack.canary_job import JobCanary
+
+# Of a deployment whose canary is a job of SageMaker's.
+OF_JOB = (
+    "canary_image",
+    "canary_role_arn",
+    "settings_path",
+    "stack_name",
+    "stop_switch_parameter",
+    "stop_switch_override_parameter",
+    "brakes_parameter",
+)
 
 logger = Logger()
 metrics = Metrics()
-environment = load_environment(("rule_state_table", "jobs_table", "profile_bucket"), function="canary")
-clients = Clients()
-canary = Canary(
-    bucket=environment.profile_bucket,
-    objects=S3ProfileObjects(client=clients.s3),
-    jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
-    rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
-    journal=PowertoolsJournal(logger=logger, metrics=metrics),
+is_job = "CANARY_IMAGE" in os.environ
+environment = load_environment(
+    ("rule_state_table", "jobs_table", "profile_bucket", *(OF_JOB if is_job else ())), function="canary"
 )
+clients = Clients()
+parts: dict[str, Any] = {
+    "bucket": environment.profile_bucket,
+    "objects": S3ProfileObjects(client=clients.s3),
+    "jobs": DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+    "rows": DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
+    "journal": PowertoolsJournal(logger=logger, metrics=metrics),
+}
+
+
+def job_canary() -> JobCanary:
+    own = SageMakerCanaryJobs(
+        sagemaker=clients.sagemaker,
+        ssm=clients.ssm,
+        parameter=f"{environment.settings_path}{CANARY_MARK}",
+        bucket=environment.profile_bucket,
+        image=environment.canary_image,
+        role_arn=environment.canary_role_arn,
+        stack=environment.stack_name,
+    )
+    return JobCanary(**parts, own=own, switches=stop_switches(environment, clients))
+
+
+canary = job_canary() if is_job else Canary(**parts)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -35,5 +70,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     at = call.time.timestamp()
     if call.due == "plant":
         return {"job": canary.plant(at, context.aws_request_id)}
-    verdict = canary.look(at)
+    verdict = canary.look(at) if call.due == "look" else canary.end(at)
     return {"job": verdict.job, "passed": verdict.passed, "missing": list(verdict.missing)}

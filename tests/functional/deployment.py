@@ -27,6 +27,7 @@ from tests.functional.worlds import MotoUnderTest
 from tests.support.printing import Capture
 from trainguard.aws.clients import Clients
 from trainguard.aws.lambda_invocations import payload_of
+from trainguard.core.canary_name import CANARY_MARK
 from trainguard.engine.messages import encode_task
 from trainguard.testing.memory import DEFAULT_SETTINGS, SETTINGS_PATH
 
@@ -139,6 +140,7 @@ class Deployment:
         self.throw_stop_switch("enabled")
         self.stop_budget_table = BOOKKEEPING
         self.stoppable_resources = "none"
+        self.canary_job = False
         self.live_sources = "logs+/aws/sagemaker/TrainingJobs"
 
     @property
@@ -184,7 +186,7 @@ class Deployment:
                 "CHAT_TOPIC_ARN": CHAT_TOPIC,
                 **brakes,
             },
-            "canary": rows | jobs | bucket,
+            "canary": rows | jobs | bucket | self._of_canary_job,
             "verdict": rows | jobs,
             "open_ops_items": {},
             "weekly_digest": {
@@ -260,9 +262,28 @@ class Deployment:
         """Let SageMaker say something else of the recorded job."""
         vars(self._training_job).update(fields)
 
-    def set_status(self, status: str, secondary_status: str | None = None) -> None:
-        """Let the recorded job come into a status."""
-        job = self._training_job
+    @property
+    def _of_canary_job(self) -> dict[str, str]:
+        if not self.canary_job:
+            return {}
+        return {
+            "CANARY_IMAGE": "111122223333.dkr.ecr.us-east-1.amazonaws.com/sleeper:1",
+            "CANARY_ROLE_ARN": f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/CanaryJobRole",
+            "SETTINGS_PATH": SETTINGS_PATH,
+            "STACK_NAME": "TrainGuard",
+            "STOP_SWITCH_PARAMETER": STOP_SWITCH,
+            "STOP_SWITCH_OVERRIDE_PARAMETER": STOP_SWITCH_OVERRIDE,
+            "BRAKES_PARAMETER": BRAKES,
+        }
+
+    def plant_jobs(self) -> None:
+        """Let the canary be a training job."""
+        self.canary_job = True
+        self.clients.ssm.put_parameter(Name=f"{SETTINGS_PATH}{CANARY_MARK}", Value="none", Type="String")
+
+    def set_status(self, status: str, secondary_status: str | None = None, *, name: str = JOB) -> None:
+        """Let a job come into a status."""
+        job = sagemaker_backends[DEFAULT_ACCOUNT_ID][REGION].training_jobs[name]
         vars(job).update(
             training_job_status=status,
             secondary_status=secondary_status or status,
@@ -270,7 +291,7 @@ class Deployment:
         )
 
     def _answer_stops(self) -> None:
-        """Let SageMaker stop the recorded job: moto knows no such call."""
+        """Let SageMaker stop a job: moto knows no such call."""
         made = vars(BaseClient)["_make_api_call"]
 
         def call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
@@ -278,7 +299,7 @@ class Deployment:
                 return made(client, operation, arguments)
             if arguments["TrainingJobName"] not in sagemaker_backends[DEFAULT_ACCOUNT_ID][REGION].training_jobs:
                 raise ClientError({"Error": {"Code": "ValidationException", "Message": "unknown"}}, operation)
-            self.set_status("Stopping")
+            self.set_status("Stopping", name=arguments["TrainingJobName"])
             return {}
 
         self._monkeypatch.setattr(BaseClient, "_make_api_call", call)

@@ -5,12 +5,14 @@ import threading
 import pytest
 
 from tests.functional.worlds import BUCKET
+from tests.support.canary_jobs import MemoryCanaryJobs
 from tests.support.faults import OPERATIONS, Crash, Fault, Faults
 from tests.support.memory import MemoryProfileObjects, MemoryStopBudget, MemoryStopLimit, MemoryWorld
 from trainguard.core.errors import PortUnavailableError, StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.ports import NodeTask, ReconcileRequest, TrainingJobDescription
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.engine.settings.tag_names import PROFILE_TAG
 from trainguard.stack.organisation.stop_limit import StopRequest
 
 KEY = StreamKey("job", "algo-1", "system")
@@ -62,6 +64,12 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.executions.find("name")
     list(world.executions.unsuccessful(0.0))
     world.training_jobs.describe("job")
+    canary = MemoryCanaryJobs(world, 0.0)
+    canary.mark("job")
+    canary.marked()
+    canary.create("job", {PROFILE_TAG: f"s3://{BUCKET}"})
+    canary.status("job")
+    canary.stop("job")
     world.tasks.send([NodeTask("job", "algo-1", "system", "close")])
 
 
@@ -83,7 +91,7 @@ def test_every_operation_passes_the_switchboard() -> None:
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 44
+    assert len(world.faults.calls) == len(OPERATIONS) == 49
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

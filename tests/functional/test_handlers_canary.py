@@ -1,6 +1,7 @@
 """canary as it is deployed, on moto: planted, found by the evaluator, looked at."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,10 +36,10 @@ def planted(deployment: Deployment) -> list[str]:
     return [each.key for each in S3ProfileObjects(client=deployment.clients.s3).list(BUCKET, "trainguard-canary-", "")]
 
 
-def evaluate(deployment: Deployment) -> Any:
+def evaluate(deployment: Deployment, at: float = AT) -> Any:
     """Let the evaluator get the events of everything that was planted, and of its own tasks."""
     function = deployment.function("evaluate_objects")
-    answer = function(ringing([object_message(key, at=AT) for key in planted(deployment)]))
+    answer = function(ringing([object_message(key, at=at) for key in planted(deployment)]))
     function(deployment.tasks())
     return answer
 
@@ -79,6 +80,49 @@ def test_unalerted_canary_logs_what_is_missing(
     assert answer.metrics == {"CanaryPassed": 0, "CanaryFailed": 1}
     assert (line["level"], line["job"]) == ("WARNING", JOB)
     assert "has no row" in line["reason"]
+
+
+def test_canary_as_a_training_job_goes_the_whole_way(deployment: Deployment) -> None:
+    deployment.plant_jobs()
+    # moto says when a job was created.
+    now = datetime.now(UTC)
+    plant, look, end = (
+        {"step": step, "time": (now + timedelta(minutes=minutes)).isoformat()}
+        for step, minutes in (("plant", 0), ("look", 15), ("end", 30))
+    )
+    planting = deployment.function("canary")
+    job = planting(plant).value["job"]
+    deployment.set_status("InProgress", name=job)
+    assert planting(plant).value["job"] == job
+    deployment.set_status("InProgress", name=job)
+    evaluate(deployment, now.timestamp())
+    deployment.reconcile_jobs()
+    item = deployment.world.job(job)
+    (payload,) = deployment.world.started().values()
+    assert item["TrainingJobArn"]["S"].startswith("arn:aws:sagemaker:")
+    assert (item["Canary"], item["StopAllowed"]) == ({"BOOL": True}, {"BOOL": True})
+    assert item["Status"] == {"S": "InProgress"}
+    assert (payload["job"], payload["canary"]) == (job, True)
+    deployment.function("record_fire")({"fire": payload})
+    case = {**payload, "attempt": "first"}
+    decision = deployment.function("decide_stop")(case).value
+    assert (decision["decision"], decision["optedIn"]) == ("dry-run", True)
+    page = f"s3://{BUCKET}/{job}/rule-output/TrainGuardReport/report.json"
+    told: dict[str, AttributeValueTypeDef] = {**TOLD, "StopDecision": {"S": "dry-run"}, "ReportUri": {"S": page}}
+    deployment.world.update_row(job, RULE, told)
+    deployment.clients.s3.put_object(Bucket=BUCKET, Key=page.removeprefix(f"s3://{BUCKET}/"), Body=b"{}")
+    canary = deployment.function("canary")
+    assert canary(look).value == {"job": job, "passed": True, "missing": []}
+    assert deployment.clients.sagemaker.describe_training_job(TrainingJobName=job)["TrainingJobStatus"] == "Stopping"
+    early = canary(end)
+    assert early.metrics == {"CanaryFailed": 1}
+    deployment.set_status("Stopped", name=job)
+    assert deployment.function("job_lifecycle")({"detail": {"TrainingJobName": job}}).value["followed"]
+    deployment.function("evaluate_objects")(deployment.tasks())
+    deployment.reconcile_jobs()
+    ended = deployment.function("canary")(end)
+    assert ended.value == {"job": job, "passed": True, "missing": []}
+    assert ended.metrics == {}
 
 
 def test_second_canary_removes_the_first(deployment: Deployment) -> None:

@@ -70,7 +70,11 @@ _BEFORE = {"build_report": "plan_report", "join_capture": "plan_capture"}
 
 _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "poll_source": ({"job": JOB, "at": 1_800_000_000.0}, _RUN_FILE),
-    "canary": ({"step": "plant", "time": "2026-11-21T08:01:00Z"}, {"step": "look", "time": "2026-11-21T08:31:00Z"}),
+    "canary": (
+        {"step": "plant", "time": "2026-11-21T08:01:00Z"},
+        {"step": "look", "time": "2026-11-21T08:31:00Z"},
+        {"step": "end", "time": "2026-11-21T08:46:00Z"},
+    ),
     "verdict": ({"path": "/verdict", "query": f"job={JOB}", "method": "GET", "headers": {"host": "h"}, "body": ""},),
     "weekly_digest": ({"time": "2026-11-23T07:00:00Z"},),
     "record_fire": ({"fire": _FIRE}, {"fire": _FIRE, "alert": {"action": "sent", "alertId": "a"}}),

@@ -74,6 +74,8 @@ class Resolver:
         if name == "Fn::Split" and "{" not in parts[1]:
             separator, text = parts
             return text.split(separator)
+        if name == "Fn::Select" and isinstance(parts[1], list):
+            return parts[1][int(parts[0])]
         return "{" + name + json.dumps(parts) + "}"
 
     def _decide(self, expression: Mapping[str, Any]) -> bool:

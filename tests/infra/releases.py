@@ -45,6 +45,7 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
         "evaluator_memory_mb": "1536",
         "report_memory_mb": "3008",
         "evaluate": "tagged",
+        "canary_image": "111122223333.dkr.ecr.eu-west-1.amazonaws.com/sleeper@sha256:" + 64 * "0",
         "stop_switch": "dry-run",
         "max_stops_per_hour": "0",
         "rollout": "Linear10PercentEvery3Minutes",

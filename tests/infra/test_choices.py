@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.infra.template import Statement, Template
-from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS, SHARED_BUDGET
+from tests.infra.variants import CANARY_IMAGE, CHINA_KEY, CONTEXTS, GOVCLOUD_BUS, SHARED_BUDGET
 
 TEMPLATES = {"second": "TrainGuard-Research", "everything": "Everything"}
 SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
@@ -73,8 +73,10 @@ def test_no_rule_pack_finds_anything_in_a_choice(variants: Path, name: str) -> N
 @pytest.mark.parametrize("name", SYNTHESISED)
 def test_choices_contain_no_fixed_partition_or_region(variants: Path, name: str) -> None:
     text = read(variants, name).text
-    for given in re.findall(r'["+]((?:arn:|https:)[^",]*)', str(CONTEXTS[name]).replace("'", '"')):
+    for given in re.findall(r'["+]((?:arn:|https:|\d+[.]dkr[.]ecr[.])[^",]*)', str(CONTEXTS[name]).replace("'", '"')):
         text = text.replace(given, "")
+    # The repository of an image has its place from there.
+    text = text.replace(f":ecr:{CANARY_IMAGE.split('.')[3]}:", "")
     assert not re.findall(r"arn:aws[a-z-]*:", text)
     assert not re.findall(r"(?:us|eu|ap|cn|ca|sa|me|af|il|mx)-(?:gov-)?[a-z]+-\d", text)
 
@@ -85,7 +87,7 @@ def test_choices_use_only_what_every_region_has(variants: Path, name: str) -> No
     assert {resource.type for resource in template.resources} <= EVERYWHERE | ABROAD.get(name, set())
     principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
     deploys = ("codedeploy",) if name == "organisation" else ()
-    services = ("lambda", "states", "events", "cloudwatch", "s3", "sns", *deploys)
+    services = ("lambda", "states", "events", "cloudwatch", "s3", "sns", "sagemaker", *deploys)
     assert principals <= {f"{each}.amazonaws.com" for each in services}
 
 

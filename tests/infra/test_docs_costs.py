@@ -54,6 +54,9 @@ def test_cost_page_sentences_match_the_model() -> None:
     assert f"two zones: {money(network)} a month" in WORDS
     key = estimate(Workload(customer_key=True), PRICES).an_idle_month - one.an_idle_month
     assert f"{money(key)} a month: S3 has bucket keys" in WORDS
+    daily = estimate(Workload(canary_job=True), PRICES).an_idle_month - one.an_idle_month
+    assert f"{money(daily)} a month: an ml.m5.large for a quarter of an hour a day" in WORDS
+    assert packaged_prices().hourly("ml.m5.large") == PRICES.canary_job_hour
     audited = estimate(Workload(data_events=True), PRICES).an_hour - one.an_hour
     assert f"{money(audited)} an hour of a node" in WORDS
     traced = estimate(Workload(traces_gb=1.0), PRICES)

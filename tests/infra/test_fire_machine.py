@@ -342,11 +342,15 @@ def test_bare_alert_of_a_stop_that_is_not_known_says_so() -> None:
     assert bare["MessageAttributes"]["Stopped"]["StringValue"] == "unknown"
 
 
-def test_bare_alert_of_a_canary_is_left_out_by_its_kind() -> None:
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [({"jobArn": "unknown:trainguard-canary"}, "canary"), ({"canary": True}, "canary"), ({}, "fire")],
+)
+def test_bare_alert_of_a_canary_is_left_out_by_its_kind(given: dict[str, Any], kind: str) -> None:
     run = Run(failing={"SendAlert"})
-    run.start(FIRE | {"job": "trainguard-canary-20260101-000000-0123456789ab"})
+    run.start(FIRE | {"job": "trainguard-canary-20260101-000000-0123456789ab"} | given)
     (bare,) = run.execution.arguments_of("SendBareAlert")
-    assert bare["MessageAttributes"]["Kind"]["StringValue"] == "canary"
+    assert bare["MessageAttributes"]["Kind"]["StringValue"] == kind
 
 
 @pytest.mark.parametrize("rules", [["LowGPUUtilization"], ["all", "CPUBottleneck"]])

@@ -17,7 +17,8 @@ ENDPOINTS: Mapping[str, str] = {"sagemaker": "sagemaker.api", "aps": "aps-worksp
 BY_THEMSELVES = {"ManageNetworkInterfaces", "WriteLogs", "SendTraces"}
 
 # Keys are used by the services that hold what they encrypt; servers of MLflow have an endpoint of their own.
-NO_ENDPOINT = {"kms", "sagemaker-mlflow", "xray"}
+# Who takes a role checks whether it was passed.
+NO_ENDPOINT = {"iam", "kms", "sagemaker-mlflow", "xray"}
 
 
 def called(template: Template) -> set[str]:

@@ -18,6 +18,7 @@ from infra.release.versions import with_steady_names
 from tests.infra.cloudformation import Resolver
 from tests.infra.releases import BOUNDARY, BUS, CHOSEN, KEY, ORGANISATION, THEIR_KEY
 from tests.infra.test_cfn_lint import STANDS, found
+from tests.infra.variants import CANARY_IMAGE
 
 ASSETS = {"AssetBucket": "our-releases"}
 EMPTY_LISTS = {
@@ -198,6 +199,7 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(("StopBatchJobs", "StopInstances", "StopWorkloads", "ActOnNodes"), SWITCH),
     "Rollout": (("AllAtOnce", "Linear10PercentEvery3Minutes"), ("Canary", "")),
     "Canary": (("true", "false"), ("yes",)),
+    "CanaryImage": ((CANARY_IMAGE, f"{CANARY_IMAGE.partition(':')[0]}@sha256:{64 * 'a'}"), ("busybox:1",)),
     "Dashboard": (("true", "false"), ("no",)),
     "Tracing": (("pass-through", "active"), ("on", "")),
     "LogRetentionDays": (("1", "365"), ("2", "366")),

@@ -40,6 +40,7 @@ WORKSPACE = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b"
 TRACKING_SERVER = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/research"
 LIVE_SOURCES = f"prometheus+{WORKSPACE},mlflow+{TRACKING_SERVER},mlflow+https://mlflow.example.com,logs,wandb"
 WEBHOOK_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-a1b2c3"
+CANARY_IMAGE = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.5.1-cpu-py311-ubuntu22.04-sagemaker"
 LIVE_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:tokens-a1b2c3"
 
 # Context of each variant that must synthesise without a finding.
@@ -56,6 +57,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "kernel_digest_memory_mb": "2560",
         "kernel_join_memory_mb": "1792",
         "reconcile_concurrency": "20",
+        "canary_image": CANARY_IMAGE,
     },
     "second": {"stack_name": "TrainGuard-Research", "dashboard": "true"},
     "without-canary": {"canary": "false"},

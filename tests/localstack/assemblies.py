@@ -57,7 +57,8 @@ def main(folder: Path, secret: str) -> None:
 
     stops = {"max_stops_per_hour": MAX_STOPS_PER_HOUR, "stop_batch_jobs": True, "stop_instances": True}
     webhook = {"webhook_secret": secret, "webhook_service": "pagerduty"}
-    app.synthesise(str(folder / STACK), {**_EMULATED, **stops, **webhook})
+    canary = {"canary_image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/sleeper:1"}
+    app.synthesise(str(folder / STACK), {**_EMULATED, **stops, **webhook, **canary})
     _say(STACK)
     central.synthesise(
         str(folder / CENTRAL), {**_EMULATED, "organization_id": "o-a1b2c3d4e5", "max_stops_per_hour": "1"}

@@ -1,4 +1,4 @@
-"""The canary on the deployed stack: planted, found, sent to those who want it, reported, and removed by the next."""
+"""The canary on the deployed stack, a training job: created, found, followed, alerted, reported, stopped, ended."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def leave_out_canaries(stack: Stack) -> str:
     return queue
 
 
-def test_planted_canary_is_found_alerted_reported_and_passes(
+def test_planted_job_is_followed_alerted_stopped_and_ended(
     stack: Stack,
 ) -> None:
     queue = leave_out_canaries(stack)
@@ -66,9 +66,13 @@ def test_planted_canary_is_found_alerted_reported_and_passes(
             timeout_s=PATIENCE_S,
             what=f"alert and report of {job}",
         )
+        stack.await_quiet()
+        running = item(stack, job)
+        stops_of_fires = stack.emulator.sagemaker_calls(action="StopTrainingJob", job=job)
+        looked = ask(stack, "look")
         until(lambda: "Active" not in item(stack, job), timeout_s=PATIENCE_S, what=f"{job} closed")
         stack.await_quiet()
-        looked = ask(stack, "look")
+        ended = ask(stack, "end")
         sqs = stack.emulator.client("sqs")
         unwanted = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1).get("Messages", [])
     finally:
@@ -78,17 +82,23 @@ def test_planted_canary_is_found_alerted_reported_and_passes(
     (execution,) = stack.executions(job[:40])  # an execution's name holds so much of it
 
     assert early["passed"] is False
-    assert looked == {"job": job, "passed": True, "missing": []}
+    assert looked == ended == {"job": job, "passed": True, "missing": []}
+    assert running["TrainingJobArn"].endswith(f":training-job/{job}")
+    assert (running["Status"], running["StopAllowed"], running["Canary"]) == ("InProgress", True, True)
+    assert item(stack, job)["Status"] == "Stopped"
+    assert (row["StopDecision"], row["StopMade"], stops_of_fires) == ("dry-run", False, [])
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
     assert (alert["canary"], alert["rule"], alert["stop"]["made"]) == (True, RULE, False)
     assert row["DebuggerStatus"] == "IssuesFound"
-    assert stack.emulator.sagemaker_calls(action="StopTrainingJob", job=job) == []
+    assert len(stack.emulator.sagemaker_calls(action="StopTrainingJob", job=job)) == 1
     assert unwanted == []
     assert item(stack, job)["ExpiresAt"] > time.time()
 
     following = ask(stack, "plant")["job"]
     assert following != job
     assert keys(stack, job) == set()
+    assert ask(stack, "end")["passed"] is False  # it is stopped, and not yet closed
+    until(lambda: "Active" not in item(stack, following), timeout_s=PATIENCE_S, what=f"{following} closed")
     stack.await_quiet()
 
 

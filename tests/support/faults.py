@@ -20,6 +20,7 @@ from trainguard.core.ports import (
     TrainingJobs,
 )
 from trainguard.core.stores import Bookkeeping, Jobs, NodeStates, RuleStates, StopBudget
+from trainguard.stack.canary_job import CanaryJobs
 from trainguard.stack.organisation.stop_limit import StopLimit
 
 # For example ``NodeStates.save``.
@@ -41,6 +42,7 @@ OPERATIONS = frozenset(
         SettingDocuments,
         StopBudget,
         StopLimit,
+        CanaryJobs,
     )
     for name, member in vars(port).items()
     if not name.startswith("_") and callable(member)

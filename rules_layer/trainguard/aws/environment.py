@@ -34,6 +34,8 @@ class Environment:
     chat_topic_arn: Annotated[str, "the ARN of the topic of alerts for chats"]
     central_bus_arn: Annotated[str, "the ARN of the central account's event bus"]
     stack_name: Annotated[str, "the name of the stack"]
+    canary_image: Annotated[str, "the image of the canary's training jobs"]
+    canary_role_arn: Annotated[str, "the ARN of the role of the canary's training jobs"]
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.__dict__.update(values)

@@ -64,13 +64,19 @@ class SageMakerTrainingJobs:
             return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
 
+def stop_training_job(client: "SageMakerClient", job: str) -> None:
+    """Have SageMaker stop a job; raises PortUnavailableError, also for one that has ended."""
+    with translated(_SERVICE, "StopTrainingJob"):
+        client.stop_training_job(TrainingJobName=job)
+
+
 def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping[str, str]") -> TrainingJobDescription:
     instance_type, instance_count = _instances(described.get("ResourceConfig", {}))
     profiler = described.get("ProfilerConfig", {})
     return TrainingJobDescription(
         job=described["TrainingJobName"],
         arn=described["TrainingJobArn"],
-        status=_status(described["TrainingJobStatus"]),
+        status=job_status(described["TrainingJobStatus"]),
         secondary_status=described.get("SecondaryStatus"),
         instance_type=instance_type,
         instance_count=instance_count,
@@ -132,7 +138,7 @@ def _profiles_framework(profiler: "ProfilerConfigOutputTypeDef") -> bool:
     return asked and not profiler.get("DisableProfiler", False)
 
 
-def _status(described: str) -> JobStatus:
+def job_status(described: str) -> JobStatus:
     """Read a status; an unknown one (Deleting) means nothing to the rules."""
     return JobStatus(described) if described in set(JobStatus) else JobStatus.UNKNOWN
 

@@ -9,7 +9,7 @@ from trainguard.aws.aws_errors import translated, unless
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.environment import Environment
-from trainguard.aws.sagemaker import SageMakerTrainingJobs
+from trainguard.aws.sagemaker import SageMakerTrainingJobs, stop_training_job
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import ResourceState
@@ -17,6 +17,7 @@ from trainguard.stack.actions.cluster_agents import ClusterDesk, asked, resource
 from trainguard.stack.actions.fire_row import Fire
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices
+from trainguard.stack.actions.stop_switch import StopSwitches
 
 _GROUP_TAG = "aws:autoscaling:groupName"
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
@@ -73,14 +74,19 @@ def _objection(described: Mapping[str, Any], tags: Mapping[str, str]) -> str | N
     return None
 
 
-def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk) -> StopServices:
-    """Return what a decision about a stop asks; each service is met at the first question alone."""
+def stop_switches(environment: Environment, clients: Clients) -> Callable[[], StopSwitches]:
+    """Return what reads the stop switch, its override and the brakes; it raises PortUnavailableError."""
     switch = SsmStopSwitch(
         client=clients.ssm,
         parameter=environment.stop_switch_parameter,
         override=environment.stop_switch_override_parameter,
     )
     brakes = SsmBrakes(client=lambda: clients.ssm, parameter=environment.brakes_parameter)
+    return lambda: replace(switch.read(), brakes=brakes.read())
+
+
+def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk) -> StopServices:
+    """Return what a decision about a stop asks; each service is met at the first question alone."""
     return StopServices(
         training_job=SageMakerTrainingJobs(client=lambda: clients.sagemaker).describe,
         resources={
@@ -89,7 +95,7 @@ def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk)
             "workload": lambda identities: resource_states(desk, "workload", identities, time.time()),
             "node": lambda identities: resource_states(desk, "node", identities, time.time()),
         },
-        switches=lambda: replace(switch.read(), brakes=brakes.read()),
+        switches=stop_switches(environment, clients),
         kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},
     )
 
@@ -116,8 +122,7 @@ class AwsStopCalls:
             with translated("EC2", "StopInstances"):
                 self._clients.ec2.stop_instances(InstanceIds=list(decision.resources))
         else:
-            with translated("SageMaker", "StopTrainingJob"):
-                self._clients.sagemaker.stop_training_job(TrainingJobName=fire.job)
+            stop_training_job(self._clients.sagemaker, fire.job)
         return StopResult(made=True)
 
     def is_stopped(self, fire: Fire, decision: ResourceDecision) -> bool:

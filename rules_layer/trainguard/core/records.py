@@ -227,7 +227,7 @@ class JobRecord:
     of units that SageMaker does not name. ``braked`` says since when and why an operator's brake holds the evaluation
     back; None where none does. ``platform`` is what runs the job, ``queue`` where it waited there. ``outlook`` says
     when the job will end, as it was forecast last: it is ended ``time_limit_s`` seconds after its start, and takes
-    ``total_steps``; None where that is unknown.
+    ``total_steps``; None where that is unknown. ``canary`` marks the stack's own job of SageMaker's.
     """
 
     job: str
@@ -275,6 +275,7 @@ class JobRecord:
     outlook: str | None = None
     time_limit_s: float | None = None
     total_steps: int | None = None
+    canary: bool = False
 
     @property
     def root(self) -> ProfileRoot:

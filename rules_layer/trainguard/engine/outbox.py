@@ -159,6 +159,7 @@ def job_payload(job: JobRecord) -> dict[str, object]:
         "reportPage": links.page,
         "reportLink": links.console,
         **({"runLinks": dict(job.run_links)} if job.run_links else {}),
+        **({"canary": True} if job.canary else {}),
     }
 
 

@@ -10,6 +10,9 @@ _ENDPOINT_BYTES_AN_OBJECT = 4_000
 # Tables, queues and topics ask for the key again after five minutes; S3 has bucket keys.
 _KEY_REQUESTS_AN_HOUR = 12 * 7
 
+# From its start to the look that stops it, and to the upload of its output.
+_CANARY_JOB_HOURS = 0.3
+
 # Traces as gzip grow so many times; a GB of text takes 0.0005 USD of Lambda.
 _TEXT_OF_TRACES, _TRACE_GIB_S_A_GB = 15, 37.5
 
@@ -49,6 +52,9 @@ def chosen_lines(job: Workload, prices: UnitPrices, called: float) -> Iterator[C
 
 def monthly_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
     """Yield what choices cost in each month, with jobs and without."""
+    if job.canary_job:
+        hours = _CANARY_JOB_HOURS * HOURS_A_MONTH / 24
+        yield CostLine("SageMaker", "hours of the canary's jobs on ml.m5.large", hours, prices.canary_job_hour)
     if job.endpoints:
         hours = job.endpoints * HOURS_A_MONTH
         yield CostLine("VPC", "hours of interface endpoints", hours, prices.endpoint_hour)

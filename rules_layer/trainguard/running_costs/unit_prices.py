@@ -39,6 +39,7 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     key_month: float
     key_request: float
     data_event: float
+    canary_job_hour: float
 
 
 class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -39,7 +39,7 @@ class Workload:
     stack's own; ``profile_notifications`` says whether EventBridge bills its events. ``profiler`` writes the profile:
     the collector compresses it. ``traces_gb`` of kernel traces an hour lie in S3, as gzip. ``endpoints`` are interface
     endpoints of the functions' network, each zone counted. ``webhook`` says whether alerts are posted to one;
-    ``ops_items``, one a broken GPU, are opened in a month.
+    ``ops_items``, one a broken GPU, are opened in a month. ``canary_job``: `canary_image` is set.
     """
 
     nodes: int = 1
@@ -59,6 +59,7 @@ class Workload:
     data_events: bool = False
     webhook: bool = False
     ops_items: float = 0.0
+    canary_job: bool = False
 
     @property
     def sends_events(self) -> bool:

@@ -3,7 +3,7 @@
 It is four minutes of one node with a low GPU, the same bytes for the same time and run, checked minutes later: was it
 found, decided whether to be stopped, alerted, reported, and closed? Both steps can be repeated: the first writes the
 same objects again, the second only reads. Whoever may write to the bucket can put folders there with names of canaries:
-they neither hide one that passed nor stand for a planted one.
+they neither hide one that passed nor stand for a planted one. `canary_job` plants one that SageMaker knows.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,14 +49,20 @@ _CORE_PERCENT = 35.0
 _MEMORY_PERCENT = 12.0
 
 
-def canary_objects(at: float, run: str) -> list[tuple[str, bytes]]:
-    """Return keys and bodies in the order of writing; the last minute ends before ``at``, epoch seconds."""
+def canary_objects(at: float, run: str, *, in_sagemaker: bool = False) -> list[tuple[str, bytes]]:
+    """Return keys and bodies in the order of writing; the last minute ends before ``at``, epoch seconds.
+
+    SageMaker itself describes a job of its own, and says when it ends.
+    """
     root = ProfileRoot("", canary_name(at, run))
     last = int(at) // MINUTE_S * MINUTE_S - MINUTE_S
     minutes = range(last - (MINUTES - 1) * MINUTE_S, last + MINUTE_S, MINUTE_S)
+    profile = [(system_key(root, NODE, minute), _lines(minute)) for minute in minutes]
+    if in_sagemaker:
+        return profile
     return [
         (root.job_file, _job_file(root.job, minutes[0])),
-        *((system_key(root, NODE, minute), _lines(minute)) for minute in minutes),
+        *profile,
         (f"{root.folder}profiler-output/system/training_job_end.ts", b""),
     ]
 
@@ -99,24 +105,27 @@ def _snapshot(time: float, percent: float) -> list[dict[str, str | float]]:
     ]
 
 
-LOOKED_AFTER_MINUTES = 15
+LOOKED_AFTER_MINUTES, ENDED_AFTER_MINUTES = 15, 30
+
+Step = Literal["plant", "look", "end"]
 
 
 class CanaryCall(msgspec.Struct, frozen=True):
     """A step, and the time of the event that asks for it; ``scheduled`` leaves the step to the time."""
 
-    step: Literal["plant", "look", "scheduled"]
+    step: Step | Literal["scheduled"]
     time: Annotated[datetime, msgspec.Meta(tz=True)]
 
     def __post_init__(self) -> None:
         check_event_time(self.time)
 
     @property
-    def due(self) -> Literal["plant", "look"]:
-        """The step that is due: of a day's two calls one plants, and one checks."""
+    def due(self) -> Step:
+        """The step that is due: of a day's calls the first plants, the next checks; a third one checks the end."""
         if self.step != "scheduled":
             return self.step
-        return "plant" if self.time.astimezone(UTC).minute < LOOKED_AFTER_MINUTES else "look"
+        minute = self.time.astimezone(UTC).minute
+        return "plant" if minute < LOOKED_AFTER_MINUTES else "look" if minute < ENDED_AFTER_MINUTES else "end"
 
 
 # The canary that is checked was planted within this time, or none was today.
@@ -126,6 +135,15 @@ FRESH_S = 3_600.0
 _AHEAD_S = 60.0
 
 _MOST_LOOKED_AT = 10
+
+NOT_PLANTED = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
+
+
+def is_fresh(job: str, at: float) -> bool:
+    """Whether a canary of this name was planted within an hour before ``at``, epoch seconds."""
+    planted = planted_at(job)
+    return planted is not None and -_AHEAD_S <= at - planted <= FRESH_S
+
 
 # A canary has nothing to stop: its decision names that, or what forbids all stops.
 _DECISIONS = ("refused", "dry-run")
@@ -156,13 +174,10 @@ class Canary:
     jobs: Jobs
     journal: Journal
 
-    def plant(self, at: float, run: str) -> str:
+    def plant(self, at: float, run: str) -> str | None:
         """Write the canary of ``at``, epoch seconds, and delete earlier ones; nobody could guess ``run`` before."""
         job = canary_name(at, run)
-        earlier = [key for key in self._keys() if _job_of(key) != job]
-        self.objects.delete(self.bucket, earlier)
-        for key, body in canary_objects(at, run):
-            self.objects.put(self.bucket, key, body, _JSON)
+        self._write(job, canary_objects(at, run))
         return job
 
     def look(self, at: float) -> CanaryVerdict:
@@ -172,15 +187,24 @@ class Canary:
         self._count(verdict)
         return verdict
 
+    def end(self, at: float) -> CanaryVerdict:
+        """Return the verdict on the end of the canary, which `look` gives as well."""
+        return self.look(at)
+
+    def _write(self, job: str, written: Sequence[tuple[str, bytes]]) -> None:
+        earlier = [key for key in self._keys() if _job_of(key) != job]
+        self.objects.delete(self.bucket, earlier)
+        for key, body in written:
+            self.objects.put(self.bucket, key, body, _JSON)
+
     def _verdicts(self, at: float) -> list[CanaryVerdict]:
         """Judge the canaries of the last hour, the newest first."""
         keys = self._keys()
         planted = {job: planted_at(job) or 0.0 for job in map(_job_of, keys)}
         newest_first = sorted(planted, key=lambda job: (planted[job], job), reverse=True)
-        recent = [job for job in newest_first if -_AHEAD_S <= at - planted[job] <= FRESH_S]
+        recent = [job for job in newest_first if is_fresh(job, at)]
         if not recent:
-            missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
-            return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
+            return [CanaryVerdict(next(iter(newest_first), None), NOT_PLANTED, None)]
         return [
             grade_canary(job, planted[job], self.rows.load(job, RULE), self.jobs.load(job), keys)
             for job in recent[:_MOST_LOOKED_AT]
@@ -228,26 +252,39 @@ def watch_canary(
         journal.count("canary_silent", reason=f"no canary for {(silent_s + _SILENT_S) / _HOUR_S:.0f} hours")
 
 
+def _not_closed(record: JobRecord | None) -> list[str]:
+    return ["its job was not closed, though its profile has ended"] if record is None or record.active else []
+
+
 def grade_canary(
-    job: str, planted: float, stored: RuleRow | None, record: JobRecord | None, keys: Sequence[str]
+    job: str,
+    planted: float,
+    stored: RuleRow | None,
+    record: JobRecord | None,
+    keys: Sequence[str],
+    *,
+    decisions: Sequence[str] = _DECISIONS,
+    of_job: Callable[[JobRecord | None], list[str]] = _not_closed,
 ) -> CanaryVerdict:
-    """Return whether a canary, ``planted`` at epoch seconds, was found, decided on, alerted, reported and closed."""
+    """Return whether a canary, ``planted`` at epoch seconds, was found, decided on, alerted, reported and closed.
+
+    ``decisions`` are those expected about a stop; ``of_job`` names what the job's item lacks.
+    """
+    missing = of_job(record)
     if stored is None:
-        return CanaryVerdict(job, (f"{RULE} has no row of it: it was not evaluated, or did not fire",), None)
-    missing = []
+        missing.insert(0, f"{RULE} has no row of it: it was not evaluated, or did not fire")
+        return CanaryVerdict(job, tuple(missing), None)
     if stored.debugger_status != "IssuesFound":
         missing.append(f"{RULE} says {stored.status.value} of it, not FIRED: {stored.finding.reason}")
     if stored.stop is None:
         missing.append("nothing was decided about a stop")
-    elif stored.stop.decision not in _DECISIONS or stored.stop.made:
+    elif stored.stop.decision not in decisions or stored.stop.made:
         missing.append(f"the decision about a stop is {stored.stop.decision}: {stored.stop.why}")
     if stored.alert_id is None:
         missing.append(f"its alert was not sent: {stored.action or 'no execution has recorded an action'}")
     report = f"{ProfileRoot('', job).report}{REPORT_JSON}"
     if stored.report_uri is None or report not in keys:
         missing.append(f"its report is not there: {report}")
-    if record is None or record.active:
-        missing.append("its job was not closed, though its profile has ended")
     sent = None if stored.alert_id is None else stored.action_at
     return CanaryVerdict(job, tuple(missing), None if sent is None else sent - planted)
 

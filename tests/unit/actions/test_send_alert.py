@@ -212,10 +212,11 @@ def test_staged_rule_is_heard_on_the_bus_alone() -> None:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_canary_reaches_no_chat(bare: bool) -> None:
+@pytest.mark.parametrize("proof", [{"jobArn": "unknown:canary"}, {"canary": True}])
+def test_canary_reaches_no_chat_and_ignores_brakes(proof: dict[str, Any], bare: bool) -> None:
     job = "trainguard-canary-20260714-060000-0123456789ab"
-    network = Network()
-    send(network, fire=about(job=job, jobArn=f"unknown:{job}", **({"policy": 1} if bare else {})))
+    network = Network(brakes=(brake(),))
+    send(network, execution="e", fire=about(job=job, **proof, **({"policy": 1} if bare else {})))
     assert network.sent == [Channel.BUS, Channel.MAIL]
     assert network.alerts[0].attributes["Kind"] == "canary"
 

@@ -214,8 +214,9 @@ def test_unsent_alert_in_quiet_hours_shows_its_send_time(machine: Machine) -> No
     assert (alert.routing.wait_until or 0.0) > NOW
 
 
-def test_unsent_alert_of_a_canary_is_left_out(machine: Machine) -> None:
-    machine.failed(job=replace(JOB, job="trainguard-canary-20260801-060000", arn="unknown:x"))
+@pytest.mark.parametrize("proof", [{"arn": "unknown:x"}, {"canary": True}])
+def test_unsent_alert_of_a_canary_is_left_out(machine: Machine, proof: dict[str, Any]) -> None:
+    machine.failed(job=replace(JOB, job="trainguard-canary-20260801-060000", **proof))
     assert machine.unsent() == []
 
 

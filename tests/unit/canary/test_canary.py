@@ -78,12 +78,12 @@ def test_canary_name_says_when_it_was_planted(at: float) -> None:
 )
 def test_name_merely_like_a_canary_is_no_canary(job: str) -> None:
     assert planted_at(job) is None
-    assert not is_canary(job, f"unknown:{job}")
+    assert not is_canary(job, f"unknown:{job}", True)
 
 
 def test_sagemaker_job_with_a_canary_name_is_no_canary() -> None:
-    assert is_canary(JOB, f"unknown:{JOB}")
-    assert not is_canary(JOB, f"{ARN}{JOB}")
+    assert is_canary(JOB, f"unknown:{JOB}", None)
+    assert not is_canary(JOB, f"{ARN}{JOB}", None)
 
 
 def test_planting_twice_at_one_time_writes_the_same_few_objects(canary: Canary, world: MemoryWorld) -> None:
@@ -133,7 +133,7 @@ def test_doorbells_of_a_canary_fire_one_rule_once_and_close_it(
     (payload,) = (each for each in network.world.executions.started.values() if each["job"] == JOB)
     job = network.world.jobs.load(JOB)
     assert (payload["kind"], payload["rule"]) == ("fire", RULE)
-    assert is_canary(JOB, str(payload["jobArn"]))
+    assert is_canary(JOB, str(payload["jobArn"]), None)
     assert rows[RULE].debugger_status == "IssuesFound"
     assert {row.rule for row in rows.values() if row.times_fired} <= {RULE, "ProfilerReport"}
     assert job is not None
@@ -223,7 +223,7 @@ def test_canary_names_of_one_second_are_unpredictable() -> None:
     assert all(len(name) <= 63 and JOB_NAME.fullmatch(name) for name in names)
     old = f"{CANARY_PREFIX}20261121-080037"
     assert (planted_at(old), old in names) == (AT, False)
-    assert is_canary(old, f"unknown:{old}"), "canaries of older versions still have rows"
+    assert is_canary(old, f"unknown:{old}", None), "canaries of older versions still have rows"
 
 
 @pytest.mark.parametrize("prefix", ["", "attacker/"])

@@ -177,9 +177,10 @@ def job_item(record: JobRecord) -> "Item":
 
 
 def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
-    left_out = {"StreamsLeftOut": flag(True) if record.streams_left_out else None}
+    flags = {"StreamsLeftOut": record.streams_left_out, "Canary": record.canary}
+    marks = {name: flag(True) if given else None for name, given in flags.items()}
     policy = written(record.policy, _POLICY)
-    return written(record, {**_JOB, **_TIMES, **_ASKS}) | {"Active": _active(record)} | left_out | policy
+    return written(record, {**_JOB, **_TIMES, **_ASKS}) | {"Active": _active(record)} | marks | policy
 
 
 def _active(record: JobRecord) -> "AttributeValue | None":
@@ -266,5 +267,6 @@ def job_of_item(item: "Item") -> JobRecord:
             # An item of a job that nobody decided about has no policy.
             policy=JobPolicy(**fields_of(columns, _POLICY)) if "Evaluated" in columns else JobPolicy(),
             streams_left_out="StreamsLeftOut" in columns,
+            canary="Canary" in columns,
             **fields_of(columns, {**_JOB, **_TIMES, **_ASKS}),
         )

@@ -25,7 +25,7 @@ _UNKNOWN = "unknown"
 
 def brake_on(job: JobRecord, services: Services, now: float) -> Brake | None:
     """Return the brake that holds a job's evaluation back; canaries show that evaluation works."""
-    if is_canary(job.job, job.arn):
+    if is_canary(job.job, job.arn, job.canary):
         return None
     return services.brakes().on(Braked.EVALUATION, job=job.job, now=now)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import msgspec
 
+from trainguard.core.canary_name import CANARY_MARK, is_marked, planted_at
 from trainguard.core.errors import JobFileError, ObjectMissingError, TooManyNamesError
 from trainguard.core.finding import Finding
 from trainguard.core.job_policy import MOST_NEW_JOBS, MOST_OTHER_STREAMS, JobPolicy
@@ -308,9 +309,18 @@ def describe_record(
         prefix=root.prefix,
         framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
+        canary=_is_own_canary(description, documents),
         **{name: getattr(description, name) for name in _AS_DESCRIBED},
     )
     return _with_settings(record, description, documents)
+
+
+def _is_own_canary(description: TrainingJobDescription, documents: SettingDocuments) -> bool:
+    """Whether a job is the stack's own canary; no other name makes the mark be read."""
+    if description.is_outside or planted_at(description.job) is None:
+        return False
+    marked = documents.read(f"{documents.path}{CANARY_MARK}")
+    return is_marked(description.job, description.created_at or 0.0, marked)
 
 
 def _with_settings(

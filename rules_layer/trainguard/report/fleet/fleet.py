@@ -62,7 +62,7 @@ class Fleet:
 
     def wants(self, job: JobRecord) -> bool:
         """Whether a job is one of the fleet's, before its rows are read: no replay, no canary, and not too old."""
-        if replayed_job(job.job) is not None or is_canary(job.job, job.arn):
+        if replayed_job(job.job) is not None or is_canary(job.job, job.arn, job.canary):
             return False
         return self.since is None or job.active or (JobFacts.of(job, ()).last_at or 0.0) >= self.since
 

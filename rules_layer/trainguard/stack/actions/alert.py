@@ -146,7 +146,7 @@ def _attributes(request: AlertRequest) -> dict[str, str]:
         "AlertId": fire.own_id,
         "Job": fire.job,
         "Rule": fire.entry.finding.rule,
-        "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.entry.kind.value,
+        "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn, fire.canary) else fire.entry.kind.value,
         "Severity": fire.entry.finding.severity or UNKNOWN,
         "Stopped": _STOPPED[request.stop.made],
     }
@@ -164,7 +164,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
     fire, entry, decision = request.fire, request.fire.entry, request.decision
     document = {
         "kind": entry.kind.value,
-        "canary": is_canary(fire.job, fire.job_arn),
+        "canary": is_canary(fire.job, fire.job_arn, fire.canary),
         "alert_id": fire.own_id,
         "fire_id": entry.fire_id,
         "job": fire.job,
@@ -229,7 +229,7 @@ def bare_alert(call: Mapping[str, Any], brake: Brake | None = None) -> Alert:
         "AlertId": alert_id,
         "Job": job,
         "Rule": rule,
-        "Kind": CANARY_KIND if is_canary(job, str(fire.get("jobArn"))) else kind,
+        "Kind": CANARY_KIND if is_canary(job, str(fire.get("jobArn")), fire.get("canary")) else kind,
         "Severity": str(fire.get("severity") or UNKNOWN),
         "Stopped": as_value,
     }

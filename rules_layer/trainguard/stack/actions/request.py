@@ -25,7 +25,7 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
 
     ``report_uri`` and ``report_page`` are S3 URIs of ``report.json`` and ``report.html``, ``report_link`` is the page
     in the console. ``faults`` are what a notice reports; the finding's ``rule`` then names what is faulty. ``resend``
-    is there where the alert is sent late, on request.
+    is there where the alert is sent late, on request. ``canary`` marks the stack's own job of SageMaker's.
     """
 
     job: str
@@ -40,6 +40,7 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     policy: JobPolicy = JobPolicy()
     resend: Resend | None = None
     run_links: dict[str, str] = {}
+    canary: bool = False
 
     @classmethod
     def read(cls, payload: Mapping[str, Any]) -> "AlertInput":

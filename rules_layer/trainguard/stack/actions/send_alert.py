@@ -76,8 +76,9 @@ class AlertSender:
 
     def _brake_on(self, call: Mapping[str, Any], now: float) -> Brake | None:
         """Return the brake on the alert; none on a canary's, nor where the call names no execution to send it later."""
-        job, rule = str(call["fire"].get("job")), str(call["fire"].get("rule"))
-        if not call.get("execution") or is_canary(job, str(call["fire"].get("jobArn"))):
+        fire = call["fire"]
+        job, rule = str(fire.get("job")), str(fire.get("rule"))
+        if not call.get("execution") or is_canary(job, str(fire.get("jobArn")), fire.get("canary")):
             return None
         return self.brakes().on(Braked.ALERTS, job=job, rule=rule, now=now)
 

@@ -118,7 +118,7 @@ def _unsent(
     job: str | None,
 ) -> UnsentAlert | None:
     fire = _fire(first)
-    if fire is None or is_canary(fire.job, fire.job_arn) or job not in {None, fire.job}:
+    if fire is None or is_canary(fire.job, fire.job_arn, fire.canary) or job not in {None, fire.job}:
         return None
     mark = marks.mark(fire.own_id)
     if is_sent(first, mark):

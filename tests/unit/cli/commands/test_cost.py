@@ -84,6 +84,7 @@ def test_custom_prices_are_used_and_named(tmp_path: Path) -> None:
         (["--traces-gb", "2"], "hourly", {"GiB-s for kernel traces"}),
         (["--vpc-zones", "2"], "idle", {"hours of interface endpoints"}),
         (["--customer-key"], "idle", {"key", "requests"}),
+        (["--canary-job"], "idle", {"hours of the canary's jobs on ml.m5.large"}),
         (["--data-events"], "hourly", {"data events of bucket, tables and functions"}),
         (["--ops-items", "3"], "idle", {"OpsItems of broken GPUs", "invocations of open_ops_items"}),
     ],

@@ -64,6 +64,7 @@ def cost(
     ops_items: Annotated[
         float, typer.Option("--ops-items", metavar="N", min=0, max=10_000, help="OpsItems a month, one a broken GPU.")
     ] = 0.0,
+    canary_job: Annotated[bool, typer.Option("--canary-job", help="canary_image is set.")] = False,
     region: Annotated[str, region_option("Whose prices to take; needs no network.", show_default=True)] = "us-east-1",
     unit_prices: Annotated[
         Path | None, option("--unit-prices", "FILE", "Unit prices instead of the packaged ones.")
@@ -97,5 +98,6 @@ def cost(
         data_events=data_events,
         webhook=webhook,
         ops_items=ops_items,
+        canary_job=canary_job,
     )
     return cost_result(workload, region, unit_prices)
