@@ -16,7 +16,7 @@ warned   whether people know of the stop that comes at the end of the grace time
 due      whether quiet hours are over
 decision answer of `decide_stop`
 stop     result of `stop_job`
-alert    answer of `send_alert`; ``bare`` where it could not run, and people are to be told at least of the fire
+alert    answer of `send_alert`; ``bare`` where it could not run, and people are to know at least of the fire
 reported whether the report's execution was started, or could not be
 faults   what went wrong, ``<state>: <error>: <cause>`` each
 ======== =============================================================================================================
