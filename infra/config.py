@@ -118,10 +118,8 @@ class DeploymentConfig:
     rollout : str
         How new versions of the functions that evaluate rules take over: ``AllAtOnce``, or by CodeDeploy in steps, as
         ``Canary10Percent15Minutes``; then their alarms bring the earlier versions back.
-    canary : bool
-        Whether a synthetic job a day tries the stack.
-    canary_image : str or None
-        Image in ECR, with ``sleep``, of a training job a day that the canary creates; None: it creates none.
+    canary, canary_image : bool, str or None
+        Whether a synthetic job a day tries the stack; the image in ECR, with ``sleep``, that makes it a training job.
     dashboard : bool
         A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
