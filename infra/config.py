@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeVar
 
-from infra.context import BOOLEAN, Form, integer, listed, matching, nearest, one_of
+from infra.context import BOOLEAN, Form, ecr_image, integer, listed, matching, nearest, one_of
 
 T = TypeVar("T")
 
@@ -54,15 +54,6 @@ class DeploymentConfigError(ValueError):
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
         super().__init__("context of TrainGuard: " + "; ".join(faults))
-
-
-def ecr_image(*, slashes: bool) -> Form:
-    """Return the form of an image in ECR; functions of CloudFormation find no repository whose name has slashes."""
-    repository = r"[a-z0-9][a-z0-9._/-]{0,255}" if slashes else r"[a-z0-9][a-z0-9._-]{0,255}"
-    return matching(
-        rf"\d{{12}}\.dkr\.ecr\.{_REGION}\.amazonaws\.com(\.cn)?/{repository}(:[\w.-]{{1,128}}|@sha256:[0-9a-f]{{64}})",
-        "an image in ECR with its tag or digest" + ("" if slashes else ", in a repository without slashes"),
-    )
 
 
 def _set(default: T, form: Form) -> T:
@@ -127,11 +118,8 @@ class DeploymentConfig:
     rollout : str
         How new versions of the functions that evaluate rules take over: ``AllAtOnce``, or by CodeDeploy in steps, as
         ``Canary10Percent15Minutes``; then their alarms bring the earlier versions back.
-    canary : bool
-        Whether a synthetic job a day tries the stack.
-    canary_image : str or None
-        Image in ECR, with ``sleep``, of a training job a day that the canary creates and ends; None lets SageMaker know
-        none.
+    canary, canary_image : bool, str or None
+        Whether a synthetic job a day tries the stack; the image in ECR, with ``sleep``, that makes it a training job.
     dashboard : bool
         A CloudWatch dashboard costs more than all the rest of an idle deployment.
     tracing : {"pass-through", "active"}
@@ -407,8 +395,6 @@ def _faults_together(given: set[str], values: Mapping[str, object]) -> list[str]
         "canary_image needs the canary": "canary_image" in given and values.get("canary") is False,
         "security_group_ids needs subnet_ids": "security_group_ids" in given and "subnet_ids" not in given,
         "route_table_ids needs vpc_id": "route_table_ids" in given and "vpc_id" not in given,
-        "vpc_id needs subnet_ids or route_table_ids": (
-            "vpc_id" in given and not given & {"subnet_ids", "route_table_ids"}
-        ),
+        "vpc_id needs subnet_ids or route_table_ids": given & {"vpc_id", "subnet_ids", "route_table_ids"} == {"vpc_id"},
     }
     return [fault for fault, is_there in judged.items() if is_there]

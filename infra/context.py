@@ -112,3 +112,12 @@ def nearest(given: str, names: tuple[str, ...]) -> str | None:
         return None
     plain = _HUMP.sub("_", given).lower().replace("-", "_")
     return next(iter(get_close_matches(plain, names, n=1, cutoff=_SIMILAR)), None)
+
+
+def ecr_image(*, slashes: bool) -> Form:
+    """Return the form of an image in ECR; functions of CloudFormation find no repository whose name has slashes."""
+    repository = r"[a-z0-9][a-z0-9._/-]{0,255}" if slashes else r"[a-z0-9][a-z0-9._-]{0,255}"
+    return matching(
+        rf"\d{{12}}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/{repository}(:[\w.-]{{1,128}}|@sha256:[0-9a-f]{{64}})",
+        "an image in ECR with its tag or digest" + ("" if slashes else ", in a repository without slashes"),
+    )

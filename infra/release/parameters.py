@@ -6,7 +6,7 @@ from typing import Any
 
 from infra import config as settings
 from infra.config import DeploymentConfig, DeploymentConfigError
-from infra.context import BOOLEAN, Form, matching, one_of
+from infra.context import BOOLEAN, Form, ecr_image, matching, one_of
 
 ASSET_BUCKET, ASSET_PREFIX, BY_REGION = "AssetBucket", "AssetPrefix", "AssetBucketByRegion"
 # Value of ``Evaluate`` in place of None, which no parameter has.
@@ -189,7 +189,7 @@ _GROUPED = {
             "canary_image",
             "Image of the canary's job",
             "Image in ECR, with sleep, of a training job a day that the canary creates and ends. Empty: none.",
-            own_form=settings.ecr_image(slashes=False),
+            own_form=ecr_image(slashes=False),
         ),
         Parameter(
             "dashboard",

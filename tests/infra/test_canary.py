@@ -18,6 +18,8 @@ from tests.infra.variants import CANARY_IMAGE
 from trainguard.core.canary_name import planted_at
 from trainguard.stack.canary import FRESH_S, LOOKED_AFTER_MINUTES, CanaryCall
 
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
 
 def test_schedule_leaves_the_step_to_the_function_with_its_time(
     template: Template,
