@@ -27,7 +27,10 @@ def lay_out(shaped: "Iterable[tuple[tuple[int, ...], int]]", most: int) -> Layou
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for shape, place in shaped:
         by_shape.setdefault(shape, []).append(place)
-    places, sizes, runs, alone = [], [], [], []
+    places: list[int] = []
+    sizes: list[int] = []
+    runs: list[tuple[int, int]] = []
+    alone: list[tuple[int, int]] = []
     for shape, same in by_shape.items():
         size = prod(shape)
         if len(same) < _FEWEST or size > WIDEST or not shape:
