@@ -9,7 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import Scratch, reduce_rows
+from trainguard_collector.recorder.tensors.parts import Scratch
+from trainguard_collector.recorder.tensors.reductions import reduce_rows
 from trainguard_collector.recorder.tensors.saving import DEFAULT_REDUCTIONS
 
 VIEWS = frozenset(

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, reduced, resnet_50
-from trainguard_collector.recorder.tensors import reductions
+from trainguard_collector.recorder.tensors import processor
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import Scratch, reduce_rows
+from trainguard_collector.recorder.tensors.parts import Scratch
+from trainguard_collector.recorder.tensors.reductions import reduce_rows
 from trainguard_collector.recorder.tensors.saving import ALLOWED, DEFAULT_REDUCTIONS
 
 pytestmark = pytest.mark.torch
@@ -82,12 +83,12 @@ def is_close(found: float, expected: float, scale: float) -> bool:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(DRAWN, min_size=1, max_size=6), st.sampled_from([128, 4096, reductions.PIECE_ON_PROCESSOR]))
+@given(st.lists(DRAWN, min_size=1, max_size=6), st.sampled_from([128, 4096, processor.PIECE]))
 def test_reductions_of_many_are_those_of_each_alone(drawn: list[Drawn], piece: int) -> None:
     tensors = [each.tensor() for each in drawn]
     kinds = sorted(ALLOWED - {"prod", "abs_prod"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reductions, "PIECE_ON_PROCESSOR", piece)
+        patch.setattr(processor, "PIECE", piece)
         values = reduced(tensors, kinds).tolist()
     for tensor, row in zip(tensors, values, strict=True):
         largest = float(tensor.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -129,12 +130,33 @@ def test_reductions_are_of_the_time_they_were_asked_for() -> None:
 
 
 def test_kept_memory_holds_no_part_of_an_earlier_step() -> None:
-    memory, shapes = Scratch(), [(64, 64), (64,), (200, 1000), (2000, 1000)]
+    memory, shapes = Scratch(), [(64, 64), (64,), (64,), (64,), (200, 1000), (2000, 1000)]
     steps = [[torch.full(shape, float(step)) for shape in shapes] for step in range(2)]
     groups = [reduce_rows(torch, tensors, DEFAULT_REDUCTIONS, memory) for tensors in steps]
     values = [fold(torch, [(each, torch.cat(each.parts)) for each in made], ("min", "max", "mean")) for made in groups]
     assert [each.unique().tolist() for each in values] == [[0.0], [1.0]]
     assert len(memory._kept) == 2  # one dtype for tensors that are put together, one for their differences
+
+
+@pytest.mark.parametrize("order", ["as it is", "turned", "channels last"])
+@pytest.mark.parametrize("shape", [(6, 5), (4, 3, 2, 2), (70, 3, 5, 5), (3, 5, 150, 150)])
+def test_tensors_of_one_shape_share_nothing(shape: tuple[int, ...], order: str) -> None:
+    drawn = [Drawn(shape, seed, 1.0, float(seed), [], torch.float32, order) for seed in range(5)]
+    kinds = (*DEFAULT_REDUCTIONS, "variance", "abs_max")
+    for each, row in zip(drawn, reduced([each.tensor() for each in drawn], kinds).tolist(), strict=True):
+        assert row == pytest.approx([alone(each.tensor(), kind) for kind in kinds], rel=2e-5, abs=2e-5)
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+@pytest.mark.parametrize(("middle", "apart"), [(0.0, 1.1), (1.0, 1e-4), (1e14, 1e17), (-7.0, 0.0)])
+def test_same_size_or_far_from_zero_keeps_its_digits(size: int, middle: float, apart: float) -> None:
+    tensor = middle + apart * (torch.arange(size) % 2 * 2.0 - 1.0)
+    kinds = ("std", "l2", "mean", "abs_mean")
+    for tensors in ([tensor], [tensor] * 4):
+        found = reduced(tensors, (*DEFAULT_REDUCTIONS,))[0]
+        for kind in kinds:
+            number = float(found[DEFAULT_REDUCTIONS.index(kind)])
+            assert number == pytest.approx(alone(tensor, kind), rel=3e-5, abs=1e-7 * abs(middle) + 1e-6 * apart), kind
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

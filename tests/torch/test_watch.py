@@ -15,13 +15,13 @@ from tests.support.run_folder import steps_of
 from tests.torch.conftest import Record
 from tests.torch.reduced import reduced
 from trainguard.local.api import analyze
-from trainguard_collector.recorder.tensors import reductions, saving
+from trainguard_collector.recorder.tensors import processor, saving
 from trainguard_collector.recorder.tensors.saving import ALLOWED, CollectionConfig
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
 # A tensor of several pieces, by the entries of one.
-SHAPES = {reductions.PIECE_ON_PROCESSOR: (1100, 600), 50: (17, 9)}
+SHAPES = {processor.PIECE: (1100, 600), 50: (17, 9)}
 
 
 class Net(nn.Module):
@@ -105,12 +105,12 @@ def test_part_without_gradient_has_a_vanished_gradient(record: Record, send: Sen
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64])
-@pytest.mark.parametrize("piece", [reductions.PIECE_ON_PROCESSOR, 50])
+@pytest.mark.parametrize("piece", [processor.PIECE, 50])
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_given_tensors_when_reduced_then_as_numpy_does(
     dtype: torch.dtype, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reductions, "PIECE_ON_PROCESSOR", piece)
+    monkeypatch.setattr(processor, "PIECE", piece)
     torch.manual_seed(1)
     tensors = [(torch.randn(shape) * 2 + 0.5).to(dtype) for shape in [(5,), (4, 6), (2, 3, 4), (24,), SHAPES[piece]]]
     kinds = sorted(ALLOWED)

@@ -15,7 +15,7 @@ from trainguard.rules.straggler.pace import PaceState
 from trainguard.rules.straggler.rule import Straggler, StragglerParameters, median_of_others
 
 START_S = 1_700_000_100
-STEP_MS, FORWARD_MS, WAIT_MS = 1_000, 300, 20
+STEP_MS, FORWARD_MS, WAIT_MS, LATE_MS = 1_000, 300, 20, 600
 PHASES = {"Step:ModeKeys.TRAIN": 1, "Forward-SubModuleInternal": 2, "DataLoaderIter": 3, "Step:ModeKeys.EVAL": 4}
 PHASES |= {"GPU-functions-dev:0": 5, "Backward-SubModuleInternal": 6, "Optimizer": 7, "peer_wait": 8, "Checkpoint": 9}
 # Milliseconds of a rank (from 0) in a minute (from 0).
@@ -35,14 +35,15 @@ def read(process: str, minute: int, events: Sequence[dict[str, Any]]) -> Framewo
     return read_framework_object("key", json.dumps([*heads, *events]).encode(), process=process, end_us=end_us)
 
 
-def minute_of(minute: int, forward_ms: int, wait_ms: int) -> list[dict[str, Any]]:
-    """Return 50 steps of a second: a wait for data before each, a forward pass in it."""
+def minute_of(minute: int, forward_ms: int, wait_ms: int, late: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """Return 50 steps of a second: a wait for data before each, a forward pass in it, LATE_MS longer in some."""
     events = []
     for number in range(50):
         start = 60_000 * minute + 1_200 * number + 150
+        longer = LATE_MS * (number in late)
         events += [
             event("DataLoaderIter", start - wait_ms, wait_ms),
-            event("Forward-SubModuleInternal", start + 5, forward_ms),
+            event("Forward-SubModuleInternal", start + 5, forward_ms + longer),
             event("Step:ModeKeys.TRAIN", start, STEP_MS, step_num=str(50 * minute + number)),
         ]
     return events
@@ -53,6 +54,7 @@ def judge(
     *,
     minutes: int = 30,
     forward: Of = lambda *_: FORWARD_MS,
+    late: Callable[[int], Sequence[int]] = lambda _: (),
     wait: Of = lambda *_: WAIT_MS,
     per_node: int = 4,
     extra: Callable[[int, int], list[dict[str, Any]]] = lambda *_: [],
@@ -65,7 +67,7 @@ def judge(
         node = f"algo-{rank // per_node + 1}"
         state = states.setdefault(node, PaceState())
         for minute in range(minutes):
-            events = [*minute_of(minute, forward(rank, minute), wait(rank, minute)), *extra(rank, minute)]
+            events = [*minute_of(minute, forward(rank, minute), wait(rank, minute), late(rank)), *extra(rank, minute)]
             rule.observe(state, read(f"{node}-rank{rank}", minute, events), given)
     nodes = {
         node: NodeFacts(
@@ -92,6 +94,38 @@ def test_given_equal_ranks_when_judged_then_none_is_slow() -> None:
 @pytest.mark.parametrize(("forward_ms", "status"), [(580, Status.OK), (581, Status.FIRED)])
 def test_longer_forward_passes_fire_above_the_threshold_only(forward_ms: int, status: Status) -> None:
     assert judge(forward=lambda rank, _: forward_ms if rank == 2 else 460).status is status
+
+
+def waits_for_peers(late: Callable[[int], Sequence[int]]) -> Callable[[int, int], list[dict[str, Any]]]:
+    """Return what ranks wait for their peers after each forward pass, until the step ends."""
+
+    def waits(rank: int, minute: int) -> list[dict[str, Any]]:
+        events = []
+        for number in range(50):
+            longer = LATE_MS * (number in late(rank))
+            start = 60_000 * minute + 1_200 * number + 155 + FORWARD_MS + longer
+            events.append(event("peer_wait", start, 690 - longer))
+        return events
+
+    return waits
+
+
+@pytest.mark.parametrize("tells_waits", [False, True])
+@pytest.mark.parametrize(
+    ("ranks", "late", "status"),
+    [
+        (2, [range(34), range(34, 50)], Status.OK),  # in turn, in the same steps of each block
+        (3, [range(30), range(30, 40), range(40, 50)], Status.OK),
+        (3, [(), range(12), ()], Status.OK),  # pauses of a rank
+        (3, [(), range(40), ()], Status.FIRED),
+        (2, [(), range(50)], Status.FIRED),
+    ],
+)
+def test_only_a_rank_late_in_most_steps_is_slow(
+    ranks: int, late: list[Sequence[int]], status: Status, tells_waits: bool
+) -> None:
+    extra = waits_for_peers(late.__getitem__) if tells_waits else lambda *_: []
+    assert judge(ranks, late=late.__getitem__, extra=extra).status is status
 
 
 def test_slow_rank_is_named_with_its_work_and_the_others_loss() -> None:

@@ -7,7 +7,8 @@ from typing import Any, Optional
 
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.tensors.folding import fold
-from trainguard_collector.recorder.tensors.reductions import Group, Layout, Scratch, reduce_rows
+from trainguard_collector.recorder.tensors.parts import Group, Layout, Scratch
+from trainguard_collector.recorder.tensors.reductions import reduce_rows
 from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, entry_text, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]

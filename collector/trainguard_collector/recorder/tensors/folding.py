@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from trainguard_collector.recorder.tensors.reductions import ABSOLUTE, Group, Layout, source
+from trainguard_collector.recorder.tensors.parts import ABSOLUTE, Group, Layout, source
 
 
 def fold(torch: Any, groups: "Sequence[tuple[Group, Any]]", kinds: Sequence[str]) -> Any:
     """Return float32[tensors, kinds] from groups and their parts on the host, in the order of the groups' places."""
     folded = _Fold(torch, groups)
-    return torch.stack([folded.reduction(kind).float() for kind in kinds], dim=1)
+    return torch.stack([folded.reduction(kind) for kind in kinds], dim=1).float()
 
 
 class _Fold:
@@ -33,11 +33,11 @@ class _Fold:
         added = [
             (name, *self._squares(name, rows, tail)) for name in needs if name.endswith(("sum", "l2", "deviation"))
         ]
-        self._parts = dict(zip([name for name, *_ in added], self._joined("sum", added).unbind(1))) if added else {}
+        self._parts = dict(zip([name for name, *_ in added], self._joined("sum", added))) if added else {}
         for name in needs:
             if name not in self._parts:
                 how = name[-len("min") :] if not name.endswith("prod") else "prod"
-                self._parts[name] = self._joined(how, [(name, rows[name], tail.abs() if name != how else tail)])[:, 0]
+                self._parts[name] = self._joined(how, [(name, rows[name], tail.abs() if name != how else tail)])[0]
 
     def reduction(self, kind: str) -> Any:
         prefix, name = source(kind)
@@ -65,30 +65,32 @@ class _Fold:
         is_infinite = self._parts["min"].isinf() | self._parts["max"].isinf()
         return self._parts["deviation"].sqrt().masked_fill(is_infinite, float("inf"))
 
-    def _joined(self, how: str, named: "Sequence[tuple[str, Any, Any]]") -> Any:
-        """Return float64[tensors, names]."""
-        torch, tensors = self._torch, self._sizes.shape[0]
+    def _joined(self, how: str, named: "Sequence[tuple[str, Any, Any]]") -> "Sequence[Any]":
+        """Return float64[tensors] for each name."""
+        if self._lengths is None:
+            return [each for _, each, _ in named]
+        torch, tensors, lengths = self._torch, self._sizes.shape[0], self._lengths
         rows = torch.stack([each for _, each, _ in named], dim=1)
-        lengths = self._lengths
         has_tails = bool(named[0][2].shape[0])
         if has_tails:
             rows = torch.cat((rows, torch.stack([each for _, _, each in named], dim=1)))
         else:
             lengths = lengths[:tensors]
         segments = torch.segment_reduce(rows, how, lengths=lengths, unsafe=True)
-        if not has_tails:
-            return segments
-        joins = {"min": torch.minimum, "max": torch.maximum, "prod": torch.mul, "sum": torch.add}
-        return joins[how](*segments.chunk(2))
+        if has_tails:
+            joins = {"min": torch.minimum, "max": torch.maximum, "prod": torch.mul, "sum": torch.add}
+            segments = joins[how](*segments.chunk(2))
+        found: Sequence[Any] = segments.unbind(1)
+        return found
 
 
 # Few: a list of large tensors has a number for each row, and lists of other shapes may come at every saved step.
 @lru_cache(maxsize=8)
 def _segments(torch: Any, layouts: "tuple[Layout, ...]") -> "tuple[Any, Any, Any]":
-    """Return the segments' lengths, the sizes of tensors and the width of each row."""
+    """Return the segments' lengths, None where each tensor is a row; the sizes of tensors, and of each row."""
     rows = [count for layout in layouts for count in layout.rows]
-    lengths = torch.tensor([*rows, *(tail for layout in layouts for tail in layout.tails)])
+    tails = [tail for layout in layouts for tail in layout.tails]
+    lengths = None if set(rows) == {1} and not any(tails) else torch.tensor(rows + tails)
     sizes = torch.tensor([size for layout in layouts for size in layout.sizes], dtype=torch.float64)
-    counts = torch.tensor([sum(layout.rows) for layout in layouts])
-    widths = torch.tensor([layout.width for layout in layouts], dtype=torch.float64).repeat_interleave(counts)
-    return lengths, sizes, widths
+    of_rows = [torch.tensor(layout.lengths or (layout.width,) * sum(layout.rows)) for layout in layouts]
+    return lengths, sizes, torch.cat(of_rows).double()

@@ -12,8 +12,9 @@ DEFAULT_INTERVAL = 500
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 REDUCTIONS = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
 ALLOWED = frozenset((*REDUCTIONS, *(f"abs_{name}" for name in REDUCTIONS)))
-# What rules read of a tensor that is not saved in full.
+# What rules read of a tensor that is not saved in full. None asks for sizes of weights and biases.
 DEFAULT_REDUCTIONS = ("min", "max", "mean", "std", "l2", "abs_mean")
+OF_PARAMETERS = ("min", "max", "mean", "std", "l2")
 
 # The managed hook's expressions where it has the collection.
 PATTERNS: "Mapping[str, tuple[str, ...]]" = {
@@ -131,7 +132,9 @@ def _collection(config: CollectionConfig, every: int) -> Collection:
         raise ValueError(f"collection {config.name}: no include_regex, expected one that matches its tensors")
     patterns = (*PATTERNS.get(config.name, ()), *([include] if include else ()))
     with_value = _flag(config.name, parameters.get("save_raw_tensor", False))
-    given = _names(parameters.get("reductions", DEFAULT_REDUCTIONS))
+    given = _names(
+        parameters.get("reductions", OF_PARAMETERS if config.name in ("weights", "biases") else DEFAULT_REDUCTIONS)
+    )
     unknown = [each for each in given if each not in ALLOWED]
     if unknown:
         raise ValueError(f"collection {config.name}: reductions {unknown}, expected some of {', '.join(REDUCTIONS)}")

@@ -9,7 +9,7 @@ from trainguard_collector.recorder.harmless import module
 from trainguard_collector.recorder.pinned import HostBuffers
 from trainguard_collector.recorder.steps import StepNumbers, StepRecorder
 from trainguard_collector.recorder.tensors.batch import StepBatch
-from trainguard_collector.recorder.tensors.reductions import Scratch
+from trainguard_collector.recorder.tensors.parts import Scratch
 from trainguard_collector.recorder.tensors.saving import ALWAYS_SAVED, Collection, collections_of
 
 LONGEST_NAME = 1_000

@@ -46,12 +46,14 @@ def common_blocks(ranks: Ranks) -> list[int]:
 class PerStep:
     """Of R processes in B blocks the steps, and microseconds a step, float64[R, B] each.
 
-    ``totals`` are with waits for peers, of which ``least`` is what a step takes of them at least; ``parts``, float64[P,
-    R, B], are those of own work. ``timed`` says whether the waits for peers are known; else ``least`` is 0.
+    ``short`` is own work that a quarter of the steps take at most. ``totals`` are with waits for peers, of which
+    ``least`` is what a step takes of them at least; ``parts``, float64[P, R, B], are those of own work. ``timed`` says
+    whether the waits for peers are known; else ``least`` is 0.
     """
 
     steps: IntArray
     own: FloatArray
+    short: FloatArray
     totals: FloatArray
     least: FloatArray
     parts: FloatArray
@@ -63,11 +65,14 @@ class PerStep:
         return found
 
     def slow(self, slower: float) -> BoolArray:
-        """Return which processes are slow in which blocks, bool[R, B]."""
-        others = np.stack([median_of_others(column) for column in self.own.T], axis=1)
-        excess = self.own - others
-        slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
-        return slow
+        """Return which processes are slow in which blocks, in the mean and in their short steps: bool[R, B]."""
+        return self._longer(self.own, slower) & self._longer(self.short, slower)
+
+    def _longer(self, own: FloatArray, slower: float) -> BoolArray:
+        others = np.stack([median_of_others(column) for column in own.T], axis=1)
+        excess = own - others
+        longer: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
+        return longer
 
     def late(self) -> FloatArray:
         """Return what each process takes longer than its peers in a step, microseconds, float64[R]."""
@@ -104,17 +109,18 @@ def _per_step(paces: list[list[Pace]]) -> PerStep:
     sums = np.array([[_timed(each) if timed else _untimed(each) for each in row] for row in paces])
     steps = sums[:, :, 0]
     each_step = np.moveaxis(sums[:, :, 1:] / steps[:, :, None], 2, 0)
-    return PerStep(steps, each_step[0], each_step[1], each_step[2], each_step[3:], timed)
+    return PerStep(steps, each_step[0], each_step[1], each_step[2], each_step[3], each_step[4:], timed)
 
 
 def _timed(pace: Pace) -> tuple[int, ...]:
     of = pace.timed
     other_us = max(of.own_us - sum(of.parts_us), 0)
-    return of.steps, of.own_us, of.own_us + of.peers_us, of.least_us, *of.parts_us, other_us
+    short_us = of.short_us or of.own_us
+    return of.steps, of.own_us, short_us, of.own_us + of.peers_us, of.least_us, *of.parts_us, other_us
 
 
 def _untimed(pace: Pace) -> tuple[int, ...]:
-    return pace.steps, pace.own_us, pace.total_us, 0, pace.wait_us
+    return pace.steps, pace.own_us, pace.short_us or pace.own_us, pace.total_us, 0, pace.wait_us
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
