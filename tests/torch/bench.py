@@ -8,7 +8,8 @@ out names, is not timed. A block with the recorder has one saved step; what it t
 cost of a saved step. The share is that of one saved step and of the recorder's hooks in 100 steps.
 
 Launches are operators that start work on a GPU at a saved step, counted without one. A saved step alone is one of a
-model that does nothing else: its CPU time is what later versions are held against.
+model that does nothing else: its CPU time is what later versions are held against. So is the host's time to start the
+reductions of gradients and parameters on a device that does no work.
 """
 
 import os
@@ -25,10 +26,11 @@ from torch import nn
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from tests.collector.bounds import Bound, of_median, of_value
-from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, resnet_50
+from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, on_device, resnet_50, start
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
+from trainguard_collector.recorder.tensors.saving import OF_PARAMETERS
 
 LAYERS = 120
 INTERVAL = 100
@@ -233,6 +235,17 @@ def saved_ms(shapes: Iterable[tuple[int, ...]], steps: int = 15) -> float:
     return statistics.median(taken[2:])
 
 
+def host_ms(shapes: Iterable[tuple[int, ...]], steps: int = 15) -> float:
+    """Return the milliseconds of the host to start the reductions of gradients and parameters on a device."""
+    tensors, taken = on_device(shapes), []
+    for _ in range(steps):
+        began = time.process_time()
+        start(tensors)
+        start(tensors, OF_PARAMETERS)
+        taken.append(1e3 * (time.process_time() - began))
+    return statistics.median(taken[2:])
+
+
 def launch_bounds() -> list[Bound]:
     """Print what a saved step takes of models alone, and return the operators that it starts on a GPU."""
     found = []
@@ -240,7 +253,7 @@ def launch_bounds() -> list[Bound]:
         "ResNet-50": list(resnet_50()),
         **{f"60 blocks of Linear and LayerNorm of {width:,}": list(blocks(60, width)) for width in (1024, 256, 64)},
     }.items():
-        print(f"a saved step of {name} alone: {saved_ms(shapes):.1f} ms")
+        print(f"a saved step of {name} alone: {saved_ms(shapes):.1f} ms; {host_ms(shapes):.1f} ms of a GPU's host")
         found.append(of_value(f"launches of {name}", "a saved step", 2 * launched(shapes).launches, MOST_LAUNCHES))
     return found
 

@@ -98,10 +98,20 @@ def blocks(count: int, width: int) -> Iterator[tuple[int, ...]]:
         yield from [(width, width), (width,), (width,), (width,)]
 
 
+def on_device(shapes: Iterable[tuple[int, ...]], **options: Any) -> list[torch.Tensor]:
+    """Return parameters on a device that does no work: the host does all that it does for a GPU."""
+    return [torch.empty(shape, device="meta", **options) for shape in shapes]
+
+
+def start(tensors: Sequence[torch.Tensor], kinds: Sequence[str] = DEFAULT_REDUCTIONS) -> None:
+    """Start the reductions of tensors as a saved step does."""
+    groups = reduce_rows(torch, tensors, kinds, Scratch())
+    torch.cat([part for group in groups for part in group.parts])
+
+
 def launched(shapes: Iterable[tuple[int, ...]], **options: Any) -> Taken:
     """Return what the reductions of parameters take on a device."""
-    tensors = [torch.empty(shape, device="meta", **options) for shape in shapes]
+    tensors = on_device(shapes, **options)
     with Taken() as taken:
-        groups = reduce_rows(torch, tensors, DEFAULT_REDUCTIONS, Scratch())
-        torch.cat([part for group in groups for part in group.parts])
+        start(tensors)
     return taken
