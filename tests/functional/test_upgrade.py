@@ -101,6 +101,7 @@ def test_released_items_continue_with_verdicts_of_a_whole_run(
     with stage.deployed(load_items(recording)) as deployment:
         assert rows_at_the_end(deployment) == uninterrupted
         assert codecs_of(read_items(deployment)[NODE_STATE]) == {str(codec.CODEC)}
+        assert [job.job for job in deployment.world.jobs.all()] == [JOB], "earlier versions kept a count among jobs"
 
 
 def test_each_readable_codec_has_a_recording_and_a_step() -> None:
