@@ -29,6 +29,7 @@ from tests.torch.reduced import MOST_LAUNCHES, blocks, launched, resnet_50
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
+from trainguard_collector.spool import TENSORS
 
 LAYERS = 120
 INTERVAL = 100
@@ -228,6 +229,8 @@ def saved_ms(shapes: Iterable[tuple[int, ...]], steps: int = 15) -> float:
         with recorder.step():
             optimizer.step()
         taken.append(1e3 * (time.process_time() - began))
+        for path in Path(os.environ["TRAINGUARD_SPOOL"]).rglob(f"*{TENSORS}"):  # the sampler takes them at once
+            path.unlink()
     assert not recorder.faults.newest, recorder.faults.newest
     recorder.close()
     return statistics.median(taken[2:])
