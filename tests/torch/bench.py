@@ -31,6 +31,7 @@ from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.recorder import Recorder
 from trainguard_collector.recorder.tensors.saving import OF_PARAMETERS
+from trainguard_collector.spool import TENSORS
 
 LAYERS = 120
 INTERVAL = 100
@@ -230,6 +231,8 @@ def saved_ms(shapes: Iterable[tuple[int, ...]], steps: int = 15) -> float:
         with recorder.step():
             optimizer.step()
         taken.append(1e3 * (time.process_time() - began))
+        for path in Path(os.environ["TRAINGUARD_SPOOL"]).rglob(f"*{TENSORS}"):  # the sampler takes them at once
+            path.unlink()
     assert not recorder.faults.newest, recorder.faults.newest
     recorder.close()
     return statistics.median(taken[2:])
