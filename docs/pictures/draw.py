@@ -227,9 +227,9 @@ def ownership() -> Canvas:
     canvas = Canvas(
         "Who owns which state",
         "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; reconcile_job writes the job's own"
-        " item and rows; the fire state machine writes columns of its own in a row.",
+        " item and rows; the fire state machine writes columns of its own in a row. What is no job's is in Bookkeeping.",
         900,
-        330,
+        340,
     )
     lifecycle = canvas.box(20, 30, 190, 46, "job_lifecycle\na job's events", "function")
     evaluate = canvas.box(20, 106, 190, 46, "evaluate_objects\na node's objects", "function")
@@ -261,7 +261,9 @@ def ownership() -> Canvas:
     canvas.arrow(node.at("right", 0.6), (640, 122), (640, 149), of_node.at("left"))
     canvas.arrow(reconciler.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(300, 182))
     canvas.arrow(reconciler.at("right", 0.8), (360, 219), (360, 240), of_job.at("left", 0.24))
-    canvas.arrow(fire.at("right"), of_job.at("left", 0.72), text="columns of its own", at=(430, 275))
+    canvas.arrow(fire.at("right", 0.3), of_job.at("left", 0.62), text="columns of its own", at=(318, 256))
+    books = canvas.box(400, 284, 220, 46, "Bookkeeping: Purpose, Id\nmarks, counts, requests", "store")
+    canvas.arrow(fire.at("right", 0.8), (300, 295), (300, 307), books.at("left"))
     return canvas
 
 
