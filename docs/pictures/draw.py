@@ -227,7 +227,8 @@ def ownership() -> Canvas:
     canvas = Canvas(
         "Who owns which state",
         "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; reconcile_job writes the job's own"
-        " item and rows; the fire state machine writes columns of its own in a row. What is no job's is in Bookkeeping.",
+        " item and rows; the fire state machine writes columns of its own in a row. What is no job's is in"
+        " Bookkeeping.",
         900,
         340,
     )

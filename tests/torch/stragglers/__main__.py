@@ -19,15 +19,18 @@ WITHIN = 0.1
 COST = f"with a cost within {WITHIN:.0%} of the planted one"
 
 
-def is_right(training: Training, said: RuleResult, *, within: float = WITHIN) -> bool:
-    """Whether a balanced training has no finding, or the late rank is named with its part and its cost."""
+def is_right(training: Training, said: RuleResult, late_ms: float, *, within: float = WITHIN) -> bool:
+    """Whether a balanced training has no finding, or the late rank is named with its part and its cost.
+
+    ``late_ms`` is how much longer it slept than the others, by the step.
+    """
     if training.is_balanced:
         return said.status is Status.OK
     facts = {each.name: each.value for each in said.facts}
     if said.status is not Status.FIRED or not str(facts["rank"]).endswith(f"rank{training.rank}"):
         return False
-    late_ms = 1e3 * (float(facts["own_work"]) - float(facts["own_work_of_peers"]))
-    return facts.get("late_in") == training.place and abs(late_ms / training.late_ms - 1.0) <= within
+    said_ms = 1e3 * (float(facts["own_work"]) - float(facts["own_work_of_peers"]))
+    return facts.get("late_in") == training.place and abs(said_ms / late_ms - 1.0) <= within
 
 
 def main(count: int, seed: int, kinds: list[str]) -> None:
@@ -36,16 +39,17 @@ def main(count: int, seed: int, kinds: list[str]) -> None:
     for world in sorted({each.world for each in trainings}):
         those = [each for each in trainings if each.world == world]
         with tempfile.TemporaryDirectory() as folder:
-            for training, files in zip(those, run(those, Path(folder)), strict=True):
+            for training, (files, late_ms) in zip(those, run(those, Path(folder)), strict=True):
                 said = straggler_of(files, PARTS)
-                right = is_right(training, said, within=math.inf)
+                right = is_right(training, said, late_ms, within=math.inf)
                 what = "balanced ones silent" if training.is_balanced else "planted ones named with their part"
                 counts[what, True] += right
                 counts[what, False] += 1
                 if not training.is_balanced:
-                    counts[COST, True] += is_right(training, said)
+                    counts[COST, True] += is_right(training, said, late_ms)
                     counts[COST, False] += 1
-                sys.stdout.write(f"{'right' if right else 'WRONG'} {training.name} {said.kind}: {said.reason}\n")
+                verdict = f"{'right' if right else 'WRONG'} {training.name}, late by {late_ms:.1f} ms a step"
+                sys.stdout.write(f"{verdict}: {said.kind}: {said.reason}\n")
         sys.stdout.flush()
     for what in dict.fromkeys(what for what, _ in counts):
         sys.stdout.write(f"{counts[what, True]} of {counts[what, False]} {what}\n")

@@ -4,6 +4,7 @@ import gzip
 import os
 import random
 import socket
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,20 @@ def drawn(seed: int, count: int, kinds: Sequence[str] = (*PLACES, *BALANCED)) ->
     return found
 
 
+class _Slept:
+    """How long this process has slept: on a busy machine a sleep lasts longer than it was asked to."""
+
+    seconds = 0.0
+
+    def __call__(self, seconds: float) -> None:
+        began = time.perf_counter()
+        time.sleep(seconds)
+        self.seconds += time.perf_counter() - began
+
+
+_sleep = _Slept()
+
+
 class _Sleeps(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, seconds: float) -> torch.Tensor:
@@ -69,7 +84,7 @@ class _Sleeps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        time.sleep(ctx.seconds)
+        _sleep(ctx.seconds)
         return gradients[0], None
 
 
@@ -81,7 +96,7 @@ class _Model(nn.Module):
         self.forward_s = self.backward_s = 0.0
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.forward_s)
+        _sleep(self.forward_s)
         middle: torch.Tensor = _Sleeps.apply(self.first(values), self.backward_s)  # type: ignore[no-untyped-call]
         found: torch.Tensor = self.last(torch.relu(middle))
         return found
@@ -91,7 +106,7 @@ class _Sgd(torch.optim.SGD):
     seconds = 0.0
 
     def step(self, closure: Any = None) -> Any:
-        time.sleep(self.seconds)
+        _sleep(self.seconds)
         return super().step(closure)
 
 
@@ -123,14 +138,15 @@ class _Rank:
     def batches(self) -> Iterator[torch.Tensor]:
         for step in range(self._training.steps):
             self.plan(step)
-            time.sleep(0.002 + self.extra["data_wait"])
+            _sleep(0.002 + self.extra["data_wait"])
             yield torch.randn(4, 8)
 
 
-def run(trainings: Sequence[Training], folder: Path) -> Iterator[dict[tuple[str, str], bytes]]:
-    """Run trainings of one number of ranks; yield what each has recorded, by node and process.
+def run(trainings: Sequence[Training], folder: Path) -> Iterator[tuple[dict[tuple[str, str], bytes], float]]:
+    """Run trainings of one number of ranks; yield what each has recorded, by node and process, and its lateness.
 
-    The ranks are started once: a start takes longer than a training.
+    That is by how many milliseconds of a step its ``rank`` slept longer than the median of the others. The ranks are
+    started once: a start takes longer than a training.
     """
     import torch._dynamo
     import torch.distributed.fsdp  # noqa: F401 - slow to import: not once in each rank
@@ -147,8 +163,15 @@ def run(trainings: Sequence[Training], folder: Path) -> Iterator[dict[tuple[str,
         each.join(WAIT_S * (2 + len(trainings)))
         if each.exitcode != 0:
             raise RuntimeError(f"{trainings[0].name} and {len(trainings) - 1} more: a rank ended with {each.exitcode}")
-    for number in range(len(trainings)):
-        yield timelines(folder, f"run-{number}", sorted({node_of(rank) for rank in range(world)}))
+    for number, training in enumerate(trainings):
+        slept = [float(_slept_file(folder, number, rank).read_text("ascii")) for rank in range(world)]
+        late_s = slept.pop(training.rank) - statistics.median(slept)
+        files = timelines(folder, f"run-{number}", sorted({node_of(rank) for rank in range(world)}))
+        yield files, 1e3 * late_s / training.steps
+
+
+def _slept_file(folder: Path, number: int, rank: int) -> Path:
+    return folder / f"slept-{number}-{rank}.txt"
 
 
 def _rank(trainings: Sequence[Training], rank: int, folder: Path, port: int) -> None:
@@ -166,8 +189,10 @@ def _rank(trainings: Sequence[Training], rank: int, folder: Path, port: int) -> 
     dist.init_process_group("gloo", rank=rank, world_size=trainings[0].world)
     for number, training in enumerate(trainings):
         recorder = Recorder(job=f"run-{number}", with_sampler=False)
+        _sleep.seconds = 0.0
         _train(training, rank, recorder)
         recorder.close()
+        _slept_file(folder, number, rank).write_text(str(_sleep.seconds), "ascii")
         if recorder.faults.newest:
             os._exit(1)
         dist.barrier()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 )
 def test_the_late_rank_is_named_with_its_part_and_cost(place: str, way: str, tmp_path: Path) -> None:
     training = Training(place, way, world=3, rank=1, late_ms=150, work_ms=100, seed=5, steps=30)
-    (files,) = run([training], tmp_path)
+    ((files, late_ms),) = run([training], tmp_path)
     said = straggler_of(files)
-    # Beside other tests a sleep lasts longer than it was asked to; the trial holds the cost within 10 %.
-    assert is_right(training, said, within=0.4), said.reason
+    # Few steps beside other tests; the trial holds the cost within 10 %.
+    assert is_right(training, said, late_ms, within=0.25), said.reason
