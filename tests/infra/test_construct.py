@@ -38,10 +38,12 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment.pop("PYTHONPATH", None)
     (folder / "node_modules").symlink_to(PROJECT_ROOT / "node_modules", target_is_directory=True)
     (folder / "app.py").write_text(APP, encoding="utf-8")
+    install = [find_uv(), "pip", "install", "--quiet", "--python", python]
     for command in (
         [find_uv(), "build", "--quiet", "--wheel", "--out-dir", folder, PROJECT_ROOT],
         [find_uv(), "venv", "--quiet", "--python", sys.executable, folder / "environment"],
-        [find_uv(), "pip", "install", "--quiet", "--python", python, "trainguard[cdk]", "--find-links", folder],
+        # The cache of all runs may hold another wheel of this name, place and version.
+        [*install, "--refresh-package", "trainguard", "trainguard[cdk]", "--find-links", folder],
         [python, "app.py"],
     ):
         words = [str(each) for each in command]

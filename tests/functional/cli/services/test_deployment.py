@@ -192,7 +192,7 @@ def test_stack_without_tables_names_the_missing_output(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(outputs={"BucketName": "b"})
-    with pytest.raises(OutputMissingError, match="no output JobsTable, its outputs: BucketName"):
+    with pytest.raises(OutputMissingError, match="no output BookkeepingTable, its outputs: BucketName"):
         open_stores(*find_deployment("TrainGuard", REGION, None))
 
 
