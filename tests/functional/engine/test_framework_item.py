@@ -34,7 +34,7 @@ def busy_object(process: int, minute: int, *, operators: int, spread: float) -> 
 
 @pytest.mark.parametrize(
     ("processes", "minutes", "operators", "spread", "most"),
-    [(8, 12, 60, 0.03, 5_800), (8, 12, 60, 0.8, 9_000), (64, 3, 10**9, 1.5, ITEM_CAP_BYTES // 2)],
+    [(8, 12, 60, 0.03, 6_000), (8, 12, 60, 0.8, 9_000), (64, 3, 10**9, 1.5, ITEM_CAP_BYTES // 2)],
 )
 def test_item_of_busy_processes_is_within_its_budget(
     processes: int, minutes: int, operators: int, spread: float, most: int
