@@ -70,14 +70,14 @@ def test_events_at_step_edges_count_in_their_own_step(
 def test_optimizer_is_work_of_its_step_and_evaluation_is_no_step() -> None:
     heads = [event(FORWARD, 1_100, 100), event(FORWARD, 2_100, 300), step(1_000), step(2_000, mode="EVAL")]
     state = folded(heads)
-    assert state.processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0, short_us=100_000)
+    assert state.processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
 
 
 def test_long_step_after_a_short_one_has_only_its_own_work() -> None:
     events = [event(FORWARD, 1_100, 100), event(FORWARD, 2_100, 200), step(1_000), step(2_000, 5_000)]
-    assert folded(events).processes["algo-1-rank0"].whole == Pace(2, 6_000_000, 300_000, 0, short_us=200_000)
+    assert folded(events).processes["algo-1-rank0"].whole == Pace(2, 6_000_000, 300_000, 0, beyond_us=100_000)
     alone = [event(FORWARD, 1_100, 100), step(1_000), step(2_000, 5_000)]
-    assert folded(alone).processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0, short_us=100_000)
+    assert folded(alone).processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
 
 
 def test_object_without_steps_or_work_is_not_remembered() -> None:
@@ -100,10 +100,10 @@ def test_steps_count_in_the_block_in_which_they_end() -> None:
     events = [event(FORWARD, at - 2_000, 100), step(at - 2_001), event(FORWARD, at - 900, 200), step(at - 1_000)]
     block = START_S // BLOCK_S
     assert at_minutes({5: events, 6: events}) == ProcessPace(
-        Pace(4, 4_000_000, 600_000, 0, short_us=600_000),
+        Pace(4, 4_000_000, 600_000, 0),
         {
-            block: Pace(2, 2_000_000, 200_000, 0, short_us=200_000),
-            block + 1: Pace(2, 2_000_000, 400_000, 0, short_us=400_000),
+            block: Pace(2, 2_000_000, 200_000, 0),
+            block + 1: Pace(2, 2_000_000, 400_000, 0),
         },
     )
 

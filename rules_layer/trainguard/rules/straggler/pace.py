@@ -30,7 +30,7 @@ _SHORTER = 0.25
 class OwnTime(msgspec.Struct, array_like=True):
     """Steps, and their microseconds: own, waits for peers, the least such waits; ``parts_us`` of own by `PARTS`.
 
-    ``short_us`` is own work if all steps took what a quarter of them take at most; 0 where it is not known.
+    ``beyond_us`` is own work beyond that of as many short steps: of what a quarter of them take at most.
     """
 
     steps: int = 0
@@ -38,7 +38,7 @@ class OwnTime(msgspec.Struct, array_like=True):
     peers_us: int = 0
     least_us: int = 0
     parts_us: list[int] = msgspec.field(default_factory=lambda: [0] * len(PARTS))
-    short_us: int = 0
+    beyond_us: int = 0
 
     def add(self, other: "OwnTime") -> None:
         self.steps += other.steps
@@ -46,7 +46,7 @@ class OwnTime(msgspec.Struct, array_like=True):
         self.peers_us += other.peers_us
         self.least_us += other.least_us
         self.parts_us = [held + more for held, more in zip(self.parts_us, other.parts_us, strict=True)]
-        self.short_us += other.short_us
+        self.beyond_us += other.beyond_us
 
 
 class OwnSteps:
@@ -112,12 +112,12 @@ class OwnSteps:
             round(float(self._peers[used].sum())),
             round(least * count),
             [round(float(row[used].sum())) for row in self._parts],
-            _short_us(self._own[used]),
+            _beyond_us(self._own[used]),
         )
 
 
-def _short_us(own: FloatArray | IntArray) -> int:
-    return round(float(np.quantile(own, _SHORTER, method="lower")) * own.size)
+def _beyond_us(own: FloatArray | IntArray) -> int:
+    return round(float(own.sum() - np.quantile(own, _SHORTER, method="lower") * own.size))
 
 
 def knows_waits(table: EventTable) -> bool:
@@ -155,7 +155,7 @@ _ON_GPU = frozenset({"forward", "optimizer"})
 class Pace(msgspec.Struct, array_like=True):
     """Steps and their time, microseconds: in all (with the wait before), own work, and waits for data in that.
 
-    ``timed`` are those of which the waits for peers are known, ``short_us`` as in `OwnTime`.
+    ``timed`` are those of which the waits for peers are known, ``beyond_us`` as in `OwnTime`.
     """
 
     steps: int = 0
@@ -163,7 +163,7 @@ class Pace(msgspec.Struct, array_like=True):
     own_us: int = 0
     wait_us: int = 0
     timed: OwnTime = msgspec.field(default_factory=OwnTime)
-    short_us: int = 0
+    beyond_us: int = 0
 
     def add(self, other: "Pace") -> None:
         self.steps += other.steps
@@ -171,7 +171,7 @@ class Pace(msgspec.Struct, array_like=True):
         self.own_us += other.own_us
         self.wait_us += other.wait_us
         self.timed.add(other.timed)
-        self.short_us += other.short_us
+        self.beyond_us += other.beyond_us
 
 
 class ProcessPace(msgspec.Struct, array_like=True):
@@ -212,7 +212,7 @@ class PaceState(msgspec.Struct, array_like=True):
                 int(own_us[part].sum()),
                 int(wait_us[part].sum()),
                 OwnTime() if timed is None else timed.sums(part),
-                _short_us(own_us[part]),
+                _beyond_us(own_us[part]),
             )
             process.whole.add(pace)
             process.blocks.setdefault(block, Pace()).add(pace)

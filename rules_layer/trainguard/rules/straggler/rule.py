@@ -115,12 +115,11 @@ def _per_step(paces: list[list[Pace]]) -> PerStep:
 def _timed(pace: Pace) -> tuple[int, ...]:
     of = pace.timed
     other_us = max(of.own_us - sum(of.parts_us), 0)
-    short_us = of.short_us or of.own_us
-    return of.steps, of.own_us, short_us, of.own_us + of.peers_us, of.least_us, *of.parts_us, other_us
+    return of.steps, of.own_us, of.own_us - of.beyond_us, of.own_us + of.peers_us, of.least_us, *of.parts_us, other_us
 
 
 def _untimed(pace: Pace) -> tuple[int, ...]:
-    return pace.steps, pace.own_us, pace.short_us or pace.own_us, pace.total_us, 0, pace.wait_us
+    return pace.steps, pace.own_us, pace.own_us - pace.beyond_us, pace.total_us, 0, pace.wait_us
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
