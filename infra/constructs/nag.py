@@ -1,7 +1,8 @@
 """Findings of cdk-nag that stand, each at its construct and with its reason; any other finding stops the synthesis."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Acknowledgment, Stack, Validations
@@ -298,9 +299,17 @@ def findings_that_stand(
 
 def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:
     """Acknowledge each finding at its construct; raises when a construct is gone, so that no reason outlives it."""
+
+    @cache  # each step is a call of another process
+    def found(path: str) -> "IConstruct":
+        scope, _, part = path.rpartition("/")
+        return cast("IConstruct", (found(scope) if scope else stack).node.find_child(part))
+
+    of_path = defaultdict(list)
     for path, rule, reason in findings:
-        construct = reduce(lambda scope, part: scope.node.find_child(part), path.split("/"), cast("IConstruct", stack))
-        Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))
+        of_path[path].append(Acknowledgment(id=rule, reason=reason))
+    for path, acknowledged in of_path.items():
+        Validations.of(found(path)).acknowledge(*acknowledged)
 
 
 def _in_findings(scope: "Construct", name: str) -> str:
