@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
@@ -303,7 +303,7 @@ def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:
     @cache  # each step is a call of another process
     def found(path: str) -> "IConstruct":
         scope, _, part = path.rpartition("/")
-        return cast("IConstruct", (found(scope) if scope else stack).node.find_child(part))
+        return (found(scope) if scope else stack).node.find_child(part)
 
     of_path = defaultdict(list)
     for path, rule, reason in findings:
