@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from trainguard.core.timestamps import epoch_of
-from trainguard.core.units import faults_counted, listed, show_share
+from trainguard.core.units import faults_counted, show_share
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.kernels.rules.registry import words_of
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
@@ -15,17 +15,17 @@ from trainguard.ledger.document import LedgerEntry
 from trainguard.planning.text import said_finish
 from trainguard.render.numbers import NOTHING, count, duration, money, share, shown_name
 from trainguard.render.plots.strips import parts_of_whole
+from trainguard.report.comparison import change_words
 from trainguard.report.document import JobSummary, Report, Span
 from trainguard.report.evaluated_job import NodeCoverage
-from trainguard.report.html.badges import SEVERITIES, Badge
-from trainguard.report.html.comparison import change_words, compared_losses
 from trainguard.report.html.episodes import all_of, episodes_of, picture_of
-from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
+from trainguard.report.html.page import Badge, KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.rule_sections import ShownRule, shown_rules
 from trainguard.report.html.timelines import thresholds_of, timelines_context
+from trainguard.report.html.training.charts import compared_losses
 from trainguard.report.html.training.sections import training_context
 
-LEVELS: Mapping[str, tuple[str, str]] = {
+LEVELS: Mapping[str, Badge] = {
     "healthy": ("Healthy", "ok"),
     "attention": ("Needs attention", "warn"),
     "unhealthy": ("Unhealthy", "bad"),
@@ -141,7 +141,6 @@ def render_report(report: Report) -> str:
         rules=rules,
         counts=_counts(rules),
         anchors={line["entry"].rule: line["anchor"] for line in rules},
-        severities=SEVERITIES,
         phases=phases_of(report.job),
         phase_bar=phase_bar,
         # Streams with a fault first, then those of which least was used.
@@ -160,8 +159,7 @@ def render_report(report: Report) -> str:
         words_of=words_of,
         compared_losses=compared_losses,
         change_words=change_words,
-        listed=listed,
-        **{**training_context(report.training), "loss_first": loss_first},
+        **training_context(report.training, loss_first=loss_first),
     )
 
 

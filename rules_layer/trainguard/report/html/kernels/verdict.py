@@ -16,9 +16,8 @@ from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.render.numbers import nanos, share
-from trainguard.report.html.badges import Badge, severity_badge
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.page import KeyFigure
+from trainguard.report.html.page import Badge, KeyFigure
 
 NAMED_RANKS = 8
 
@@ -45,7 +44,6 @@ def _shown(
         "finding": finding,
         "rule": finding.id.removeprefix(FAMILY),
         "severity": severity,
-        "badge": severity_badge(severity),
         "gain": won,
         "where": where,
         "evidence": evidence,
