@@ -14,8 +14,7 @@ from trainguard.kernels.entries import KernelEntry
 from trainguard.render.blocks import Block, Cell, Column, Table, heat, numeric
 from trainguard.render.numbers import NOTHING, count, nanos, share
 from trainguard.render.plots.strips import parts_of_whole
-from trainguard.report.html.kernels.figures import grouped, total_of
-from trainguard.report.html.kernels.glance import TONES
+from trainguard.report.html.kernels.figures import TONES, grouped, total_of
 from trainguard.report.html.kernels.island import NO_BREAK, PageNames, rank_name
 
 TOP = 10
