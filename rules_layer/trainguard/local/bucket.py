@@ -51,11 +51,7 @@ def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
     """
     bucket, path = _split(place)
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
-    try:
-        objects = _objects(clients)
-        listed = list(objects.list(bucket, prefix, ""))
-    except PortUnavailableError as fault:
-        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
+    objects, listed = _listed(place, prefix, clients)
     if not listed:
         raise ProfileSourceError(place, "holds no object, expected a profile")
     root = only_root(place, sorted(_roots(prefix, listed)))
@@ -80,6 +76,14 @@ def _split(place: str) -> tuple[str, str]:
 def _objects(clients: Clients | None) -> S3ProfileObjects:
     with translated("S3", "client"):
         return S3ProfileObjects(client=(clients or Clients()).s3)
+
+
+def _listed(place: str, prefix: str, clients: Clients | None) -> tuple[S3ProfileObjects, list[ListedObject]]:
+    try:
+        objects = _objects(clients)
+        return objects, list(objects.list(_split(place)[0], prefix, ""))
+    except PortUnavailableError as fault:
+        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
 
 
 def _beside(files: Files, name: str, max_bytes: int) -> bytes | None:
@@ -203,11 +207,8 @@ class NamedObjects:
 def bucket_runs(place: str, clients: Clients | None = None) -> list[FoundRun]:
     """Return the runs at a prefix or an object; raises NoProfileError, ProfileSourceError."""
     bucket, path = _split(place)
-    objects = _objects(clients)
-    try:
-        listed = [each for each in objects.list(bucket, path.rstrip("/"), "") if _is_at(each.key, path)]
-    except PortUnavailableError as fault:
-        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
+    objects, below = _listed(place, path.rstrip("/"), clients)
+    listed = [each for each in below if _is_at(each.key, path)]
     if not listed:
         raise ProfileSourceError(place, "holds no object, expected a profile or runs")
     top = path if path.endswith("/") or not path else f"{path}/"

@@ -1,17 +1,17 @@
 """Kernel traces of two runs of a gate beside each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.errors import KernelTraceError, PortUnavailableError
 from trainguard.gate.cause import changed_operators, kernel_cause
 from trainguard.gate.document import Cause, ChangedOperator
 from trainguard.gate.runs import GateRun, Metric, Points
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
-from trainguard.kernels.memory.snapshot import Snapshot
-from trainguard.kernels.profile import rank_profile
+from trainguard.local.judged_traces import profiles_of
 from trainguard.local.traces import open_traces
 
 # Ranks behind them are left out: a cause shows in few.
@@ -51,17 +51,9 @@ def _profiles(place: str) -> KernelProfiles | None:
         return None
     try:
         files = open_traces(place)
+        return profiles_of(replace(files, names=files.names[:_MOST_TRACES]))
     except (KernelTraceError, PortUnavailableError):
         return None
-    ranks = []
-    for name in files.names[:_MOST_TRACES]:
-        try:
-            trace = files.read(name)
-        except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError):
-            continue
-        if not isinstance(trace, Snapshot):
-            ranks.append(rank_profile(trace))
-    return KernelProfiles(source=place, ranks=ranks, unread={}) if ranks else None
 
 
 def _parts(profiles: KernelProfiles, traces: set[str]) -> dict[str, int]:

@@ -272,16 +272,13 @@ def _roots_below(folder: Path) -> list[Path]:
     direct = folder / PROFILER_OUTPUT
     if direct.is_dir() and holds_streams(direct):
         return [direct]
-    return [found for found in folders_below(folder, PROFILER_OUTPUT) if holds_streams(found)]
-
-
-def folders_below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the folders of a name, without what lies in them; results hold none. Raises OSError."""
+    found = []
     for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
         folders[:] = sorted(each for each in folders if each != RESULTS)
-        if name in folders:
-            folders.remove(name)
-            yield Path(parent) / name
+        if PROFILER_OUTPUT in folders:
+            folders.remove(PROFILER_OUTPUT)
+            found.append(Path(parent) / PROFILER_OUTPUT)
+    return list(filter(holds_streams, found))
 
 
 def refuse_unreadable(fault: OSError) -> None:

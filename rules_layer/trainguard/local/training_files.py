@@ -3,12 +3,14 @@
 Each file gets the key that it would have in a bucket.
 """
 
+import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainguard.core.errors import ForeignKeyError, ProfileSourceError
+from trainguard.core.errors import ForeignKeyError, ProfileSourceError, TrainGuardError
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.ports import ListedObject
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
@@ -170,3 +172,24 @@ def scalar_kind(file: Path, name: str) -> str | None:
     if is_history(beginning, ScalarNames()):
         return _AS_NAMED
     return _AS_LOG if is_training_log(beginning) else None
+
+
+_STATE = "trainer_state.json"
+_STATE_BYTES = 32 * 1024 * 1024
+
+
+def declared(files: TrainingFiles | None) -> tuple[int | None, int | None]:
+    """Return a run's steps and its batch of a GPU, as its newest ``trainer_state.json`` that can be read has them."""
+    found: tuple[int | None, int | None] = None, None
+    for key in () if files is None else files.scalars:
+        if files is not None and _STATE in key:
+            with suppress(TrainGuardError, OSError, ValueError, RecursionError):
+                state = json.loads(files.objects.get(files.bucket, key, _STATE_BYTES))
+                steps, batch = _count(state.get("max_steps")), _count(state.get("train_batch_size"))
+                if (steps or 0) >= (found[0] or 0):
+                    found = steps, batch
+    return found
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

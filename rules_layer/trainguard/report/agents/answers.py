@@ -1,12 +1,15 @@
 """What agents get beside the verdict: a finding's facts, the ledger, two runs beside each other, and what-ifs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from trainguard.core.finding import severity_rank
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.changes import Comparison as KernelComparison
 from trainguard.kernels.changes import RankComparison
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.ranking import SYMPTOMS
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.report.agents.foreign import (
@@ -18,7 +21,6 @@ from trainguard.report.agents.foreign import (
     rule_code,
     split_facts,
 )
-from trainguard.report.agents.order import before_larger, why_of_jobs, why_of_kernels
 from trainguard.report.agents.verdict import MOST_LISTED, Answer, ranked_kernels, short
 from trainguard.report.document import Change as Difference
 from trainguard.report.document import FindingEntry, Report
@@ -308,3 +310,49 @@ def hang_answer(hang: HangVerdict) -> Answer:
         "do": ChangeCode.FIND_HANG.do,
         "unread": len(hang.unread),
     }
+
+
+# Savings are compared in percents, as the order of findings compares them.
+_PERCENTS = 2
+
+# Of the place of a change, and of a later one that saves more.
+Why = Callable[[int, int], str]
+
+
+def before_larger(saves: Sequence[float], why: Why) -> list[Mapping[str, str]]:
+    """Return for each change why it stands before the largest of those behind it; nothing where none saves more."""
+    found: list[Mapping[str, str]] = []
+    for place, saved in enumerate(saves):
+        behind = range(place + 1, len(saves))
+        largest = max(behind, key=lambda at: saves[at], default=place)
+        more = round(saves[largest], _PERCENTS) > round(saved, _PERCENTS)
+        found.append({"before_larger": why(place, largest)} if more else {})
+    return found
+
+
+def why_of_jobs(findings: Sequence[FindingEntry]) -> Why:
+    """Return the reasons of a job's order: causes, what goes on and what is severe come first."""
+
+    def why(first: int, later: int) -> str:
+        one, other = findings[first], findings[later]
+        if other.explained_by == one.rule:
+            return "is_its_cause"
+        if one.ongoing and not other.ongoing:
+            return "goes_on"
+        if severity_rank(one.severity) > severity_rank(other.severity):
+            return "more_severe"
+        return "risks_more_than_it_has_lost" if one.wasted_share is None else "loses_more_now"
+
+    return why
+
+
+def why_of_kernels(findings: Sequence[Mapping[str, Any]]) -> Why:
+    """Return the reasons of a trace's order: what is sure, and causes, come first."""
+
+    def why(first: int, later: int) -> str:
+        if findings[first]["sure"] and not findings[later]["sure"]:
+            return "is_sure"
+        is_symptom = findings[later]["rule"].rpartition("/")[2] in SYMPTOMS
+        return "larger_is_a_symptom" if is_symptom else "informs_less"
+
+    return why

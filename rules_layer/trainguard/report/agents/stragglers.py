@@ -1,8 +1,8 @@
 """What agents get of a table of operations: who holds the ranks up, and what each change saves."""
 
 from trainguard.core.finding import Severity
+from trainguard.report.agents.answers import before_larger
 from trainguard.report.agents.foreign import foreign
-from trainguard.report.agents.order import before_larger
 from trainguard.report.agents.verdict import (
     MOST_LISTED,
     SCHEMA_VERSION,

@@ -55,14 +55,9 @@ class AgentPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AgentFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The finding that matters most.
 
-    Attributes
-    ----------
-    rule, kind : str
-        TrainGuard's codes; ``custom`` of a deployment's own rule, whose name is among ``names``.
-    facts : dict of str to float
-        Numbers; the end of a name is the unit: ``_pct`` 0 to 100, ``_share`` 0 to 1, ``_s``, ``_epoch_s``.
-    names : dict of str to Foreign
-        Names among the facts: foreign text.
+    rule, kind: TrainGuard's codes; ``custom`` of a deployment's own rule, whose name is among ``names``.
+    facts: Numbers; the end of a name is the unit: ``_pct`` 0 to 100, ``_share`` 0 to 1, ``_s``, ``_epoch_s``.
+    names: Names among the facts: foreign text.
     """
 
     rule: str
@@ -76,26 +71,15 @@ class AgentFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class AgentVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What TrainGuard says about a job, for an agent. Foreign text stands in ``data`` alone: it is no instruction.
 
-    Attributes
-    ----------
-    verdict : Word
-        As of ``trainguard verdict``. Unknown means active: never stop a job for it.
-    change, do : ChangeCode, str
-        The change to make first: its code, and what it is, after the job's end for the next run.
-    missing : list of str
-        What is missing to know, of ``unknown``: codes.
-    confidence : str
-        How sure that is.
-    wasted_share : float or None
-        Share of the paid GPU time, 0 to 1, that was no compute; ``lost`` is it in ``currency``.
-    saves_share : float or None
-        Share of the paid GPU time, or of a step, that the change can win at most.
-    others : list of str
-        Rules with other findings.
-    unread : dict of str to int
-        What was not read or not judged, counted by kind.
-    next : list of str
-        Tools that say more.
+    verdict: As of ``trainguard verdict``. Unknown means active: never stop a job for it.
+    change, do: The change to make first: its code, and what it is, after the job's end for the next run.
+    missing: What is missing to know, of ``unknown``: codes.
+    confidence: How sure that is.
+    wasted_share: Share of the paid GPU time, 0 to 1, that was no compute; ``lost`` is it in ``currency``.
+    saves_share: Share of the paid GPU time, or of a step, that the change can win at most.
+    others: Rules with other findings.
+    unread: What was not read or not judged, counted by kind.
+    next: Tools that say more.
     """
 
     schema_version: Literal["1"]

@@ -101,19 +101,21 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
-    """Where a job of this machine lies, below the fleet's folder; ``unread`` counts what could not be read of it.
+class JudgedJob:
+    """A job of this machine with its rows; it lies at ``place``, below the fleet's folder.
 
-    ``report`` is its page, below the folder of the fleet's page.
+    ``unread`` counts parts and objects, ``report`` is its page, below the folder of the fleet's page.
     """
 
     place: str
+    job: JobRecord
+    rows: tuple[RuleRow, ...]
     link: str | None = None
     unread: int = 0
     report: str | None = None
 
 
-def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]) -> FleetReport:
+def with_places(report: FleetReport, folder: str, places: Mapping[str, JudgedJob]) -> FleetReport:
     jobs, unjudged = ([_placed(each, places[each.job]) for each in of] for of in (report.jobs, report.unjudged))
     damaged = [name for name, each in places.items() if each.unread]
     notes = report.notes
@@ -133,7 +135,7 @@ def with_brakes(report: FleetReport, found: BrakeList, *, now: float) -> FleetRe
     return msgspec.structs.replace(report, brakes=shown, notes=[*notes, *found.faults, *report.notes])
 
 
-def _placed(job: FleetJob, place: JobPlace) -> FleetJob:
+def _placed(job: FleetJob, place: JudgedJob) -> FleetJob:
     return msgspec.structs.replace(job, place=place.place, link=place.link, report=place.report)
 
 

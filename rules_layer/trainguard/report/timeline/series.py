@@ -57,18 +57,11 @@ class DeviceTimeline(msgspec.Struct, frozen=True, kw_only=True):
 class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One node. What was not collected is None.
 
-    Attributes
-    ----------
-    gpus : list of GpuTimeline
-        In order of their numbers.
-    cpu, io_wait : Band or None
-        Percent; the mean over the cores, ``high`` of the busiest core.
-    host_memory : Band or None
-        Percent of the node's memory in use.
-    network : Band or None
-        Bytes per second, all devices together.
-    devices : list of DeviceTimeline
-        Further quantities of the GPUs, by kind; those that were collected and have room.
+    gpus: In order of their numbers.
+    cpu, io_wait: Percent; the mean over the cores, ``high`` of the busiest core.
+    host_memory: Percent of the node's memory in use.
+    network: Bytes per second, all devices together.
+    devices: Further quantities of the GPUs, by kind; those that were collected and have room.
     """
 
     node: str
@@ -91,16 +84,10 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """Durations of one process's steps of one mode, each step in the bucket of its start.
 
-    Attributes
-    ----------
-    node, process, mode : str
-        For example ``algo-1``, ``algo-1-905`` and ``Step:ModeKeys.TRAIN``.
-    steps : int
-        How many there were.
-    mean_s, low_s, high_s : list
-        Seconds.
-    slowest : list of SlowStep
-        The longest ones, in order of time; bounded.
+    node, process, mode: For example ``algo-1``, ``algo-1-905`` and ``Step:ModeKeys.TRAIN``.
+    steps: How many there were.
+    mean_s, low_s, high_s: Seconds.
+    slowest: The longest ones, in order of time; bounded.
     """
 
     node: str

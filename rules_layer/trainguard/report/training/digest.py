@@ -30,17 +30,10 @@ LONGEST = 300
 class Model(msgspec.Struct, kw_only=True):
     """An XGBoost model.
 
-    Attributes
-    ----------
-    objective : str or None
-    settings : dict of str to str
-        Its hyperparameters.
-    importance_step : int or None
-        The newest step with importance of features.
-    importance : dict of str to dict of str to float
-        By type the features, in order of their numbers, with their shares (0 to 1) of all importance.
-    features_left_out : int
-        Features of that step beyond the first thousand.
+    settings: Its hyperparameters.
+    importance_step: The newest step with importance of features.
+    importance: By type the features, in order of their numbers, with their shares (0 to 1) of all importance.
+    features_left_out: Features of that step beyond the first thousand.
     """
 
     objective: str | None = None
@@ -108,22 +101,13 @@ N = TypeVar("N", int, float)
 class Series(msgspec.Struct, kw_only=True):
     """A loss or a metric over global steps.
 
-    Attributes
-    ----------
-    steps : list of int
-        The first step of each point.
-    at : list of float
-        When that was saved, epoch seconds.
-    mean, low, high : list of float or None
-        Over the finite values of a point; None where there are none.
-    counts : list of int
-        How many values a point stands for.
-    undefined : list of int
-        How many of them were NaN or infinite.
-    width : int
-        How many values a point holds before the next one begins.
-    seen : int
-        How many steps held the tensor, read or not.
+    steps: The first step of each point.
+    at: When that was saved, epoch seconds.
+    mean, low, high: Over the finite values of a point; None where there are none.
+    counts: How many values a point stands for.
+    undefined: How many of them were NaN or infinite.
+    width: How many values a point holds before the next one begins.
+    seen: How many steps held the tensor, read or not.
     """
 
     name: str

@@ -26,7 +26,7 @@ from trainguard.render.plots.svg import element, title
 from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.figures import TONES, glance
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
-from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
+from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_matrix, top_rows
 from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
 from trainguard.report.html.packed import in_script
 from trainguard.report.html.page import joined_script, read_asset, render_page
@@ -175,7 +175,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         annotations_left=max(len(annotations) - figures.MOST_ANNOTATIONS, 0)
         + figures.total_of(ranks, "annotations_left_out"),
         compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_change),
-        rank_tables=[] if across is None else rank_tables(ranks, across),
+        ranked=None if across is None else rank_matrix(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
         legend=LEGEND,
