@@ -9,6 +9,7 @@ from typing import Protocol
 
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord
+from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.training.keys import scalar_names
@@ -24,7 +25,7 @@ from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.local.training_files import declared
 from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.job.coverage import CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
+from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis, axis_for
 

@@ -25,7 +25,6 @@ from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
-from trainguard.local.alike_tables import runs_among
 from trainguard.local.hangs import dumps_below
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
@@ -40,7 +39,7 @@ from trainguard.local.sources import (
     safe_name,
     source_in_memory,
 )
-from trainguard.local.training_files import scalar_key
+from trainguard.local.training_files import runs_among, scalar_key
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
@@ -281,12 +280,14 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
     names = {each.key.removeprefix(top): each for each in listed if RESULTS not in each.key.split("/")}
     tables = [name for name in names if match_scalar_file(name) is None and name.lower().endswith(_TABLES)]
     tables = [name for name in tables if name.rpartition("/")[2] not in WRITTEN_TWICE]
-    headed = {name for name in tables[:_MOST_TABLES] if _is_log(files, name)}
+    headed = {
+        name for name in tables[:_MOST_TABLES] if is_history(files.get_range(name, 0, _LONGEST_HEADER), ScalarNames())
+    }
     found = {name: each for name, each in names.items() if name in headed or match_scalar_file(name) is not None}
     for run, named in runs_of(found, partial(main_tag, files)).items():
         folder = f"{top}{run}".rstrip("/")
         opened = {name: found[path] for path, name in named.items()}
-        apart = runs_among({name: partial(_read_from, files, path) for path, name in named.items()})
+        apart = runs_among({name: partial(files.get, path) for path, name in named.items()})
         for name in sorted(apart):
             each = opened.pop(name)
             own = partial(_open_scalars, objects, bucket, each.key, {each.key.rpartition("/")[2]: each})
@@ -295,14 +296,6 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
             continue
         newest = max(each.last_modified for each in opened.values())
         yield FoundRun(f"{S3}{bucket}/{folder}", partial(_open_scalars, objects, bucket, folder, opened), 0, newest)
-
-
-def _read_from(files: Files, name: str, most: int) -> bytes:
-    return files.get(name, most)
-
-
-def _is_log(files: Files, name: str) -> bool:
-    return is_history(files.get_range(name, 0, _LONGEST_HEADER), ScalarNames())
 
 
 def _open_scalars(objects: ReadableObjects, bucket: str, folder: str, files: Mapping[str, ListedObject]) -> Profile:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from trainguard.formats.tensors.scalars.tables import delimiter_of, header_of
 from trainguard.formats.tensors.scalars.text_lines import first_line
 from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_history
 from trainguard.gate.runs import SPEEDS, GateRun, Metric, Points, metric_of
-
-if TYPE_CHECKING:
-    from trainguard.aws.clients import Clients
 
 _MOST_TABLES = 1_000
 _SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".log", ".ndjson", ".parquet", ".tsv", ".txt"})
@@ -40,7 +37,12 @@ _MOST_LINE = 1 << 20
 Series = Mapping[str, Points]
 
 
-def gate_run(place: str, clients: "Clients | None" = None) -> GateRun:
+def points_of(by_step: Mapping[int, float]) -> Points:
+    steps = sorted(by_step)
+    return Points(np.array(steps, np.int64), np.array([by_step[step] for step in steps], np.float64))
+
+
+def gate_run(place: str) -> GateRun:
     """Read a run: a table, or the one run at a place as `open_job` finds it; raises as that does."""
     path = Path(place)
     if path.is_file() and (found := table_run(path)) is not None:
@@ -50,7 +52,7 @@ def gate_run(place: str, clients: "Clients | None" = None) -> GateRun:
     from trainguard.local.runs import open_job
 
     try:
-        profile = open_job(place, clients)
+        profile = open_job(place)
     except NoProfileError:
         from trainguard.local.gate_traces import traces_run
 

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from trainguard.core.errors import KernelTraceError, PortUnavailableError
 from trainguard.gate.cause import changed_operators, kernel_cause
 from trainguard.gate.document import Cause, ChangedOperator
-from trainguard.gate.runs import GateRun, Metric, Points
+from trainguard.gate.runs import GateRun, Metric
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
+from trainguard.local.gate import points_of
 from trainguard.local.judged_traces import profiles_of
 from trainguard.local.traces import open_traces
 
@@ -34,16 +33,15 @@ def cause_by_traces(candidate: str, baseline: str) -> tuple[Cause | None, list[C
 def traces_run(place: str) -> GateRun | None:
     """Return the steps of the kernel traces at a place, of each the slowest rank; None where there are none."""
     profiles = _profiles(place)
-    longest: dict[int, int] = {}
+    longest: dict[int, float] = {}
     for rank in profiles.ranks if profiles is not None else ():
         for step in rank.steps:
-            longest[step.number] = max(step.gpu_duration_ns, longest.get(step.number, 0))
+            longest[step.number] = max(step.gpu_duration_ns / _NS, longest.get(step.number, 0.0))
     if not longest:
         return None
-    steps = np.array(sorted(longest), np.int64)
-    points = Points(steps, np.array([longest[step] for step in steps.tolist()], np.float64) / _NS)
     gpus = sorted({gpu for rank in (profiles.ranks if profiles is not None else ()) for gpu in rank.gpus})
-    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: points}}, about={"GPU": ", ".join(gpus)} if gpus else {})
+    about = {"GPU": ", ".join(gpus)} if gpus else {}
+    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: points_of(longest)}}, about=about)
 
 
 def _profiles(place: str) -> KernelProfiles | None:

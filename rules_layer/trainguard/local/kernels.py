@@ -257,16 +257,13 @@ def _chosen(
                 total += text
                 chosen.append(each)
         found.append(chosen)
-        notes[what] = list(_left_out(len(objects) + more - len(chosen), len(objects) + more, what))
-    return found[0], found[1], notes
-
-
-def _left_out(count: int, of: int, what: str) -> Iterator[str]:
-    if count:
-        yield (
+        count, of = len(objects) + more - len(chosen), len(objects) + more
+        note = (
             f"{count:,} of {counted(of, what)} of the newest capture are left out: at most {MOST_TRACES} files of "
             f"{MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels` reads all."
         )
+        notes[what] = [note] if count else []
+    return found[0], found[1], notes
 
 
 def _unread(unread: Mapping[str, str], files: int, what: str) -> Iterator[str]:

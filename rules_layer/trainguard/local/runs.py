@@ -16,7 +16,6 @@ from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
-from trainguard.local.alike_tables import runs_among
 from trainguard.local.hangs import find_dumps
 from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
@@ -40,6 +39,7 @@ from trainguard.local.training_files import (
     MOST_TEXTS,
     is_debug_output,
     is_text,
+    runs_among,
     scalar_kind,
     scalar_run,
     training_of_job,

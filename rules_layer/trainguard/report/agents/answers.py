@@ -41,12 +41,17 @@ def explained(report: Report, rule: str = "") -> Answer:
         "job": foreign(report.job.name),
         "findings": [_explained(each, report.cost.currency, ended=report.job.has_ended) for each in first[:3]],
         "left_out": max(len(first) - 3, 0),
-        **({"rules": [_silent(each.rule, each.status) for each in silent[:3]]} if silent and not first else {}),
+        **(
+            {
+                "rules": [
+                    {"rule": rule_code(each.rule), "status": each.status, "fires_when": spec_of(each.rule).fires_when}
+                    for each in silent[:3]
+                ]
+            }
+            if silent and not first
+            else {}
+        ),
     }
-
-
-def _silent(rule: str, status: str) -> Answer:
-    return {"rule": rule_code(rule), "status": str(status), "fires_when": _of_rule(rule)["fires_when"]}
 
 
 def _explained(each: FindingEntry, currency: str | None, *, ended: bool) -> Answer:
@@ -168,11 +173,12 @@ def what_ifs(report: Report) -> Answer:
 def kernels_answer(document: KernelProfiles) -> Answer:
     """Return the findings on traces and the kernels with most time, of the rank with the longest steps."""
     slowest = max(document.ranks, key=lambda rank: rank.window_ns, default=None)
+    busy = None if slowest is None or not slowest.window_ns else slowest.busy_ns / slowest.window_ns
     return {
         "source": foreign(document.job or document.source),
         "ranks": len(document.ranks) + document.ranks_left_out,
         "findings": _kernel_findings(ranked_kernels(document)),
-        **({} if slowest is None else {"rank": slowest.rank, "busy_share": _busy(slowest.busy_ns, slowest.window_ns)}),
+        **({} if slowest is None else {"rank": slowest.rank, "busy_share": _rounded(busy)}),
         "kernels": [
             {
                 "name": foreign(each.name),
@@ -184,10 +190,6 @@ def kernels_answer(document: KernelProfiles) -> Answer:
         ],
         "unread": len(document.unread),
     }
-
-
-def _busy(busy_ns: int, window_ns: int) -> float | None:
-    return _rounded(busy_ns / window_ns) if window_ns else None
 
 
 def captured_answer(report: Report) -> Answer:

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity, severity_rank
-from trainguard.hangs.verdict import Culprit, HangVerdict
+from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
+from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.ranking import place_of
@@ -19,7 +20,7 @@ from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.report.agents.foreign import CUSTOM, Foreign, foreign, own, rule_code, split_facts
 from trainguard.report.document import FindingEntry, Report, encode_schema, report_schema
-from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
+from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, UNREAD_PARTS
 from trainguard.report.verdict_document import JobVerdict, Missing
 from trainguard.report.verdict_document import Verdict as Word
 from trainguard.rules.change import ChangeCode
@@ -256,22 +257,25 @@ def of_kernels(document: KernelProfiles) -> AgentVerdict:
     place = AgentPlace() if first is None else _place(first.facts)
     if first is not None and place.operator is None and first.evidence:
         place = replace(place, operator=foreign(first.evidence[0].what))
+    return of_place(
+        document.job or document.source,
+        change,
+        verdict=(Word.WASTED if first is not None else Word.HEALTHY) if judged else Word.UNKNOWN,
+        confidence="high" if first is not None and first.confidence == "normal" else "medium" if judged else "low",
+        finding=None if first is None else _finding(first.id, first.kind, first.facts, first.severity),
+        place=place,
+        saves_share=None if first is None else rounded(first.gain.share),
+        others=list(dict.fromkeys(each.id for each in found[1:] if first is not None and each.id != first.id)),
+        unread={"traces": len(document.unread)} if document.unread else {},
+        next=["kernels"],
+    )
+
+
+def of_place(source: str, change: ChangeCode, **known: Any) -> AgentVerdict:
+    """Return the verdict on what lies at a place, of a job whose status nobody knows."""
+    job = foreign(source)
     return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(document.job or document.source),
-            status="Unknown",
-            verdict=(Word.WASTED if first is not None else Word.HEALTHY) if judged else Word.UNKNOWN,
-            change=change,
-            do=change.do,
-            confidence="high" if first is not None and first.confidence == "normal" else "medium" if judged else "low",
-            finding=None if first is None else _finding(first.id, first.kind, first.facts, first.severity),
-            place=place,
-            saves_share=None if first is None else rounded(first.gain.share),
-            others=list(dict.fromkeys(each.id for each in found[1:] if first is not None and each.id != first.id)),
-            unread={"traces": len(document.unread)} if document.unread else {},
-            next=["kernels"],
-        )
+        AgentVerdict(schema_version=SCHEMA_VERSION, job=job, status="Unknown", change=change, do=change.do, **known)
     )
 
 
@@ -297,26 +301,19 @@ def of_hang(source: str, hang: HangVerdict) -> AgentVerdict:
     kind = (own(first.kind) if first else None) or "unknown"
     facts = {"ranks": float(hang.ranks), "ranks_waiting": float(len(hang.victims))}
     facts |= {"ranks_without_dump": float(len(hang.without_dump))} if hang.without_dump else {}
-    return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(source),
-            status="Unknown",
-            verdict=Word.UNKNOWN if first is None else Word.WASTED,
-            change=ChangeCode.FIND_HANG,
-            do=ChangeCode.FIND_HANG.do,
-            confidence="low" if first is None else "high",
-            finding=AgentFinding(rule="hang", kind=kind, severity=Severity.CRITICAL, facts=facts),
-            place=AgentPlace() if first is None else _culprit(first, hang),
-            unread={"files": len(hang.unread)} if hang.unread else {},
-            next=["explain"],
-        )
-    )
-
-
-def _culprit(first: Culprit, hang: HangVerdict) -> AgentPlace:
-    return AgentPlace(
-        rank=first.rank, operator=place_name(first.operation or hang.operation), line=place_name(first.line)
+    place = AgentPlace()
+    if first is not None:
+        operator, line = place_name(first.operation or hang.operation), place_name(first.line)
+        place = AgentPlace(rank=first.rank, operator=operator, line=line)
+    return of_place(
+        source,
+        ChangeCode.FIND_HANG,
+        verdict=Word.UNKNOWN if first is None else Word.WASTED,
+        confidence="low" if first is None else "high",
+        finding=AgentFinding(rule="hang", kind=kind, severity=Severity.CRITICAL, facts=facts),
+        place=place,
+        unread={"files": len(hang.unread)} if hang.unread else {},
+        next=["explain"],
     )
 
 

@@ -75,7 +75,13 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
     stops = sorted((stop for each in facts for stop in _stops(each)), key=lambda stop: stop.at or "", reverse=True)
     unjudged = [each for each in facts if not each.judged]
     prices = packaged_prices() if fleet.prices is None else fleet.prices
-    totals = _totals(facts, len(stops), prices.currency)
+    totals = FleetTotals(
+        **sums_of(facts),
+        active=sum(each.job.active for each in facts),
+        fires=sum(row.times_fired for each in facts for row in each.fired),
+        stops=len(stops),
+        currency=prices.currency,
+    )
     owners = owners_by_kind(facts)
     return FleetReport(
         generated_at=iso_time(now),
@@ -152,16 +158,6 @@ def _waste(facts: JobFacts) -> tuple[float, float, float, int, str]:
         -(facts.wasted_share or 0.0),
         -max(severity_rank(facts.severity), bool(facts.fired) - 1),
         facts.job.job,
-    )
-
-
-def _totals(facts: Sequence[JobFacts], stops: int, currency: str) -> FleetTotals:
-    return FleetTotals(
-        **sums_of(facts),
-        active=sum(each.job.active for each in facts),
-        fires=sum(row.times_fired for each in facts for row in each.fired),
-        stops=stops,
-        currency=currency,
     )
 
 

@@ -20,7 +20,7 @@ from trainguard.report.document import JobSummary, Report, Span
 from trainguard.report.evaluated_job import NodeCoverage
 from trainguard.report.html.episodes import all_of, episodes_of, picture_of
 from trainguard.report.html.page import Badge, KeyFigure, joined_script, read_asset, render_page
-from trainguard.report.html.rule_sections import ShownRule, shown_rules
+from trainguard.report.html.rule_sections import shown_rules
 from trainguard.report.html.timelines import thresholds_of, timelines_context
 from trainguard.report.html.training.charts import compared_losses
 from trainguard.report.html.training.sections import training_context
@@ -41,11 +41,6 @@ COVERAGE_AT_MOST = 600
 _GAPS = "gaps"
 
 
-def _level(report: Report) -> Badge:
-    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
-    return word.removesuffix(" yet") if report.final else word, tone
-
-
 def _figures(report: Report) -> list[KeyFigure]:
     verdict, job, cost = report.verdict, report.job, report.cost
     paid = cost.note if cost.spent is None else "of all nodes"
@@ -62,11 +57,6 @@ def _figures(report: Report) -> list[KeyFigure]:
     judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
     figures.append(("Duration", duration(job.duration_s), judged))
     return [each for each in figures if each[1] != NOTHING or each[0].startswith("Cost")]
-
-
-def _counts(rules: Sequence[ShownRule]) -> str:
-    held = Counter(line["status"][0] for line in rules)
-    return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
 def phases_of(job: JobSummary) -> list[tuple[str, Span, str]]:
@@ -129,17 +119,19 @@ def render_report(report: Report) -> str:
     loss_first = timelines is None or (report.training is not None and bool(report.training.fires))
     trained = report.training is not None and report.training.steps > 0
     of_panels = trained or report.kernels is not None or report.comparison is not None
+    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
+    statuses = Counter(line["status"][0] for line in rules).most_common()
     styles = ("" if timelines is None else timelines["styles"]) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
         script=joined_script() if timelines is None else timelines["scripts"],
         report=report,
-        level=_level(report),
+        level=(word.removesuffix(" yet") if report.final else word, tone),
         figures=_figures(report),
         finish=None if report.finish is None else said_finish(report.finish),
         rules=rules,
-        counts=_counts(rules),
+        counts=f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in statuses)}.",
         anchors={line["entry"].rule: line["anchor"] for line in rules},
         phases=phases_of(report.job),
         phase_bar=phase_bar,

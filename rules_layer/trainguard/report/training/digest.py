@@ -70,15 +70,6 @@ class Model(msgspec.Struct, kw_only=True):
             self.importance, self.importance_step, self.features_left_out = found, step.step, left_out
 
 
-def has_importance(step: StepView) -> bool:
-    return any(name.startswith(IMPORTANCE) for name in step.names)
-
-
-def is_of_xgboost(step: StepView) -> bool:
-    """Whether a step holds what only the hook of XGBoost writes."""
-    return any(name.startswith(MARKS) for name in step.names)
-
-
 def feature_order(name: str) -> tuple[int, str]:
     """Order features by the number at the end of their names: f2 before f10."""
     digits = len(name) - len(name.rstrip("0123456789"))
@@ -259,7 +250,7 @@ class Digester:
             digest.model.fold(step, digest.budget)
         objective = None if digest.model is None else digest.model.objective
         digest.predictions.fold(step, objective, digest.budget, self._names)
-        if has_importance(step):
+        if any(name.startswith(IMPORTANCE) for name in step.names):
             self._newest_features = step
 
     def done(self) -> TrainingDigest:
@@ -277,7 +268,7 @@ class Digester:
             return self._digest.last_at or 0.0
 
     def _is_of_xgboost(self, step: StepView) -> bool:
-        if is_of_xgboost(step):
+        if any(name.startswith(MARKS) for name in step.names):
             return True
         metrics = step.members("metrics") if step.mode is Mode.GLOBAL else ()
         return any(XGBOOST_METRIC.fullmatch(name) and name.startswith(("train-", "validation-")) for name in metrics)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
-from trainguard.kernels.changes import RankComparison, StepChange
+from trainguard.kernels.changes import StepChange
 from trainguard.kernels.comparison import text
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
@@ -174,7 +174,9 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         annotation_figures=figures.annotation_figures(annotations),
         annotations_left=max(len(annotations) - figures.MOST_ANNOTATIONS, 0)
         + figures.total_of(ranks, "annotations_left_out"),
-        compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_change),
+        compared=[]
+        if document.comparison is None
+        else sorted(document.comparison.ranks, key=lambda rank: -abs(rank.worsened)),
         ranked=None if across is None else rank_matrix(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
@@ -184,10 +186,6 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         deepest=DEEPEST,
         island=in_script(msgspec.json.encode(island)),
     )
-
-
-def _change(rank: RankComparison) -> float:
-    return -abs(rank.worsened)
 
 
 def _changed_parts(step: StepChange) -> list[tuple[str, int]]:
