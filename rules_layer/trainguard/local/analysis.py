@@ -102,7 +102,6 @@ def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at:
 
 
 def _sampling(profile: Profile) -> tuple[int, float]:
-    """Return how many GPUs a node has, and the seconds between their samples."""
     names = list(profile.nodes)
     order = [
         (key, parsed)

@@ -161,7 +161,6 @@ class Unreadable:
     foreseen: bool
 
     def error(self, key: str) -> Exception:
-        """Return the error to raise for it where the object is used."""
         return TelemetryFormatError(key, self.reason) if self.foreseen else RuntimeError(self.reason)
 
 

@@ -148,7 +148,6 @@ def _open_recorded(recording: RecordedRun) -> Profile:
 
 
 def _open_both(recording: RecordedRun, folder: Path, name: str, files: Mapping[str, Path]) -> Profile:
-    """Open samples that a tool recorded, and what training logged beside them."""
     profile = _open_recorded(recording)
     return profile if profile.training is not None else replace(profile, training=scalar_run(folder, name, files))
 
@@ -204,7 +203,6 @@ class _Walk:
         return [*found, *(FoundRun(place, partial(_refuse, place, why)) for place, why in self._closed.items())]
 
     def met(self) -> str:
-        """Say which other files there are."""
         kinds = [f"{count:,} {kind}" for kind, count in self._others.most_common(_KINDS_SHOWN)]
         more = len(self._others) - _KINDS_SHOWN
         return ", ".join([*kinds, *([f"files of {more:,} other kinds"] if more > 0 else [])]) or "no file"

@@ -256,7 +256,6 @@ def missing(place: str, expected: str) -> ProfileSourceError:
 
 
 def is_report(folder: Path) -> bool:
-    """Whether a folder holds reports on a job."""
     if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
         return True
     return any((folder / name).exists() for name in _REPORTS)

@@ -118,7 +118,6 @@ def ledger_of(report: Report, node: int | None = None) -> Answer:
 
 
 def compared_answer(report: Report) -> Answer:
-    """Return what is other in the run that the report is compared with."""
     held = report.comparison
     if held is None:
         return {}

@@ -21,7 +21,6 @@ from trainguard.stragglers.verdict import RankShare, StragglerVerdict
 
 
 def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
-    """Return the verdict on a table of operations."""
     told = [*found.causes, *(each for each in found.parts if each.saves >= _SAVES)]
     first = told[0] if told else None
     unsure = first is not None and (first.unsure or first not in found.causes)

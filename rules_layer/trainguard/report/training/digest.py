@@ -196,7 +196,6 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     steps: int = 0
     first_step: int | None = None
     last_step: int | None = None
-    first_at: float | None = None
     last_at: float | None = None
     modes: dict[str, int] = msgspec.field(default_factory=dict)
     series: list[Series] = msgspec.field(default_factory=list)
@@ -241,7 +240,7 @@ class Digester:
         digest.modes[step.mode] = digest.modes.get(step.mode, 0) + 1
         digest.last_step, digest.last_at = step.step, at
         if digest.first_step is None:
-            digest.first_step, digest.first_at = step.step, at
+            digest.first_step = step.step
         self._fold_scalars(step, at)
         digest.layers.fold(step, digest.budget, self._wanted)
         if digest.model is None and self._is_of_xgboost(step):

@@ -27,7 +27,7 @@ from trainguard.report.html.kernels import figures
 from trainguard.report.html.kernels.figures import TONES, glance
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
 from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_matrix, top_rows
-from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
+from trainguard.report.html.kernels.verdict import key_figures, lacking, shown_findings, shown_verdict
 from trainguard.report.html.packed import in_script
 from trainguard.report.html.page import joined_script, read_asset, render_page
 
@@ -58,7 +58,6 @@ def memory_figure(name: str, memory: GpuMemory) -> Figure:
 
 
 def _curve_chart(memory: GpuMemory, used: Sequence[tuple[str, str]]) -> Markup:
-    """Draw allocated memory by kind, one on the other, and reserved memory as a line."""
     curve = memory.curve
     top = max(*curve.allocated, *curve.reserved, 1)
     unit, scale = next((unit, scale) for unit, scale in _UNITS if top >= scale)
@@ -85,17 +84,6 @@ _SCRIPTS = (
     *("details", "find", "input", "save", "timeline", "kernels", "annotations", "main"),
 )
 _STYLES = ("kernels/page.css", "kernels/timeline.css")
-
-LEGEND = (
-    ("computation, coloured as above", "s1"),
-    ("communication", "s2"),
-    ("copies", "s3"),
-    ("memory set, launches", "s6"),
-    ("waits of the GPU", "s5"),
-    ("annotations", "s4"),
-    ("operators", "s8"),
-    ("the profiler itself", "s7"),
-)
 
 FRAMEWORKS = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "xla": "XLA"}
 
@@ -156,7 +144,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         figures=key_figures(ranks) if ranks else [],
         glance=glance(ranks) if ranks else None,
         findings=findings,
-        missing=missing_lines(document),
+        lacking=lacking(ranks),
         kernels=kernels,
         others=len(totals) - len(kernels) + figures.total_of(ranks, "kernels_left_out"),
         views=[each["title"] for each in views],
@@ -180,7 +168,6 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         ranked=None if across is None else rank_matrix(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
-        legend=LEGEND,
         cut=cut,
         omitted=names.omitted,
         deepest=DEEPEST,

@@ -97,7 +97,6 @@ def figure(
     up: str = "",
     scale: Scale | None = None,
 ) -> Figure:
-    """Return a chart of curves with its legend."""
     legend = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
     return Figure(caption, curves(drawn, alt=alt, across=across, up=up, scale=scale), legend)
 
