@@ -16,12 +16,12 @@ from trainguard.core.errors import (
     PortUnavailableError,
     ProfileSourceError,
 )
-from trainguard.core.layout import S3, EndKey, ProfileRoot
+from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
-from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
+from trainguard.engine.training.keys import SCALAR_FOLDERS, match_key
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
-from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
+from trainguard.formats.tensors.debug.keys import FOLDER, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
@@ -39,7 +39,7 @@ from trainguard.local.sources import (
     safe_name,
     source_in_memory,
 )
-from trainguard.local.training_files import runs_among, scalar_key
+from trainguard.local.training_files import runs_among, scalar_key, training_of
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
@@ -146,23 +146,10 @@ def _training_below(objects: ReadableObjects, bucket: str, job: str) -> Training
     if safe_name(name) != name:
         raise ProfileSourceError(f"{S3}{bucket}/{job}", f"{name!r} is no name of a training job")
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
-    tensors = ended = False
-    for listed in objects.list(bucket, run_prefix(root), ""):
-        try:
-            parsed = match_key(listed.key)
-        except ForeignKeyError:
-            continue
-        ended = ended or isinstance(parsed, EndKey)
-        tensors = tensors or isinstance(parsed, TensorKey)
-    scalars = tuple(
-        listed.key
-        for folder in SCALAR_FOLDERS
-        for listed in objects.list(bucket, f"{root.folder}{folder}/", "")
-        if isinstance(match_key(listed.key), ScalarKey)
-    )
-    if not (tensors or ended or scalars):
-        return None
-    return TrainingFiles(objects, bucket, root, tensors or ended, ended, scalars)
+    prefixes = (run_prefix(root), *(f"{root.folder}{folder}/" for folder in SCALAR_FOLDERS))
+    keys = (listed.key for prefix in prefixes for listed in objects.list(bucket, prefix, ""))
+    found = training_of(objects, bucket, root, keys)
+    return found if found.tensors or found.scalars else None
 
 
 MOST_WANDB_BYTES = 96 * 1024 * 1024

@@ -15,7 +15,7 @@ from trainguard.core.errors import (
     RemedyError,
 )
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ListedObject, ReadableObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.hangs.files import (
     FILE_NAME,
     HANG_FOLDER,
@@ -98,12 +98,12 @@ def find_dumps(job: Path) -> ReadDumps | None:
         for folder in (HANG_FOLDER, *OWN_FOLDERS)
         for file in files_of_job(job / folder, onerror=lambda _: None)
     }
+    objects = FilesAsBucket(FolderFiles(str(job), paths))
     try:
-        listed = [ListedObject(key, (about := path.stat()).st_mtime, about.st_size) for key, path in paths.items()]
-    except OSError:
+        found = hang_files(root, objects.list("", root.folder, ""))
+    except ProfileSourceError:
         return None
-    found = hang_files(root, listed)
-    return partial(_read, FilesAsBucket(FolderFiles(str(job), paths)), "", found) if found else None
+    return partial(_read, objects, "", found) if found else None
 
 
 def dumps_below(objects: ReadableObjects, bucket: str, job: str) -> ReadDumps | None:

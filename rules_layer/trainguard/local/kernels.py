@@ -79,12 +79,9 @@ def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unre
         )
         found = ((key, file) for key, file in keys if match_below(key, root) is not None)
         files = dict(islice(found, MOST_LISTED + 1))
-        stats = {key: file.stat() for key, file in files.items()}
     except OSError as fault:
         raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
-    objects = FilesAsBucket(FolderFiles(str(folder), files))
-    listed = [ListedObject(key, about.st_mtime, about.st_size) for key, about in stats.items()]
-    return _found(objects, str(folder), root, listed)
+    return traces_below(FilesAsBucket(FolderFiles(str(folder), files)), str(folder), root.job)
 
 
 def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles | None:
@@ -93,10 +90,7 @@ def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles
     if safe_name(name) != name:
         return None
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
-    return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
-
-
-def _found(objects: ReadableObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
+    listed = list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1))
     kept = listed[:MOST_LISTED]
     keys = [key for each in kept if (key := match_below(each.key, root)) is not None]
     traces, snapshots = (

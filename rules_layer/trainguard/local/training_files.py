@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -21,7 +21,7 @@ from trainguard.core.errors import (
     UnusableError,
 )
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import ListedObject
+from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
@@ -107,6 +107,20 @@ def scalar_run(folder: Path, run: str, files: Mapping[str, Path]) -> TrainingFil
     return _found(folder, folder, root, keys)
 
 
+def training_of(objects: ReadableObjects, bucket: str, root: ProfileRoot, keys: Iterable[str]) -> TrainingFiles:
+    """Return what a job saved of its training by the keys of its objects; those of another kind are passed over."""
+    tensors = ended = False
+    scalars = []
+    for key in keys:
+        with suppress(ForeignKeyError):
+            parsed = match_key(key)
+            ended = ended or isinstance(parsed, EndKey)
+            tensors = tensors or isinstance(parsed, TensorKey | EndKey)
+            if isinstance(parsed, ScalarKey):
+                scalars.append(key)
+    return TrainingFiles(objects, bucket, root, tensors, ended, tuple(sorted(scalars)))
+
+
 def scalar_key(root: ProfileRoot, name: str, kind: str = "") -> str:
     """Return the key of a file of scalars; that of a table whose name says nothing ends as one whose name does."""
     key = f"{root.folder}{_TRAINER_OUTPUT}/{name}"
@@ -124,12 +138,8 @@ def is_debug_output(folder: Path) -> bool:
 
 
 def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> TrainingFiles:
-    parsed = {key: match_key(key) for key in files}
-    tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
-    ended = any(isinstance(each, EndKey) for each in parsed.values())
-    scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
     objects = FilesAsBucket(JobFiles(str(place), files, job.resolve().parent, known={root.job}))
-    return TrainingFiles(objects, str(place), root, tensors, ended, scalars)
+    return training_of(objects, str(place), root, files)
 
 
 def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
