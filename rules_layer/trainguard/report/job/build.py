@@ -258,25 +258,20 @@ def _timelines(
 def _spending(judged: EvaluatedJob) -> Spending:
     """Say in a note why a cost is not known, or where the GPUs are others than paid."""
     estimate = judged.paid_time.estimate()
-    remarks = gpu_remarks(judged)
-    if not isinstance(estimate, CostEstimate):
-        hours = (
-            "" if estimate.instance_hours is None else f" {estimate.instance_hours:,.2f} instance hours were paid for."
-        )
-        note = " ".join([f"No cost: {estimate.why}.{hours}", *remarks])
-        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(estimate.instance_hours))
-    hourly = f"{estimate.currency} {estimate.hourly:g} an hour"
-    note = f"{counted(estimate.nodes, 'node')} for {estimate.hours:.2f} h at {hourly} ({estimate.origin})."
+    hours, spent, currency = estimate.instance_hours, None, None
+    if isinstance(estimate, CostEstimate):
+        spent, currency = round(estimate.spent, 2), estimate.currency
+        hourly = f"{currency} {estimate.hourly:g} an hour"
+        note = f"{counted(estimate.nodes, 'node')} for {estimate.hours:.2f} h at {hourly} ({estimate.origin})."
+    else:
+        paid = "" if hours is None else f" {hours:,.2f} instance hours were paid for."
+        note = f"No cost: {estimate.why}.{paid}"
     return Spending(
-        spent=round(estimate.spent, 2),
-        currency=estimate.currency,
-        note=" ".join([note, *remarks]),
-        instance_hours=_rounded(estimate.instance_hours),
+        spent=spent,
+        currency=currency,
+        note=" ".join([note, *gpu_remarks(judged)]),
+        instance_hours=None if hours is None else round(hours, 4),
     )
-
-
-def _rounded(hours: float | None) -> float | None:
-    return None if hours is None else round(hours, 4)
 
 
 XGBOOST_PAGE = "xgboost_report.html"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.render.blocks import Block, Column, Key, Note, Table
+from trainguard.render.blocks import Column, Key
 from trainguard.render.numbers import NOTHING, shown_name
 from trainguard.render.plots.scale import between
 from trainguard.render.plots.strips import HEIGHT, head
@@ -28,35 +28,26 @@ _UNDEFINED_COLOUR = (200, 30, 30)
 _WIDEST_RATIO = 1e3
 
 
-def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Block]:
-    """Return a map as a table; nothing of a map without rows, in percent where values are ``shares``, 0 to 1."""
-    if not held.rows or not held.steps:
-        return []
+def map_of(held: HeatMap, *, shares: bool = False) -> dict[str, Any]:
+    """Return what a map's table shows, of a map with rows; in percent where values are ``shares``, 0 to 1."""
     ramp = _Ramp(held, shares=shares)
-    axis = between(float(held.steps[0]), _end_of(held.steps))
-    columns = [
-        Column("Layer"),
-        Column("Over steps", "plot", head(axis)),
-        Column("Least", "number"),
-        Column("Most", "number"),
-        Column("Last", "number"),
-    ]
     bad: dict[int, list[int]] = {}
     for row, column in held.undefined:
         bad.setdefault(row, []).append(column)
-    rows = [
-        _row(name, values, bad.get(place, []), held, ramp)
-        for place, (name, values) in enumerate(zip(held.rows, held.values, strict=True))
-    ]
     keys = []
     if ramp.has_values:
         keys = [Key("box ramp-low", ramp.shown(ramp.low)), Key("box ramp-high", ramp.shown(ramp.high))]
     if held.undefined:
         keys.append(Key("box ramp-bad", "NaN or infinite"))
-    blocks: list[Block] = [Table(caption, columns, rows, keys, ramp.note)]
-    if held.width > 1:
-        blocks.append(Note(f"A colour stands for up to {held.width:,} saved steps."))
-    return blocks
+    return {
+        "axis": between(float(held.steps[0]), _end_of(held.steps)),
+        "rows": [
+            _row(name, values, bad.get(place, []), held, ramp)
+            for place, (name, values) in enumerate(zip(held.rows, held.values, strict=True))
+        ],
+        "keys": keys,
+        "by_magnitude": ramp.by_magnitude,
+    }
 
 
 class _Ramp:
@@ -65,19 +56,14 @@ class _Ramp:
         positive = [value for value in values if value > 0.0]
         self.has_values = bool(values)
         self._shares = shares
-        self._by_magnitude = (
+        self.by_magnitude = (
             not shares and len(positive) > 0 and min(values) >= 0.0 and max(positive) > min(positive) * _WIDEST_RATIO
         )
         self.low, self.high = (0.0, 1.0) if shares else (min(values, default=0.0), max(values, default=1.0))
         self._least = min(positive, default=1.0)
 
-    @property
-    def note(self) -> str | None:
-        """Return how colours are spread; None where that is evenly."""
-        return "Colours go by magnitude: each step of colour is the same factor." if self._by_magnitude else None
-
     def shade(self, value: float) -> int:
-        if self._by_magnitude:
+        if self.by_magnitude:
             if value <= 0.0:
                 return 0
             share = math.log(value / self._least) / math.log(self.high / self._least)
@@ -146,7 +132,7 @@ def training_context(
         "models": predictions,
         "files": xgboost_files,
         "plots": charts,
-        "map_blocks": map_blocks,
+        "map_of": map_of,
         "strip_column": lambda title, scale, unit="": Column(title, "plot", head(scale, unit)),
     }
 
