@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,20 +66,17 @@ def gate_run(place: str) -> GateRun:
 def _table_in(folder: Path) -> GateRun | None:
     """Return the one table of a run that a folder holds, None where there is none; raises ProfileSourceError."""
     files = sorted(each for each in folder.iterdir() if each.suffix.lower() in _SUFFIXES and each.is_file())
-    found = [run for file in files[:_MOST_TABLES] if (run := _table_or_none(file)) is not None]
+    found = []
+    for file in files[:_MOST_TABLES]:
+        with suppress(TelemetryFormatError):
+            if (run := table_run(file)) is not None:
+                found.append(run)
     if len(found) > 1:
         pattern = str(folder / f"*{Path(found[0].place).suffix}")
         raise ProfileSourceError(
             str(folder), f"holds {len(found):,} tables: name one, or a pattern such as {pattern!r}"
         )
     return replace(found[0], place=str(folder)) if found else None
-
-
-def _table_or_none(file: Path) -> GateRun | None:
-    try:
-        return table_run(file)
-    except TelemetryFormatError:
-        return None
 
 
 def table_run(path: Path) -> GateRun | None:

@@ -200,12 +200,6 @@ def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
         raise ProfileSourceError(str(file), f"cannot be read: {fault.strerror or fault}") from fault
 
 
-def read_file(file: Path) -> bytes:
-    """Return a file's content, at most one byte more than a profile object may have."""
-    with file.open("rb") as opened:
-        return read_opened(opened, MAX_OBJECT_BYTES)
-
-
 def read_opened(opened: BinaryIO, max_bytes: int) -> bytes:
     """Return a file's content, at most ``max_bytes + 1`` bytes; that many are not set aside for a smaller file."""
     small = os.fstat(opened.fileno()).st_size <= max_bytes

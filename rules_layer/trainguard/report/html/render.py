@@ -18,7 +18,7 @@ from trainguard.render.plots.strips import parts_of_whole
 from trainguard.report.comparison import change_words
 from trainguard.report.document import JobSummary, Report, Span
 from trainguard.report.evaluated_job import NodeCoverage
-from trainguard.report.html.episodes import all_of, episodes_of, picture_of
+from trainguard.report.html.episodes import episodes_of, picture_of
 from trainguard.report.html.page import Badge, KeyFigure, joined_script, read_asset, render_page
 from trainguard.report.html.rule_sections import shown_rules
 from trainguard.report.html.timelines import thresholds_of, timelines_context
@@ -159,9 +159,10 @@ def report_timelines(report: Report) -> dict[str, Any] | None:
     if report.timelines is None:
         return None
     started_at = report.job.started_at
+    episodes = [each for held in episodes_of(report).values() for each in held]
     return timelines_context(
         report.timelines,
         started_at=None if started_at is None else epoch_of(started_at),
-        episodes=all_of(episodes_of(report)),
+        episodes=sorted(episodes, key=lambda each: each["start"]),
         thresholds=thresholds_of(report.rules, [finding.rule for finding in report.findings]),
     )

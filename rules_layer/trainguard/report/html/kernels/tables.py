@@ -66,12 +66,10 @@ def kernel_views(
 ) -> list[dict[str, Any]]:
     """Return the script's views of the kernels: of all ranks, and of each of those that are shown one by one."""
     title = "all ranks" if len(ranks) > 1 else "all kernels"
-    whole = _view(title, ranks, totals, totals[:MOST_KERNELS], names)
-    if len(ranks) < 2:
-        return [whole]
+    shown = drawn if len(ranks) > 1 else ()
     return [
-        whole,
-        *(_view(rank_name(each), [each], each.kernels, each.kernels[:MOST_OF_A_RANK], names) for each in drawn),
+        _view(title, ranks, totals, totals[:MOST_KERNELS], names),
+        *(_view(rank_name(each), [each], each.kernels, each.kernels[:MOST_OF_A_RANK], names) for each in shown),
     ]
 
 

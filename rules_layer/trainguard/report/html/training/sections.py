@@ -96,9 +96,13 @@ def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[i
     shades = [_CLEAR if value is None else ramp.shade(value) for value in values]
     for column in bad:
         shades[column] = UNDEFINED
+    # Pixels are on an even axis of steps: a column lasts until the next one begins.
+    pixels = np.linspace(steps[0], _end_of(steps), min(8 * len(steps), MOST_PIXELS), endpoint=False)
+    places = np.searchsorted(np.asarray(steps), pixels, side="right") - 1
+    over_steps = np.asarray(shades, np.uint8)[places].reshape(1, -1)
     image = element(
         "image",
-        href=png_url(_over_steps(shades, steps), [*palette(VIRIDIS[::2], SHADES), _UNDEFINED_COLOUR]),
+        href=png_url(over_steps, [*palette(VIRIDIS[::2], SHADES), _UNDEFINED_COLOUR]),
         x=0,
         y=4,
         width=at(100.0),
@@ -107,13 +111,6 @@ def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[i
         class_="cells",
     )
     return element("svg", title(alt), image, class_="strip layer-map", width="100%", height=HEIGHT, role="img")
-
-
-def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
-    """Return pixels on an even axis of steps: a column lasts until the next one begins."""
-    pixels = np.linspace(steps[0], _end_of(steps), min(8 * len(steps), MOST_PIXELS), endpoint=False)
-    places = np.searchsorted(np.asarray(steps), pixels, side="right") - 1
-    return np.asarray(shades, np.uint8)[places].reshape(1, -1)
 
 
 def _end_of(steps: Sequence[int]) -> float:
