@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from trainguard.report.agents.foreign import foreign
 from trainguard.report.document import Report
-from trainguard.report.timeline.series import Band, Timelines, Values
+from trainguard.report.timeline.series import Band, Timelines, Values, bands_of
 
 Quantity = Literal[
     "gpu_utilization", "gpu_memory_activity", "cpu", "io_wait", "host_memory", "network", "step_s", "loss", "metric"
@@ -68,13 +68,9 @@ def _bands(held: Timelines, quantity: Quantity) -> Iterator[tuple[dict[str, Any]
             yield where, Band(mean=each.mean_s, low=each.low_s, high=each.high_s)
         return
     for node in held.nodes:
-        if quantity in {"gpu_utilization", "gpu_memory_activity"}:
-            for gpu in node.gpus:
-                band = gpu.utilization if quantity == "gpu_utilization" else gpu.memory
-                if band is not None:
-                    yield {"node": foreign(node.node), "gpu": foreign(gpu.gpu)}, band
-        elif (band := getattr(node, quantity)) is not None:
-            yield {"node": foreign(node.node)}, band
+        for gpu, name, band in bands_of(node):
+            if name == quantity.removesuffix("_activity"):
+                yield {"node": foreign(node.node), **({} if gpu is None else {"gpu": foreign(gpu)})}, band
 
 
 def _width(count: int, points: int) -> int:

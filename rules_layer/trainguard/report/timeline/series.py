@@ -4,7 +4,7 @@ Every series has one entry for each bucket of the axis; None says that nothing w
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -129,6 +129,18 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[Phase]
     left_out: list[str] = msgspec.field(default_factory=list)
     detail: list[TimelineDetail] = msgspec.field(default_factory=list)
+
+
+def bands_of(node: NodeTimeline) -> Iterator[tuple[str | None, str, Band]]:
+    """Yield a node's bands, each with its GPU, None of a quantity of the node, and the quantity's name."""
+    for gpu in node.gpus:
+        yield gpu.gpu, "gpu_utilization", gpu.utilization
+        if gpu.memory is not None:
+            yield gpu.gpu, "gpu_memory", gpu.memory
+    for quantity in ("cpu", "io_wait", "host_memory", "network"):
+        band: Band | None = getattr(node, quantity)
+        if band is not None:
+            yield None, quantity, band
 
 
 # 24 hours in buckets of 30 s, and some minutes beside them.
