@@ -38,11 +38,6 @@ _MOST_LINE = 1 << 20
 Series = Mapping[str, Points]
 
 
-def points_of(by_step: Mapping[int, float]) -> Points:
-    steps = sorted(by_step)
-    return Points(np.array(steps, np.int64), np.array([by_step[step] for step in steps], np.float64))
-
-
 def gate_run(place: str) -> GateRun:
     """Read a run: a table, or the one run at a place as `open_job` finds it; raises as that does."""
     path = Path(place)

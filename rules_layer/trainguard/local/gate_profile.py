@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
+
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import JobStatus
 from trainguard.engine.family import ObjectSource
@@ -14,7 +16,6 @@ from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.engine.training.scalar_files import FileState, ScalarFiles
 from trainguard.gate.runs import SPEEDS, GateRun, Metric, Points, metric_of
 from trainguard.local.analysis import evaluated_profile, report_of
-from trainguard.local.gate import points_of
 from trainguard.local.profile import Profile, TrainingFiles
 from trainguard.local.settings import GivenSettings, described_job
 from trainguard.report.document import Report
@@ -63,9 +64,14 @@ def _add_scalars(series: dict[Metric, dict[str, Points]], training: TrainingFile
             notes.append(f"{name} was not read: {fault.reason}.")
     for scalar, by_step in values.items():
         if (known := metric_of(scalar)) is not None:
-            series[known[0]][scalar] = points_of({step: value * known[1] for step, value in by_step.items()})
+            series[known[0]][scalar] = _points({step: value * known[1] for step, value in by_step.items()})
     if not any(series.get(metric) for metric in SPEEDS) and (between := _between(times)):
-        series[Metric.STEP_TIME][BETWEEN_RECORDS] = points_of(between)
+        series[Metric.STEP_TIME][BETWEEN_RECORDS] = _points(between)
+
+
+def _points(by_step: Mapping[int, float]) -> Points:
+    steps = sorted(by_step)
+    return Points(np.array(steps, np.int64), np.array([by_step[step] for step in steps], np.float64))
 
 
 def _between(times: Mapping[int, float]) -> dict[int, float]:
@@ -84,15 +90,15 @@ def _with_report(run: GateRun, report: Report, series: dict[Metric, dict[str, Po
         if nodes and not any(series.get(metric) for metric in SPEEDS):
             series[Metric.STEP_TIME][OF_PROFILE] = _slowest(list(nodes.values()))
         if (memory := _memory(report.timelines)) is not None and not series.get(Metric.MEMORY):
-            series[Metric.MEMORY][MEMORY_USED] = points_of({0: memory})
+            series[Metric.MEMORY][MEMORY_USED] = _points({0: memory})
         run = replace(run, nodes=nodes)
     if report.goodput is not None:
-        series[Metric.GOODPUT]["goodput"] = points_of({0: report.goodput})
+        series[Metric.GOODPUT]["goodput"] = _points({0: report.goodput})
     processes = len({(each.node, each.process) for each in report.timelines.steps}) if report.timelines else 0
     steps = report.job.steps // processes if report.job.steps and processes else None
     loop = report.job.training_loop
     if steps and loop is not None and loop.duration_s > 0.0 and not series.get(Metric.THROUGHPUT):
-        series[Metric.THROUGHPUT][STEPS_A_SECOND] = points_of({0: steps / loop.duration_s})
+        series[Metric.THROUGHPUT][STEPS_A_SECOND] = _points({0: steps / loop.duration_s})
     about = {"GPUs": str(report.job.gpus), **run.about}
     return replace(
         run,
@@ -117,7 +123,7 @@ def _node_steps(lines: Timelines) -> dict[str, Points]:
 
 def _bucket_points(line: StepTimeline) -> Points:
     first = next((place for place, value in enumerate(line.mean_s) if value is not None), 0)
-    return points_of({place - first: value for place, value in enumerate(line.mean_s) if value is not None})
+    return _points({place - first: value for place, value in enumerate(line.mean_s) if value is not None})
 
 
 def _slowest(parts: Sequence[Points]) -> Points:
@@ -125,7 +131,7 @@ def _slowest(parts: Sequence[Points]) -> Points:
     for each in parts:
         for step, value in zip(each.steps.tolist(), each.values.tolist(), strict=True):
             longest[step] = max(value, longest.get(step, -math.inf))
-    return points_of(longest)
+    return _points(longest)
 
 
 def _memory(lines: Timelines) -> float | None:

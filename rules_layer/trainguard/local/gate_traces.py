@@ -3,13 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from trainguard.core.errors import KernelTraceError, PortUnavailableError
 from trainguard.gate.cause import changed_operators, kernel_cause
 from trainguard.gate.document import Cause, ChangedOperator
-from trainguard.gate.runs import GateRun, Metric
+from trainguard.gate.runs import GateRun, Metric, Points
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
-from trainguard.local.gate import points_of
 from trainguard.local.judged_traces import profiles_of
 from trainguard.local.traces import open_traces
 
@@ -40,8 +41,10 @@ def traces_run(place: str) -> GateRun | None:
     if not longest:
         return None
     gpus = sorted({gpu for rank in (profiles.ranks if profiles is not None else ()) for gpu in rank.gpus})
+    steps = np.array(sorted(longest), np.int64)
+    values = np.array([longest[step] for step in steps.tolist()], np.float64)
     about = {"GPU": ", ".join(gpus)} if gpus else {}
-    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: points_of(longest)}}, about=about)
+    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: Points(steps, values)}}, about=about)
 
 
 def _profiles(place: str) -> KernelProfiles | None:

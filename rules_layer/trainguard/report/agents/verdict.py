@@ -272,7 +272,7 @@ def of_kernels(document: KernelProfiles) -> AgentVerdict:
 
 
 def of_place(source: str, change: ChangeCode, **known: Any) -> AgentVerdict:
-    """Return the verdict on what lies at a place, of a job whose status nobody knows."""
+    """Return the verdict on what lies at a place, of a job whose status is unknown."""
     job = foreign(source)
     return bounded(
         AgentVerdict(schema_version=SCHEMA_VERSION, job=job, status="Unknown", change=change, do=change.do, **known)
