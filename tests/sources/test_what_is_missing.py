@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.support.wandb_files import ended, history, run, run_file, stats
 from trainguard.cli.main import app
 from trainguard.core.errors import UnreadableRunError
-from trainguard.local.fleet import evaluated_job, judged_jobs
+from trainguard.local.fleet import evaluated, judged_jobs
 from trainguard.local.pool import WorkerPool
 from trainguard.local.runs import find_runs, open_job
 from trainguard.local.settings import GivenSettings
@@ -41,7 +41,7 @@ def analyzed(place: str, out: Path) -> dict[str, object]:
 
 
 def verdict(place: str) -> JobVerdict:
-    judged = evaluated_job(GivenSettings(), open_job(place))
+    judged, _ = evaluated(GivenSettings(), open_job(place))
     return verdict_of(judged.job, judged.rows, now=AT + 86_400.0)
 
 

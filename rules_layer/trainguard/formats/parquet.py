@@ -1,7 +1,7 @@
 """Columns of a Parquet file, by PyArrow, which the extra ``parquet`` installs."""
 
 import importlib
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ def is_parquet(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def read_parquet(data: bytes, name: str, wanted: Collection[str]) -> dict[str, Column]:
+def read_parquet(data: bytes, name: str, wanted: Container[str]) -> dict[str, Column]:
     """Return the wanted columns that a file has: numbers, where one is missing as floats with NaN, or texts.
 
     Raises TelemetryFormatError of ``name`` where the file is damaged, too large, or PyArrow is not installed.

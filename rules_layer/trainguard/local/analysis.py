@@ -9,6 +9,7 @@ from typing import Protocol
 
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord
+from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.training.keys import scalar_names
@@ -17,14 +18,14 @@ from trainguard.formats.profile.keys import MINUTE_S
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
 from trainguard.formats.runs.run import CUT
 from trainguard.kernels.captures.keys import KERNELS
-from trainguard.local.declared import declared
 from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
 from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
 from trainguard.local.profile import Profile, node_listing
 from trainguard.local.training import digest_training, evaluate_training
+from trainguard.local.training_files import declared
 from trainguard.report.job.build import BuiltReport, build_report
-from trainguard.report.job.coverage import CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
+from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.timeline.digest import NodeDigest, read_framework
 from trainguard.report.timeline.series import TimeAxis, axis_for
 
@@ -101,7 +102,6 @@ def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at:
 
 
 def _sampling(profile: Profile) -> tuple[int, float]:
-    """Return how many GPUs a node has, and the seconds between their samples."""
     names = list(profile.nodes)
     order = [
         (key, parsed)
@@ -143,14 +143,14 @@ def evaluated_profile(
     known = replace(
         job,
         instance_count=job.instance_count or profile.instances,
-        total_steps=job.total_steps or declared(profile.training).total_steps,
+        total_steps=job.total_steps or declared(profile.training)[0],
     )
     plan = replace(plan, by_event_time=True)
     shown = nullcontext() if progress is None else progress.of_objects(profile.objects, profile.size)
     watch = None if progress is None else progress.applied
     with _pool(profile) as pool, shown:
         digests = NodeDigests(_axis(profile, known)) if timelines and profile.nodes else None
-        hang = None if profile.hang is None else profile.hang.read(until=_last_minute(profile) + MINUTE_S)
+        hang = None if profile.hang is None else profile.hang(_last_minute(profile) + MINUTE_S)
         done = evaluate_profile(known, plan, profile, pool, watch, digests=digests, hang=hang)
     *streams, own = done.records
     done = replace(done, digests=() if digests is None else tuple(digests.in_order()))

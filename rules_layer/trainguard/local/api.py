@@ -19,7 +19,7 @@ from trainguard.pricing.table import PriceTable
 from trainguard.report.document import FindingEntry, Report, Verdict
 from trainguard.report.html.render import render_report
 from trainguard.report.job.build import BuiltReport, report_files
-from trainguard.report.timeline.series import Band, NodeTimeline, TimeAxis, Timelines
+from trainguard.report.timeline.series import TimeAxis, Timelines, bands_of
 from trainguard.rules.parameters import Defaults
 
 if TYPE_CHECKING:
@@ -193,23 +193,12 @@ def _finding_row(finding: FindingEntry, currency: str | None) -> list[Any]:
 
 def _line_rows(lines: Timelines) -> Iterator[tuple[Any, ...]]:
     for node in lines.nodes:
-        for gpu, quantity, band in _bands(node):
+        for gpu, quantity, band in bands_of(node):
             for index, mean in enumerate(band.mean):
                 if mean is not None:
                     low = None if band.low is None else band.low[index]
                     high = None if band.high is None else band.high[index]
                     yield _time(lines.axis, index), node.node, gpu, quantity, mean, low, high
-
-
-def _bands(node: NodeTimeline) -> Iterator[tuple[str | None, str, Band]]:
-    for gpu in node.gpus:
-        yield gpu.gpu, "gpu_utilization", gpu.utilization
-        if gpu.memory is not None:
-            yield gpu.gpu, "gpu_memory", gpu.memory
-    for quantity in ("cpu", "io_wait", "host_memory", "network"):
-        band: Band | None = getattr(node, quantity)
-        if band is not None:
-            yield None, quantity, band
 
 
 def _step_rows(lines: Timelines) -> Iterator[tuple[Any, ...]]:

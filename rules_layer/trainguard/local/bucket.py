@@ -16,16 +16,15 @@ from trainguard.core.errors import (
     PortUnavailableError,
     ProfileSourceError,
 )
-from trainguard.core.layout import S3, EndKey, ProfileRoot
+from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
-from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key
+from trainguard.engine.training.keys import SCALAR_FOLDERS, match_key
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
-from trainguard.formats.tensors.debug.keys import FOLDER, TensorKey, run_prefix
+from trainguard.formats.tensors.debug.keys import FOLDER, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, main_tag, run_name, runs_of
 from trainguard.formats.tensors.scalars.trainer_files import is_history
-from trainguard.local.alike_tables import runs_among
 from trainguard.local.hangs import dumps_below
 from trainguard.local.kernels import traces_below
 from trainguard.local.profile import FoundRun, Profile, TrainingFiles, empty_profile, read_profile
@@ -40,7 +39,7 @@ from trainguard.local.sources import (
     safe_name,
     source_in_memory,
 )
-from trainguard.local.training_files import scalar_key
+from trainguard.local.training_files import runs_among, scalar_key, training_of
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
@@ -51,11 +50,7 @@ def open_bucket(place: str, clients: Clients | None = None) -> ProfileSource:
     """
     bucket, path = _split(place)
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
-    try:
-        objects = _objects(clients)
-        listed = list(objects.list(bucket, prefix, ""))
-    except PortUnavailableError as fault:
-        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
+    objects, listed = _listed(place, prefix, clients)
     if not listed:
         raise ProfileSourceError(place, "holds no object, expected a profile")
     root = only_root(place, sorted(_roots(prefix, listed)))
@@ -80,6 +75,14 @@ def _split(place: str) -> tuple[str, str]:
 def _objects(clients: Clients | None) -> S3ProfileObjects:
     with translated("S3", "client"):
         return S3ProfileObjects(client=(clients or Clients()).s3)
+
+
+def _listed(place: str, prefix: str, clients: Clients | None) -> tuple[S3ProfileObjects, list[ListedObject]]:
+    try:
+        objects = _objects(clients)
+        return objects, list(objects.list(_split(place)[0], prefix, ""))
+    except PortUnavailableError as fault:
+        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
 
 
 def _beside(files: Files, name: str, max_bytes: int) -> bytes | None:
@@ -143,23 +146,10 @@ def _training_below(objects: ReadableObjects, bucket: str, job: str) -> Training
     if safe_name(name) != name:
         raise ProfileSourceError(f"{S3}{bucket}/{job}", f"{name!r} is no name of a training job")
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
-    tensors = ended = False
-    for listed in objects.list(bucket, run_prefix(root), ""):
-        try:
-            parsed = match_key(listed.key)
-        except ForeignKeyError:
-            continue
-        ended = ended or isinstance(parsed, EndKey)
-        tensors = tensors or isinstance(parsed, TensorKey)
-    scalars = tuple(
-        listed.key
-        for folder in SCALAR_FOLDERS
-        for listed in objects.list(bucket, f"{root.folder}{folder}/", "")
-        if isinstance(match_key(listed.key), ScalarKey)
-    )
-    if not (tensors or ended or scalars):
-        return None
-    return TrainingFiles(objects, bucket, root, tensors or ended, ended, scalars)
+    prefixes = (run_prefix(root), *(f"{root.folder}{folder}/" for folder in SCALAR_FOLDERS))
+    keys = (listed.key for prefix in prefixes for listed in objects.list(bucket, prefix, ""))
+    found = training_of(objects, bucket, root, keys)
+    return found if found.tensors or found.scalars else None
 
 
 MOST_WANDB_BYTES = 96 * 1024 * 1024
@@ -203,11 +193,8 @@ class NamedObjects:
 def bucket_runs(place: str, clients: Clients | None = None) -> list[FoundRun]:
     """Return the runs at a prefix or an object; raises NoProfileError, ProfileSourceError."""
     bucket, path = _split(place)
-    objects = _objects(clients)
-    try:
-        listed = [each for each in objects.list(bucket, path.rstrip("/"), "") if _is_at(each.key, path)]
-    except PortUnavailableError as fault:
-        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
+    objects, below = _listed(place, path.rstrip("/"), clients)
+    listed = [each for each in below if _is_at(each.key, path)]
     if not listed:
         raise ProfileSourceError(place, "holds no object, expected a profile or runs")
     top = path if path.endswith("/") or not path else f"{path}/"
@@ -280,12 +267,14 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
     names = {each.key.removeprefix(top): each for each in listed if RESULTS not in each.key.split("/")}
     tables = [name for name in names if match_scalar_file(name) is None and name.lower().endswith(_TABLES)]
     tables = [name for name in tables if name.rpartition("/")[2] not in WRITTEN_TWICE]
-    headed = {name for name in tables[:_MOST_TABLES] if _is_log(files, name)}
+    headed = {
+        name for name in tables[:_MOST_TABLES] if is_history(files.get_range(name, 0, _LONGEST_HEADER), ScalarNames())
+    }
     found = {name: each for name, each in names.items() if name in headed or match_scalar_file(name) is not None}
     for run, named in runs_of(found, partial(main_tag, files)).items():
         folder = f"{top}{run}".rstrip("/")
         opened = {name: found[path] for path, name in named.items()}
-        apart = runs_among({name: partial(_read_from, files, path) for path, name in named.items()})
+        apart = runs_among({name: partial(files.get, path) for path, name in named.items()})
         for name in sorted(apart):
             each = opened.pop(name)
             own = partial(_open_scalars, objects, bucket, each.key, {each.key.rpartition("/")[2]: each})
@@ -294,14 +283,6 @@ def _scalars(objects: ReadableObjects, bucket: str, top: str, listed: Sequence[L
             continue
         newest = max(each.last_modified for each in opened.values())
         yield FoundRun(f"{S3}{bucket}/{folder}", partial(_open_scalars, objects, bucket, folder, opened), 0, newest)
-
-
-def _read_from(files: Files, name: str, most: int) -> bytes:
-    return files.get(name, most)
-
-
-def _is_log(files: Files, name: str) -> bool:
-    return is_history(files.get_range(name, 0, _LONGEST_HEADER), ScalarNames())
 
 
 def _open_scalars(objects: ReadableObjects, bucket: str, folder: str, files: Mapping[str, ListedObject]) -> Profile:

@@ -267,14 +267,10 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     """Return the rows of every node, then those of the whole job; ``expires_at`` is in epoch seconds."""
     job, plan = evaluation.job, evaluation.plan
     streams = FAMILIES.open(job.job, plan, evaluation.records)
-    rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
+    rows = []
+    for key, record in streams.records.items():
+        stream = streams.stream_of(key)
+        context = unit_context(job, plan, record, stream, expires_at)
+        rows += [rule_row(context, final(each, context.watermark_s)) for each in stream.verdicts(closed=True)]
     case, _ = case_of(job, plan, streams)
     return [*rows, *job_rows(job_context(case, expires_at), case)]
-
-
-def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
-    job, plan = evaluation.job, evaluation.plan
-    stream = streams.stream_of(key)
-    context = unit_context(job, plan, streams.records[key], stream, expires_at)
-    verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
-    return [rule_row(context, verdict) for verdict in verdicts]

@@ -3,14 +3,14 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from trainguard.core.errors import TrainGuardError, UnreadableRunError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import S3
-from trainguard.core.records import JobRecord, RuleRow, Status
+from trainguard.core.records import RuleRow, Status
 from trainguard.engine.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.engine import Evaluation, evaluation_rows
@@ -18,6 +18,7 @@ from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import FoundRun, Profile
 from trainguard.local.settings import GivenSettings, described_job
 from trainguard.local.sources import safe_name
+from trainguard.report.fleet.fleet import JudgedJob
 from trainguard.report.job.build import BuiltReport
 from trainguard.report.job.coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -26,21 +27,6 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 WriteReport = Callable[[str, BuiltReport], str]
 
 _ENDING = re.compile(r"\.(?:csv|json|jsonl|log|ndjson|txt|wandb)$|#")
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedJob:
-    """A job with its rows; ``place`` is below the place of all, ``unread`` counts parts and objects.
-
-    ``report`` is where its page lies, if one was written.
-    """
-
-    place: str
-    job: JobRecord
-    rows: tuple[RuleRow, ...]
-    link: str | None = None
-    unread: int = 0
-    report: str | None = None
 
 
 def shown_places(place: str, runs: Sequence[FoundRun]) -> list[str]:
@@ -109,12 +95,8 @@ def _not_judged(settings: GivenSettings, run: FoundRun, shown: str, why: str, fa
     return JudgedJob(shown, replace(job, active=False), (row,), unread=unread)
 
 
-def evaluated_job(settings: GivenSettings, profile: Profile) -> JudgedJob:
+def evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool = False) -> tuple[JudgedJob, Evaluation]:
     """Evaluate a job, active until its file says that it has ended; raises as `evaluated_profile` does."""
-    return evaluated(settings, profile, timelines=False)[0]
-
-
-def evaluated(settings: GivenSettings, profile: Profile, *, timelines: bool) -> tuple[JudgedJob, Evaluation]:
     job, _ = described_job(profile.source, settings.job(profile.root.job))
     done = evaluated_profile(profile, job, FAMILIES.plan(job, prices=settings.prices), None, timelines=timelines)
     rows = tuple(evaluation_rows(done, expires_at=0))

@@ -2,14 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.core.records import JobRecord, JobStatus
+from trainguard.core.records import JobStatus
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.training.family import TRAINING_HEALTH
@@ -33,17 +33,14 @@ def profile_run(place: str, profile: Profile) -> GateRun:
     series: dict[Metric, dict[str, Points]] = defaultdict(dict)
     if profile.training is not None and profile.training.scalars:
         _add_scalars(series, profile.training, notes)
-    run = GateRun(place, series, about=_about(job), failed=job.status is JobStatus.FAILED)
+    known = {"instance type": job.instance_type, "nodes": job.instance_count}
+    about = {what: str(value) for what, value in known.items() if value is not None}
+    run = GateRun(place, series, about=about, failed=job.status is JobStatus.FAILED)
     if profile.nodes:
         plan = FAMILIES.plan(job, defaults="documented")
         done = evaluated_profile(replace(profile, kernels=None, training=None), job, plan, None)
         run = _with_report(run, report_of(done).report, series)
     return replace(run, notes=tuple(f"{place}: {each}" for each in notes))
-
-
-def _about(job: JobRecord) -> dict[str, str]:
-    known = {"instance type": job.instance_type, "nodes": job.instance_count}
-    return {what: str(value) for what, value in known.items() if value is not None}
 
 
 def _add_scalars(series: dict[Metric, dict[str, Points]], training: TrainingFiles, notes: list[str]) -> None:
@@ -138,12 +135,5 @@ def _slowest(parts: Sequence[Points]) -> Points:
 
 
 def _memory(lines: Timelines) -> float | None:
-    found = list(_memory_values(lines))
-    return max(found, default=None)
-
-
-def _memory_values(lines: Timelines) -> Iterator[float]:
-    for node in lines.nodes:
-        for device in node.devices:
-            if device.kind == "memory_used":
-                yield from (value for value in device.band.mean if value is not None)
+    bands = (device.band for node in lines.nodes for device in node.devices if device.kind == "memory_used")
+    return max((value for band in bands for value in band.mean if value is not None), default=None)

@@ -70,21 +70,17 @@ def _settings(place: Path, section: Any) -> GateSettings:
     step = section.get("loss_step")
     if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < 0):
         raise GateFileError(str(place), f"loss_step is {step!r:.60}, expected a number of steps")
+    given = section.get("tolerance", {})
+    tolerances = [f"{name}={value}" for name, value in given.items()] if isinstance(given, dict) else [str(given)]
     try:
         return GateSettings(
             baselines=tuple(each if _REMOTE in each else str(Path(place.parent, each)) for each in baselines),
-            tolerances=_tolerances_of(section.get("tolerance", {})),
+            tolerances=tolerances_of(tolerances),
             metrics=metrics_of(metrics),
             loss_step=step,
         )
     except RequestError as fault:
         raise GateFileError(str(place), fault.what) from fault
-
-
-def _tolerances_of(given: Any) -> Mapping[Metric, float]:
-    if isinstance(given, dict):
-        return tolerances_of([f"{name}={value}" for name, value in given.items()])
-    return tolerances_of([str(given)])
 
 
 def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:

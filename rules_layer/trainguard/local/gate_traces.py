@@ -1,17 +1,17 @@
 """Kernel traces of two runs of a gate beside each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.core.errors import KernelTraceError, PortUnavailableError
 from trainguard.gate.cause import changed_operators, kernel_cause
 from trainguard.gate.document import Cause, ChangedOperator
 from trainguard.gate.runs import GateRun, Metric, Points
 from trainguard.kernels.comparison.compare import compared
 from trainguard.kernels.document import KernelProfiles
-from trainguard.kernels.memory.snapshot import Snapshot
-from trainguard.kernels.profile import rank_profile
+from trainguard.local.judged_traces import profiles_of
 from trainguard.local.traces import open_traces
 
 # Ranks behind them are left out: a cause shows in few.
@@ -34,16 +34,17 @@ def cause_by_traces(candidate: str, baseline: str) -> tuple[Cause | None, list[C
 def traces_run(place: str) -> GateRun | None:
     """Return the steps of the kernel traces at a place, of each the slowest rank; None where there are none."""
     profiles = _profiles(place)
-    longest: dict[int, int] = {}
+    longest: dict[int, float] = {}
     for rank in profiles.ranks if profiles is not None else ():
         for step in rank.steps:
-            longest[step.number] = max(step.gpu_duration_ns, longest.get(step.number, 0))
+            longest[step.number] = max(step.gpu_duration_ns / _NS, longest.get(step.number, 0.0))
     if not longest:
         return None
-    steps = np.array(sorted(longest), np.int64)
-    points = Points(steps, np.array([longest[step] for step in steps.tolist()], np.float64) / _NS)
     gpus = sorted({gpu for rank in (profiles.ranks if profiles is not None else ()) for gpu in rank.gpus})
-    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: points}}, about={"GPU": ", ".join(gpus)} if gpus else {})
+    steps = np.array(sorted(longest), np.int64)
+    values = np.array([longest[step] for step in steps.tolist()], np.float64)
+    about = {"GPU": ", ".join(gpus)} if gpus else {}
+    return GateRun(place, {Metric.STEP_TIME: {OF_TRACES: Points(steps, values)}}, about=about)
 
 
 def _profiles(place: str) -> KernelProfiles | None:
@@ -51,17 +52,9 @@ def _profiles(place: str) -> KernelProfiles | None:
         return None
     try:
         files = open_traces(place)
+        return profiles_of(replace(files, names=files.names[:_MOST_TRACES]))
     except (KernelTraceError, PortUnavailableError):
         return None
-    ranks = []
-    for name in files.names[:_MOST_TRACES]:
-        try:
-            trace = files.read(name)
-        except (KernelTraceError, ObjectMissingError, PortUnavailableError, OSError):
-            continue
-        if not isinstance(trace, Snapshot):
-            ranks.append(rank_profile(trace))
-    return KernelProfiles(source=place, ranks=ranks, unread={}) if ranks else None
 
 
 def _parts(profiles: KernelProfiles, traces: set[str]) -> dict[str, int]:

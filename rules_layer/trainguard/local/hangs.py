@@ -1,7 +1,7 @@
 """Dumps and stacks of a job that stands still, and answers of NCCL RAS, in a folder or below a prefix of S3."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from trainguard.core.errors import (
     RemedyError,
 )
 from trainguard.core.layout import ProfileRoot
-from trainguard.core.ports import ListedObject, ReadableObjects
+from trainguard.core.ports import ReadableObjects
 from trainguard.hangs.files import (
     FILE_NAME,
     HANG_FOLDER,
@@ -80,21 +80,17 @@ def _of_hangs(names: Sequence[str]) -> Sequence[str]:
     return [name for name, each in parts.items() if HANG_FOLDER in each or FILE_NAME.fullmatch(each[-1])]
 
 
-@dataclass(frozen=True, slots=True)
-class HangDumps:
-    """The files of a job's newest standstill, at least one, in a bucket, or in a folder that is read as one."""
-
-    objects: ReadableObjects
-    bucket: str
-    files: tuple[HangFile, ...]
-
-    def read(self, *, until: float) -> KnownHang | None:
-        """Return what they say; a copy's own time is that of the copy: none is later than ``until``, epoch seconds."""
-        known = read_hang(self.objects, self.bucket, self.files)
-        return None if known is None else msgspec.structs.replace(known, at=min(known.at, until))
+# Says what the dumps of a job's newest standstill say, which was at the latest until a time, epoch seconds.
+ReadDumps = Callable[[float], KnownHang | None]
 
 
-def find_dumps(job: Path) -> HangDumps | None:
+def _read(objects: ReadableObjects, bucket: str, files: Sequence[HangFile], until: float) -> KnownHang | None:
+    known = read_hang(objects, bucket, files)
+    # A copy's own time is that of the copy.
+    return None if known is None else msgspec.structs.replace(known, at=min(known.at, until))
+
+
+def find_dumps(job: Path) -> ReadDumps | None:
     """Find the dumps and stacks of a job's folder, or None; a folder that cannot be read holds none."""
     root = ProfileRoot("", safe_name(job.resolve().name))
     paths = {
@@ -102,16 +98,16 @@ def find_dumps(job: Path) -> HangDumps | None:
         for folder in (HANG_FOLDER, *OWN_FOLDERS)
         for file in files_of_job(job / folder, onerror=lambda _: None)
     }
+    objects = FilesAsBucket(FolderFiles(str(job), paths))
     try:
-        listed = [ListedObject(key, (about := path.stat()).st_mtime, about.st_size) for key, path in paths.items()]
-    except OSError:
+        found = hang_files(root, objects.list("", root.folder, ""))
+    except ProfileSourceError:
         return None
-    found = hang_files(root, listed)
-    return HangDumps(FilesAsBucket(FolderFiles(str(job), paths)), "", tuple(found)) if found else None
+    return partial(_read, objects, "", found) if found else None
 
 
-def dumps_below(objects: ReadableObjects, bucket: str, job: str) -> HangDumps | None:
+def dumps_below(objects: ReadableObjects, bucket: str, job: str) -> ReadDumps | None:
     """Find the dumps and stacks of the job with key prefix ``job``, or None; raises PortUnavailableError."""
     prefix, _, name = job.rpartition("/")
     found = listed_files(objects, bucket, ProfileRoot(f"{prefix}/" if prefix else "", name))
-    return HangDumps(objects, bucket, tuple(found)) if found else None
+    return partial(_read, objects, bucket, found) if found else None

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from trainguard.core.errors import KernelTraceError, ObjectMissingError, ProfileSourceError
+from trainguard.core.errors import KernelTraceError, ProfileSourceError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot
 from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
@@ -39,7 +39,7 @@ from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.profile import rank_profile, snapshot_profile
 from trainguard.kernels.readers.reading import read_any, read_memory
 from trainguard.kernels.verdict import CaptureHead, SnapshotsHead, encode_verdict
-from trainguard.local.sources import FilesAsBucket, FolderFiles, files_below, refuse_unreadable, safe_name
+from trainguard.local.sources import FilesAsBucket, FolderFiles, MemoryFiles, files_below, refuse_unreadable, safe_name
 
 # As many as the deployed stack looks at.
 MOST_LISTED = 50_000
@@ -61,7 +61,6 @@ class KernelFiles:
     is_cut: bool
 
     def on_disk(self, key: str) -> Path | None:
-        """Return where a trace lies on a disk, if it does."""
         files = self.objects.files if isinstance(self.objects, FilesAsBucket) else None
         return files.paths.get(key) if isinstance(files, FolderFiles) else None
 
@@ -80,12 +79,9 @@ def find_traces(folder: Path, onerror: Callable[[OSError], object] = refuse_unre
         )
         found = ((key, file) for key, file in keys if match_below(key, root) is not None)
         files = dict(islice(found, MOST_LISTED + 1))
-        stats = {key: file.stat() for key, file in files.items()}
     except OSError as fault:
         raise ProfileSourceError(str(folder), f"cannot be read: {fault.strerror or fault}") from fault
-    objects = FilesAsBucket(FolderFiles(str(folder), files))
-    listed = [ListedObject(key, about.st_mtime, about.st_size) for key, about in stats.items()]
-    return _found(objects, str(folder), root, listed)
+    return traces_below(FilesAsBucket(FolderFiles(str(folder), files)), str(folder), root.job)
 
 
 def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles | None:
@@ -94,10 +90,7 @@ def traces_below(objects: ReadableObjects, bucket: str, job: str) -> KernelFiles
     if safe_name(name) != name:
         return None
     root = ProfileRoot(f"{prefix}/" if prefix else "", name)
-    return _found(objects, bucket, root, list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1)))
-
-
-def _found(objects: ReadableObjects, bucket: str, root: ProfileRoot, listed: list[ListedObject]) -> KernelFiles | None:
+    listed = list(islice(objects.list(bucket, root.folder, ""), MOST_LISTED + 1))
     kept = listed[:MOST_LISTED]
     keys = [key for each in kept if (key := match_below(each.key, root)) is not None]
     traces, snapshots = (
@@ -128,108 +121,94 @@ def evaluate_kernels(job: JobRecord, plan: RulePlan, files: KernelFiles) -> tupl
 
     The notes are what people have to know of it, a sentence each.
     """
-    reader = _CaptureReader(files)
+    bodies: dict[str, bytes] = {}
+    notes: list[str] = []
+    reader = _CaptureFiles(files.bucket, bodies, listed=_objects(files.newest))
     source = ObjectSource(FilesAsBucket(reader), files.bucket, files.root, KERNEL_PROFILES.object_cap_bytes)
     session = KERNEL_PROFILES.open_session(NodeRecord(StreamKey(job.job, ALL_RANKS, KERNELS)), source, plan)
-    session.announce([Announced(each.key, match_below(each.key, files.root)) for each in _objects(files.newest)])
+    session.announce([Announced(each.key, match_below(each.key, files.root)) for each in reader.listed])
     for _ in session.apply(drain=True, modified_before=None):
         pass
     for name, _ in session.requests:
-        reader.judge(name)
+        bodies[verdict_key(files.root, files.newest.name)], notes = _judged(files, name)
     for _ in session.apply(drain=True, modified_before=None):
         pass
-    return session.to_record(closed=True), tuple(reader.notes)
+    return session.to_record(closed=True), tuple(notes)
 
 
-class _CaptureReader:
-    """The objects of a job as its session sees them: the newest capture's files, and, once asked for, its verdict."""
+@dataclass(frozen=True, slots=True)
+class _CaptureFiles(MemoryFiles):
+    """The objects of a job as its session sees them: the newest capture's are ``listed``, its verdict can be read."""
 
-    def __init__(self, files: KernelFiles) -> None:
-        self._files = files
-        self._verdict: bytes | None = None
-        self.notes: list[str] = []
-
-    def judge(self, run: str) -> None:
-        capture = self._files.newest
-        snapshots = capture.snapshots
-        of_memory = () if snapshots is None else snapshots.newest
-        traces, snapshots_read, notes = _chosen(capture, of_memory)
-        ranks, unread = self._read(traces, capture.folder, lambda *opened: brief(rank_profile(read_any(*opened))))
-        head = CaptureHead(
-            capture=capture.name,
-            version=capture.version,
-            run=run,
-            folder=capture.folder,
-            at=capture.at,
-            traces=len(traces),
-            notes=notes["kernel trace"],
-        )
-        judged = None
-        unread_too: Mapping[str, str] = {}
-        if snapshots is not None:
-            profiles, unread_too = self._read(
-                snapshots_read,
-                self._files.root.folder,
-                lambda name, opened, _: snapshot_profile(read_memory(name, opened)),
-            )
-            about = SnapshotsHead(
-                version=snapshots.version, at=snapshots.at, replaced=snapshots.replaced, notes=notes["memory snapshot"]
-            )
-            judged = snapshot_verdict(about, profiles, unread_too)
-        self.notes = [
-            *(note for each in notes.values() for note in each),
-            *self._notes(len(capture.traces)),
-            *_unread(unread, len(traces), "kernel trace"),
-            *_unread(unread_too, len(snapshots_read), "memory snapshot"),
-        ]
-        self._verdict = encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread, judged))
-
-    def _read(
-        self,
-        objects: Sequence[TraceObject],
-        folder: str,
-        read: Callable[[str, Callable[[], ByteStream], Path | None], _Profile],
-    ) -> tuple[list[_Profile], dict[str, str]]:
-        """Return profiles by rank, one read at a time, named below a folder, and why others could not be read."""
-        found, unread = [], {}
-        files = self._files
-        for each in objects:
-            name = each.key.removeprefix(folder)
-            try:
-                opened = partial(files.objects.open_stream, files.bucket, each.key)
-                found.append(read(name, opened, files.on_disk(each.key)))
-            except KernelTraceError as fault:
-                unread[name] = fault.reason
-            except MemoryError:
-                unread[name] = "it takes more memory than there is"
-            except Exception as fault:
-                # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
-                unread[name] = f"{type(fault).__name__}: {fault}"
-        return sorted(found, key=rank_place), unread
-
-    def get(self, name: str, max_bytes: int) -> bytes:
-        if self._verdict is None or name != verdict_key(self._files.root, self._files.newest.name):
-            raise ObjectMissingError(self._files.bucket, name)
-        return self._verdict[: max_bytes + 1]
-
-    def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self._files.objects.get_range(self._files.bucket, name, start, length)
-
-    def open_stream(self, name: str) -> ByteStream:
-        return self._files.objects.open_stream(self._files.bucket, name)
+    listed: Sequence[TraceObject] = ()
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
-        for each in sorted(_objects(self._files.newest), key=lambda trace: trace.key):
+        for each in sorted(self.listed, key=lambda trace: trace.key):
             if each.key.startswith(prefix) and each.key > start_after:
                 yield ListedObject(each.key, each.modified_at, each.size, each.etag)
 
-    def _notes(self, traces: int) -> Iterator[str]:
-        files = self._files
-        if files.captures > 1:
-            newest = f"the newest one, of {counted(traces, 'trace')},"
-            yield f"Of {counted(files.captures, 'capture')} of kernel traces {newest} is judged."
-        if files.is_cut:
-            yield "There are more objects than are looked at: newer kernel traces may be among the rest."
+
+def _judged(files: KernelFiles, run: str) -> tuple[bytes, list[str]]:
+    """Return the verdict on the newest capture, encoded, and what people have to know of it."""
+    capture = files.newest
+    snapshots = capture.snapshots
+    of_memory = () if snapshots is None else snapshots.newest
+    traces, snapshots_read, notes = _chosen(capture, of_memory)
+    ranks, unread = _read(files, traces, capture.folder, lambda *opened: brief(rank_profile(read_any(*opened))))
+    head = CaptureHead(
+        capture=capture.name,
+        version=capture.version,
+        run=run,
+        folder=capture.folder,
+        at=capture.at,
+        traces=len(traces),
+        notes=notes["kernel trace"],
+    )
+    judged = None
+    unread_too: Mapping[str, str] = {}
+    if snapshots is not None:
+        profiles, unread_too = _read(
+            files,
+            snapshots_read,
+            files.root.folder,
+            lambda name, opened, _: snapshot_profile(read_memory(name, opened)),
+        )
+        about = SnapshotsHead(
+            version=snapshots.version, at=snapshots.at, replaced=snapshots.replaced, notes=notes["memory snapshot"]
+        )
+        judged = snapshot_verdict(about, profiles, unread_too)
+    said = [note for each in notes.values() for note in each]
+    if files.captures > 1:
+        newest = f"the newest one, of {counted(len(capture.traces), 'trace')},"
+        said.append(f"Of {counted(files.captures, 'capture')} of kernel traces {newest} is judged.")
+    if files.is_cut:
+        said.append("There are more objects than are looked at: newer kernel traces may be among the rest.")
+    said += _unread(unread, len(traces), "kernel trace")
+    said += _unread(unread_too, len(snapshots_read), "memory snapshot")
+    return encode_verdict(capture_verdict(head, ranks, across_ranks(ranks), unread, judged)), said
+
+
+def _read(
+    files: KernelFiles,
+    objects: Sequence[TraceObject],
+    folder: str,
+    read: Callable[[str, Callable[[], ByteStream], Path | None], _Profile],
+) -> tuple[list[_Profile], dict[str, str]]:
+    """Return profiles by rank, one read at a time, named below a folder, and why others could not be read."""
+    found, unread = [], {}
+    for each in objects:
+        name = each.key.removeprefix(folder)
+        try:
+            opened = partial(files.objects.open_stream, files.bucket, each.key)
+            found.append(read(name, opened, files.on_disk(each.key)))
+        except KernelTraceError as fault:
+            unread[name] = fault.reason
+        except MemoryError:
+            unread[name] = "it takes more memory than there is"
+        except Exception as fault:
+            # A reader that fails in a way nobody thought of must not cost the job its other verdicts.
+            unread[name] = f"{type(fault).__name__}: {fault}"
+    return sorted(found, key=rank_place), unread
 
 
 def _objects(capture: Capture) -> list[TraceObject]:
@@ -257,16 +236,13 @@ def _chosen(
                 total += text
                 chosen.append(each)
         found.append(chosen)
-        notes[what] = list(_left_out(len(objects) + more - len(chosen), len(objects) + more, what))
-    return found[0], found[1], notes
-
-
-def _left_out(count: int, of: int, what: str) -> Iterator[str]:
-    if count:
-        yield (
+        count, of = len(objects) + more - len(chosen), len(objects) + more
+        note = (
             f"{count:,} of {counted(of, what)} of the newest capture are left out: at most {MOST_TRACES} files of "
             f"{MOST_BYTES // 1024**3} GiB of text are read here. `trainguard kernels` reads all."
         )
+        notes[what] = [note] if count else []
+    return found[0], found[1], notes
 
 
 def _unread(unread: Mapping[str, str], files: int, what: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from trainguard.planning.document import Lack, Lacking
 from trainguard.planning.plan import MeasuredJob
 from trainguard.pricing.table import PriceTable
 from trainguard.report.document import Report
-from trainguard.report.job.finish import points_of
+from trainguard.report.job.build import points_of
 
 
 def trace_of(place: str | None, profile: Profile | None) -> RankProfile | None:

@@ -18,9 +18,9 @@ from typing import Any, Self, TypeVar, cast
 
 from trainguard.core.errors import ObjectMissingError, TelemetryFormatError, WorkerDiedError
 from trainguard.formats.profile.keys import SystemKey
-from trainguard.formats.profile.system import Samples, read_system_object
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES, Samples, read_system_object
 from trainguard.local.profile import Profile
-from trainguard.local.sources import FolderFiles, ProfileSource, read_file
+from trainguard.local.sources import FolderFiles, ProfileSource, read_opened
 
 # Parsing an object takes less than twice the time of folding it in, so that more would only wait.
 MAX_WORKERS = 4
@@ -161,7 +161,6 @@ class Unreadable:
     foreseen: bool
 
     def error(self, key: str) -> Exception:
-        """Return the error to raise for it where the object is used."""
         return TelemetryFormatError(key, self.reason) if self.foreseen else RuntimeError(self.reason)
 
 
@@ -175,7 +174,10 @@ def read_samples(task: SystemTask) -> Samples | Unreadable:
     if isinstance(body, Unreadable):
         return body
     try:
-        content = read_file(body) if isinstance(body, Path) else body
+        content = body
+        if isinstance(content, Path):
+            with content.open("rb") as opened:
+                content = read_opened(opened, MAX_OBJECT_BYTES)
         return read_system_object(key, content, node=parsed.node, minute=parsed.minute)
     except TelemetryFormatError as fault:
         return Unreadable(fault.reason, foreseen=True)

@@ -29,7 +29,7 @@ from trainguard.formats.profile.keys import (
 from trainguard.local.sources import FilesAsBucket, ProfileSource, safe_name
 
 if TYPE_CHECKING:
-    from trainguard.local.hangs import HangDumps
+    from trainguard.local.hangs import ReadDumps
     from trainguard.local.kernels import KernelFiles
 
 
@@ -77,7 +77,7 @@ class Profile:
     ended: bool
     training: TrainingFiles | None = None
     kernels: "KernelFiles | None" = None
-    hang: "HangDumps | None" = None
+    hang: "ReadDumps | None" = None
     notes: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
     not_judged: int = 0

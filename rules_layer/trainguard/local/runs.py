@@ -16,7 +16,6 @@ from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file
 from trainguard.formats.tensors.scalars.run_folders import main_tag, run_name, runs_of
-from trainguard.local.alike_tables import runs_among
 from trainguard.local.hangs import find_dumps
 from trainguard.local.kernels import find_traces
 from trainguard.local.places import is_recording, is_samples, recording_at, recordings_of, service_recordings
@@ -40,6 +39,7 @@ from trainguard.local.training_files import (
     MOST_TEXTS,
     is_debug_output,
     is_text,
+    runs_among,
     scalar_kind,
     scalar_run,
     training_of_job,
@@ -148,7 +148,6 @@ def _open_recorded(recording: RecordedRun) -> Profile:
 
 
 def _open_both(recording: RecordedRun, folder: Path, name: str, files: Mapping[str, Path]) -> Profile:
-    """Open samples that a tool recorded, and what training logged beside them."""
     profile = _open_recorded(recording)
     return profile if profile.training is not None else replace(profile, training=scalar_run(folder, name, files))
 
@@ -204,7 +203,6 @@ class _Walk:
         return [*found, *(FoundRun(place, partial(_refuse, place, why)) for place, why in self._closed.items())]
 
     def met(self) -> str:
-        """Say which other files there are."""
         kinds = [f"{count:,} {kind}" for kind, count in self._others.most_common(_KINDS_SHOWN)]
         more = len(self._others) - _KINDS_SHOWN
         return ", ".join([*kinds, *([f"files of {more:,} other kinds"] if more > 0 else [])]) or "no file"

@@ -200,12 +200,6 @@ def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
         raise ProfileSourceError(str(file), f"cannot be read: {fault.strerror or fault}") from fault
 
 
-def read_file(file: Path) -> bytes:
-    """Return a file's content, at most one byte more than a profile object may have."""
-    with file.open("rb") as opened:
-        return read_opened(opened, MAX_OBJECT_BYTES)
-
-
 def read_opened(opened: BinaryIO, max_bytes: int) -> bytes:
     """Return a file's content, at most ``max_bytes + 1`` bytes; that many are not set aside for a smaller file."""
     small = os.fstat(opened.fileno()).st_size <= max_bytes
@@ -256,7 +250,6 @@ def missing(place: str, expected: str) -> ProfileSourceError:
 
 
 def is_report(folder: Path) -> bool:
-    """Whether a folder holds reports on a job."""
     if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
         return True
     return any((folder / name).exists() for name in _REPORTS)
@@ -272,16 +265,13 @@ def _roots_below(folder: Path) -> list[Path]:
     direct = folder / PROFILER_OUTPUT
     if direct.is_dir() and holds_streams(direct):
         return [direct]
-    return [found for found in folders_below(folder, PROFILER_OUTPUT) if holds_streams(found)]
-
-
-def folders_below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the folders of a name, without what lies in them; results hold none. Raises OSError."""
+    found = []
     for parent, folders, _ in os.walk(folder, onerror=refuse_unreadable):
         folders[:] = sorted(each for each in folders if each != RESULTS)
-        if name in folders:
-            folders.remove(name)
-            yield Path(parent) / name
+        if PROFILER_OUTPUT in folders:
+            folders.remove(PROFILER_OUTPUT)
+            found.append(Path(parent) / PROFILER_OUTPUT)
+    return list(filter(holds_streams, found))
 
 
 def refuse_unreadable(fault: OSError) -> None:

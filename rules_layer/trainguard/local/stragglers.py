@@ -3,7 +3,6 @@
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,27 +39,15 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """What the job runs on; ``hours`` None where its length is not known."""
-
-    instance_type: str
-    nodes: int
-    hours: float | None
-    prices: PriceTable
-
-    def price(self) -> Price | None:
-        """Return what the job costs; None where its instances have no known price."""
-        hourly = self.prices.hourly(self.instance_type)
-        if hourly is None:
-            return None
-        spent = hourly * self.nodes * (self.hours or 1.0)
-        return Price(currency=self.prices.currency, spent=spent, hours=self.hours)
+def price_of(instance_type: str, nodes: int, hours: float | None, prices: PriceTable) -> Price | None:
+    """Return what a job costs, in an hour where ``hours`` is None; None where its instances have no known price."""
+    hourly = prices.hourly(instance_type)
+    if hourly is None:
+        return None
+    return Price(currency=prices.currency, spent=hourly * nodes * (hours or 1.0), hours=hours)
 
 
-def judge_stragglers(
-    place: str, machines: Machines | None = None, clients: "Clients | None" = None
-) -> StragglerVerdict:
+def judge_stragglers(place: str, price: Price | None = None, clients: "Clients | None" = None) -> StragglerVerdict:
     """Judge the tables at a file, a folder or ``s3://bucket/prefix``; raises RemedyError where none can be replayed."""
     try:
         found = files_below(place, clients, alone=True)
@@ -79,7 +66,6 @@ def judge_stragglers(
         raise RemedyError(
             f"No step of {place!r} can be replayed: {said}", "Every rank's operations of a step have to be there."
         )
-    price = None if machines is None else machines.price()
     if price is not None and verdict.causes:
         price = msgspec.structs.replace(price, lost=price.spent * max(verdict.causes[0].saves, 0.0))
     return with_words(msgspec.structs.replace(verdict, unread=unread, price=price))

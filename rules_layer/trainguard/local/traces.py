@@ -205,12 +205,16 @@ MOST_PROFILES = 2_000
 _FRAMEWORKS = {".pt.trace.json": "pytorch", ".pt.trace.json.gz": "pytorch", ".xplane.pb": "xla", ".xplane.pb.gz": "xla"}
 
 
-def list_kernels(place: str, wanted: Wanted, clients: "Clients | None" = None) -> KernelList:
+def list_kernels(place: str, wanted: Wanted) -> KernelList:
     """Return the kernel profiles below a folder or ``s3://bucket/prefix``, the newest first.
 
-    ``clients`` are by default those of the environment. Raises KernelTraceError when the place cannot be listed.
+    Raises KernelTraceError when the place cannot be listed.
     """
-    found = list(profiles_below(files_below(place, clients, _counts)))
+
+    def counts(name: str) -> bool:
+        return name.rpartition("/")[2] in (DOCUMENT, PAGE) or name.endswith(tuple(_FRAMEWORKS))
+
+    found = list(profiles_below(files_below(place, None, counts)))
     chosen = newest_first(each for each in found if wanted.has(each))
     return KernelList(
         source=place.encode("utf-8", "replace").decode(),
@@ -323,7 +327,3 @@ def _resolved(path: str) -> str:
 
 def _folder(name: str) -> str:
     return name.rpartition("/")[0] or "."
-
-
-def _counts(name: str) -> bool:
-    return name.rpartition("/")[2] in (DOCUMENT, PAGE) or name.endswith(tuple(_FRAMEWORKS))

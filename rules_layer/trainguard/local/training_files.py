@@ -3,21 +3,33 @@
 Each file gets the key that it would have in a bucket.
 """
 
+import json
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 
-from trainguard.core.errors import ForeignKeyError, ProfileSourceError
+from trainguard.core.errors import (
+    ForeignKeyError,
+    ProfileSourceError,
+    TelemetryFormatError,
+    TrainGuardError,
+    UnusableError,
+)
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.core.ports import ListedObject
+from trainguard.core.ports import ListedObject, ReadableObjects
 from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.log_lines import is_training_log
 from trainguard.formats.tensors.scalars.names import ScalarNames, match_scalar_file
-from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE
-from trainguard.formats.tensors.scalars.trainer_files import is_history
+from trainguard.formats.tensors.scalars.rows import RunValues, recorded_apart, resumed_at, values_of
+from trainguard.formats.tensors.scalars.run_folders import WRITTEN_TWICE, is_of_mode
+from trainguard.formats.tensors.scalars.trainer_files import MAX_FILE_BYTES, is_history, read_history
 from trainguard.local.profile import TrainingFiles
 from trainguard.local.sources import (
     PROFILER_OUTPUT,
@@ -95,6 +107,20 @@ def scalar_run(folder: Path, run: str, files: Mapping[str, Path]) -> TrainingFil
     return _found(folder, folder, root, keys)
 
 
+def training_of(objects: ReadableObjects, bucket: str, root: ProfileRoot, keys: Iterable[str]) -> TrainingFiles:
+    """Return what a job saved of its training by the keys of its objects; those of another kind are passed over."""
+    tensors = ended = False
+    scalars = []
+    for key in keys:
+        with suppress(ForeignKeyError):
+            parsed = match_key(key)
+            ended = ended or isinstance(parsed, EndKey)
+            tensors = tensors or isinstance(parsed, TensorKey | EndKey)
+            if isinstance(parsed, ScalarKey):
+                scalars.append(key)
+    return TrainingFiles(objects, bucket, root, tensors, ended, tuple(sorted(scalars)))
+
+
 def scalar_key(root: ProfileRoot, name: str, kind: str = "") -> str:
     """Return the key of a file of scalars; that of a table whose name says nothing ends as one whose name does."""
     key = f"{root.folder}{_TRAINER_OUTPUT}/{name}"
@@ -112,12 +138,8 @@ def is_debug_output(folder: Path) -> bool:
 
 
 def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> TrainingFiles:
-    parsed = {key: match_key(key) for key in files}
-    tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
-    ended = any(isinstance(each, EndKey) for each in parsed.values())
-    scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
     objects = FilesAsBucket(JobFiles(str(place), files, job.resolve().parent, known={root.job}))
-    return TrainingFiles(objects, str(place), root, tensors, ended, scalars)
+    return training_of(objects, str(place), root, files)
 
 
 def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
@@ -170,3 +192,78 @@ def scalar_kind(file: Path, name: str) -> str | None:
     if is_history(beginning, ScalarNames()):
         return _AS_NAMED
     return _AS_LOG if is_training_log(beginning) else None
+
+
+# Tables of one folder that are compared; of more, all are of one run, of which the newest is judged.
+MOST_TABLES = 50
+
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
+# Ranks, and the environments of one agent: ``0.monitor.csv``.
+_OF_ONE_RUN = re.compile(
+    r"(?i)(?:^|[^a-z])(?:rank|worker|gpu|proc|process|node|host)[-_.]?\d+(?:[^0-9]|$)|^\d+\.monitor$"
+)
+
+# Returns up to so many bytes of a file; raises OSError or UnusableError.
+Read = Callable[[int], bytes]
+
+
+def runs_among(files: Mapping[str, Read]) -> frozenset[str]:
+    """Return which tables among a run's files are runs of their own: ``lr-0.1.csv`` and ``lr-0.01.csv`` of a sweep.
+
+    They lie in one folder and have the same columns, and the same scalars over the same steps with other values. Tables
+    of training and validation, of ranks, of parts that follow each other, and copies are of one run.
+    """
+    by_folder: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(files):
+        if _is_table(name):
+            by_folder[name.rpartition("/")[0]].append(name)
+    found: set[str] = set()
+    for names in by_folder.values():
+        if 1 < len(names) <= MOST_TABLES:
+            found |= _of_their_own({name: files[name] for name in names})
+    return frozenset(found)
+
+
+def _is_table(name: str) -> bool:
+    stem, _, _ = name.rpartition("/")[2].rpartition(".")
+    known = match_scalar_file(name)
+    is_table = name.lower().endswith(_ENDINGS) and (known is None or known.kind == "csv")
+    return is_table and not is_of_mode(stem) and _OF_ONE_RUN.search(stem) is None
+
+
+def _of_their_own(tables: Mapping[str, Read]) -> set[str]:
+    alike: defaultdict[frozenset[str], dict[str, RunValues]] = defaultdict(dict)
+    for name, read in tables.items():
+        try:
+            rows = read_history(name, read(MAX_FILE_BYTES)).rows
+        except (OSError, UnusableError, TelemetryFormatError):
+            continue  # When its run is opened it is named.
+        if resumed_at(recorded := values_of(rows, ScalarNames())) == 0:
+            alike[frozenset(rows.names)][name] = recorded
+    return {name for group in alike.values() for name in group if _are_apart(group)}
+
+
+def _are_apart(group: Mapping[str, RunValues]) -> bool:
+    pairs = combinations(group.values(), 2)
+    return len(group) > 1 and all(recorded_apart(one, other) is not None for one, other in pairs)
+
+
+_STATE = "trainer_state.json"
+_STATE_BYTES = 32 * 1024 * 1024
+
+
+def declared(files: TrainingFiles | None) -> tuple[int | None, int | None]:
+    """Return a run's steps and its batch of a GPU, as its newest ``trainer_state.json`` that can be read has them."""
+    found: tuple[int | None, int | None] = None, None
+    for key in () if files is None else files.scalars:
+        if files is not None and _STATE in key:
+            with suppress(TrainGuardError, OSError, ValueError, RecursionError):
+                state = json.loads(files.objects.get(files.bucket, key, _STATE_BYTES))
+                steps, batch = _count(state.get("max_steps")), _count(state.get("train_batch_size"))
+                if (steps or 0) >= (found[0] or 0):
+                    found = steps, batch
+    return found
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

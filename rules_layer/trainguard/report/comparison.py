@@ -3,7 +3,9 @@
 import statistics
 from collections.abc import Iterator, Mapping
 
+from trainguard.core.units import show_percentage_points
 from trainguard.ledger.bucket import BUCKET_WORDS
+from trainguard.render import numbers
 from trainguard.report.document import Change, Comparison, Report, Unit
 from trainguard.report.timeline.series import Timelines
 from trainguard.report.training.digest import Series
@@ -76,3 +78,22 @@ def _loss(here: Mapping[str, Series], there: Mapping[str, Series]) -> Iterator[C
 def _change(what: str, unit: Unit, here: float | None, there: float | None) -> Iterator[Change]:
     if here is not None or there is not None:
         yield Change(what=what, unit=unit, here=here, there=there)
+
+
+def change_words(change: Change, currency: str | None) -> tuple[str, str, str]:
+    """Write both values of a change, and how much more or less the first one is."""
+    write = {"share": numbers.share, "seconds": numbers.seconds, "number": numbers.number}.get(change.unit)
+    here, there = (
+        numbers.money(value, currency) if write is None else write(value) for value in (change.here, change.there)
+    )
+    return here, there, _difference(change)
+
+
+def _difference(change: Change) -> str:
+    if change.here is None or change.there is None:
+        return numbers.NOTHING
+    by = change.here - change.there
+    sign = "+" if by > 0.0 else "\N{MINUS SIGN}" if by < 0.0 else ""
+    if change.unit == "share":
+        return f"{sign}{show_percentage_points(100.0 * abs(by))}"
+    return f"{sign}{numbers.share(abs(by / change.there))}" if change.there else numbers.NOTHING

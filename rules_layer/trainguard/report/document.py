@@ -29,18 +29,11 @@ from trainguard.rules.change import ChangeCode
 class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the newest judged capture of kernel traces shows.
 
-    Attributes
-    ----------
-    verdict : CaptureVerdict
-        What was judged; its files are in the folder of its ``capture`` below ``kernels/``.
-    sentence : str
-        How busy the GPUs are, what fires, how much of a step the first findings explain, and what snapshots say.
-    page, document : str or None
-        Files beside the report; None where nobody wrote them, as on one's own machine.
-    captures : int
-        Captures that were judged so far.
-    waits : bool
-        Whether newer traces or memory snapshots are there that were not judged yet.
+    verdict: What was judged; its files are in the folder of its ``capture`` below ``kernels/``.
+    sentence: How busy the GPUs are, what fires, how much of a step the first findings explain, and what snapshots say.
+    page, document: Files beside the report; None where nobody wrote them, as on one's own machine.
+    captures: Captures that were judged so far.
+    waits: Whether newer traces or memory snapshots are there that were not judged yet.
     """
 
     verdict: CaptureVerdict
@@ -60,24 +53,15 @@ Unit = Literal["money", "seconds", "share", "number"]
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Three sentences, read first: is the job healthy, what is the one thing to change, what does leaving it cost.
 
-    Attributes
-    ----------
-    level : {"healthy", "attention", "unhealthy", "unknown"}
-        The first sentence in a word. ``healthy`` only where enough was judged, nothing was found, and no sizeable time
-        is lost without a reason; ``attention`` for what is small, over or a risk; ``unknown`` where too little was
+    level: The first sentence in a word. ``healthy`` only where enough was judged, nothing was found, and no sizeable
+        time is lost without a reason; ``attention`` for what is small, over or a risk; ``unknown`` where too little was
         judged.
-    rule : str or None
-        The rule whose finding is the thing to change first.
-    change_code : ChangeCode
-        What ``change`` asks for, for programs.
-    wasted_share : float or None
-        Share, 0 to 1, of the paid GPU time that was no compute, as the ledger has it.
-    lost : float or None
-        The same in money, in the currency of the report's ``cost``.
-    causes : list of str
-        The rules whose findings nothing explains, in the order of what they cost.
-    judged, not_judged : list of str
-        The rules that have judged the job, and those that have not and could have found something.
+    rule: The rule whose finding is the thing to change first.
+    change_code: What ``change`` asks for, for programs.
+    wasted_share: Share, 0 to 1, of the paid GPU time that was no compute, as the ledger has it.
+    lost: The same in money, in the currency of the report's ``cost``.
+    causes: The rules whose findings nothing explains, in the order of what they cost.
+    judged, not_judged: The rules that have judged the job, and those that have not and could have found something.
     """
 
     health: str
@@ -156,30 +140,19 @@ _FINAL = frozenset(each.value for each in JobStatus if each.is_final)
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The job as a whole; what is not known is None.
 
-    Attributes
-    ----------
-    gpus : int
-        How many GPUs wrote metrics, all nodes together.
-    gpus_of_type : int or None
-        How many an instance of the job's type has, by the price table; None where that is not known.
-    started_at, ended_at : str or None
-        As SageMaker says; where it does not, or where a sample is earlier, the first sample; where it does not, and the
-        job has ended, the last one.
-    duration_s : float or None
-        From the start to the end, of a job that has not ended to ``evaluated_through``.
-    evaluated_through : str or None
-        How far the rules have judged.
-    initialization, training_loop, finalization : Span or None
-        From the job's start to its first step, from there to the end of its last step, and on to the job's end; None
-        for a job without steps, the last one also while the job runs.
-    steps : int or None
-        How many steps its training processes took, all together.
-    data_covered : str
-        What was collected, in a sentence.
-    data_missing : list of str
-        What was not, a sentence each: nodes that never wrote, gaps, lines that could not be used.
-    run_links : dict of str to str
-        The pages of the job's run by tool: ``MLflow``, ``Weights & Biases``, or ``run`` for one that its owner names.
+    gpus: How many GPUs wrote metrics, all nodes together.
+    gpus_of_type: How many an instance of the job's type has, by the price table; None where that is not known.
+    started_at, ended_at: As SageMaker says; where it does not, or where a sample is earlier, the first sample; where it
+        does not, and the job has ended, the last one.
+    duration_s: From the start to the end, of a job that has not ended to ``evaluated_through``.
+    evaluated_through: How far the rules have judged.
+    initialization, training_loop, finalization: From the job's start to its first step, from there to the end of its
+        last step, and on to the job's end; None for a job without steps, the last one also while the job runs.
+    steps: How many steps its training processes took, all together.
+    data_covered: What was collected, in a sentence.
+    data_missing: What was not, a sentence each: nodes that never wrote, gaps, lines that could not be used.
+    run_links: The pages of the job's run by tool: ``MLflow``, ``Weights & Biases``, or ``run`` for one that its owner
+        names.
     """
 
     name: str
@@ -229,14 +202,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What is other in another run, of the job ``job`` and the verdict ``level``.
 
-    Attributes
-    ----------
-    ledger : list of Change
-        Shares of the paid GPU time, that which differs most first.
-    found_here, found_there : list of str
-        The rules that found something in one of both alone.
-    losses : list of Series
-        Those of the other run.
+    ledger: Shares of the paid GPU time, that which differs most first.
+    found_here, found_there: The rules that found something in one of both alone.
+    losses: Those of the other run.
     """
 
     job: str
@@ -253,32 +221,18 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A job's report.
 
-    Attributes
-    ----------
-    scope : {"state", "full"}
-        Made from the rules' state alone, within seconds of a fire; or with the profile and tensors read again.
-    final : bool
-        Whether the job has ended and all of it was judged.
-    healthy : bool
-        Whether the verdict's level is ``healthy``: nothing has fired, and nothing was left unjudged.
-    summary : str
-        The findings in one sentence, and how many rules judged.
-    rules : list of RuleEntry
-        Fired ones first, the most severe on top.
-    kernels : KernelReport or None
-        What the newest capture of kernel traces shows; None before one was judged.
-    comparison : Comparison or None
-        With another run; None where none was asked for.
-    training : TrainingReport or None
-        What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
-    ledger : list of LedgerEntry
-        Where the paid GPU time went: each GPU-second in one bucket; empty where no GPU is known.
-    ledger_by_node : list of NodeLedgerEntries
-        The same of each node, of 512 at most.
-    goodput : float or None
-        Share, 0 to 1, of the paid GPU time that was compute in steps that counted.
-    timelines : Timelines or None
-        None in scope ``state``, and of a job without a profile.
+    scope: Made from the rules' state alone, within seconds of a fire; or with the profile and tensors read again.
+    final: Whether the job has ended and all of it was judged.
+    healthy: Whether the verdict's level is ``healthy``: nothing has fired, and nothing was left unjudged.
+    summary: The findings in one sentence, and how many rules judged.
+    rules: Fired ones first, the most severe on top.
+    kernels: What the newest capture of kernel traces shows; None before one was judged.
+    comparison: With another run; None where none was asked for.
+    training: What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
+    ledger: Where the paid GPU time went: each GPU-second in one bucket; empty where no GPU is known.
+    ledger_by_node: The same of each node, of 512 at most.
+    goodput: Share, 0 to 1, of the paid GPU time that was compute in steps that counted.
+    timelines: None in scope ``state``, and of a job without a profile.
     """
 
     schema_version: Literal["2"] = SCHEMA_VERSION

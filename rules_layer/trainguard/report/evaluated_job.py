@@ -19,15 +19,10 @@ from trainguard.engine.verdicts.verdict import Verdict
 class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """What was collected of one node's stream, and what was missing or not used, by the name of its fault.
 
-    Attributes
-    ----------
-    first_at : str or None
-        Its first sample; of framework events the first step.
-    share : float or None
-        Share, 0 to 1, of the minutes from the first to the last that could be used; None of framework events, which
+    first_at: Its first sample; of framework events the first step.
+    share: Share, 0 to 1, of the minutes from the first to the last that could be used; None of framework events, which
         have no minute grid.
-    counters : dict of str to int
-        How much was read, was missing (``gaps``, in minutes) or was not used, by the name of its fault.
+    counters: How much was read, was missing (``gaps``, in minutes) or was not used, by the name of its fault.
     """
 
     node: str

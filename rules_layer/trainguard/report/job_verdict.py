@@ -74,12 +74,13 @@ def verdict_of(
         until = f"{doubt} Until then: {first.finding.reason}"
         return structs.replace(unknown, why=until, rules=rules, wasted_share=share, advice=first.finding.advice)
     certainty, certainty_why = found.certainty(now)
+    why = "Rules have judged the job, and found nothing." if found.report is None else found.report.finding.reason
     would_do, would_do_why = found.would_do
     return JobVerdict(
         generated_at=iso_time(now),
         job=record.job,
         verdict=found.verdict,
-        why=first.finding.reason if first is not None else found.why_healthy,
+        why=why if first is None else first.finding.reason,
         since=None if found.since is None else iso_time(found.since),
         certainty=certainty,
         certainty_why=certainty_why,
@@ -116,7 +117,8 @@ class _Findings(JobFacts):
             return (
                 f"The newest data of the job {newest}, and it is {iso_time(now)}: what the job does now is not known."
             )
-        if not self.open and self._lacks_much:
+        # A node writes one object a minute: where many are lost, a fault could hide.
+        if not self.open and self._lost_objects >= LACKING_SHARE * (self.hours or 0.0) * MINUTES_AN_HOUR > 0.0:
             text = counted(self._lost_objects, "object")
             return f"{text} of the profile could not be read, or never came, and the others show nothing wrong."
         if self.open or self.level != UNKNOWN:
@@ -168,12 +170,6 @@ class _Findings(JobFacts):
     @property
     def _lost_objects(self) -> int:
         return self._counted(_LOST_OBJECTS)
-
-    @property
-    def _lacks_much(self) -> bool:
-        """Return whether so many objects are lost that a fault could hide; a node writes one a minute."""
-        hours = self.hours
-        return hours is not None and self._lost_objects >= LACKING_SHARE * hours * MINUTES_AN_HOUR > 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -259,11 +255,6 @@ class _Findings(JobFacts):
             runs_on = counted(len(self.job.resources), self.job.resources[0].partition("/")[0].replace("-", " "))
             return WouldDo.ALERT, f"A fire decides on a stop by the tags of the {runs_on} that the job runs on."
         return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
-
-    @property
-    def why_healthy(self) -> str:
-        known = None if self.report is None else self.report.finding.reason
-        return "Rules have judged the job, and found nothing." if known is None else known
 
 
 def _is_idle(row: RuleRow) -> bool:

@@ -61,39 +61,25 @@ class Missing(StrEnum):
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What TrainGuard says about a job now.
 
-    Attributes
-    ----------
-    verdict : Verdict
-        ``idle``: no GPU of any node works. ``wasted``: something wastes paid time. ``at_risk``: something is wrong
+    verdict: ``idle``: no GPU of any node works. ``wasted``: something wastes paid time. ``at_risk``: something is wrong
         whose cost is not known. ``healthy``: rules have judged the job and found nothing that goes on. ``unknown``:
         none of it can be said. Unknown and unreachable mean active: never stop a job for them.
-    why : str
-        The reason, in a sentence with the job's own numbers.
-    since : str or None
-        Since when it has been so, ISO 8601 in UTC; None of a job that is healthy or unknown.
-    certainty : Certainty or None
-        ``high`` where it has lasted for half an hour and nothing is missing; None of ``unknown``. ``certainty_why``
-        says what is missing.
-    status : str or None
-        Status of the training job; ``active`` says whether it is still evaluated.
-    evaluated_through : str or None
-        The newest data that was judged.
-    rules : list of str
-        The rules whose condition holds, what wastes most first. Where ``unknown`` is of old data: those that held then.
-    wasted_share : float or None
-        Share of the paid GPU time until now that was no compute, 0 to 1.
-    lost, spent : float or None
-        Money, in ``currency``; None where no price is known.
-    advice : str or None
-        What to do about the first rule.
-    would_do : WouldDo
-        ``stop`` only where the job's owner allowed it for one of the rules; ``would_do_why`` says why not.
-    idle_nodes : list of str
-        The nodes on which no GPU works, be the others busy: for clusters that TrainGuard does not stop.
-    missing : list of Missing
-        What is missing to know how the job is; empty but of ``unknown``.
-    memory_held_on : list of str
-        Those of them whose GPUs hold memory: a job that hangs, a script that does not exit, a waiting server.
+    why: The reason, in a sentence with the job's own numbers.
+    since: Since when it has been so, ISO 8601 in UTC; None of a job that is healthy or unknown.
+    certainty: ``high`` where it has lasted for half an hour and nothing is missing; None of ``unknown``.
+        ``certainty_why`` says what is missing.
+    status: Status of the training job; ``active`` says whether it is still evaluated.
+    evaluated_through: The newest data that was judged.
+    rules: The rules whose condition holds, what wastes most first. Where ``unknown`` is of old data: those that held
+        then.
+    wasted_share: Share of the paid GPU time until now that was no compute, 0 to 1.
+    lost, spent: Money, in ``currency``; None where no price is known.
+    advice: What to do about the first rule.
+    would_do: ``stop`` only where the job's owner allowed it for one of the rules; ``would_do_why`` says why not.
+    idle_nodes: The nodes on which no GPU works, be the others busy: for clusters that TrainGuard does not stop.
+    missing: What is missing to know how the job is; empty but of ``unknown``.
+    memory_held_on: Those of them whose GPUs hold memory: a job that hangs, a script that does not exit, a waiting
+        server.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION

@@ -12,8 +12,7 @@ from msgspec.structs import replace as changed
 from tests.stragglers.judged import judged
 from tests.stragglers.simulated import Job, Planted
 from tests.unit.report_html import reports
-from trainguard.report.agents.answers import explained, what_ifs
-from trainguard.report.agents.order import before_larger, why_of_kernels
+from trainguard.report.agents.answers import before_larger, explained, what_ifs, why_of_kernels
 from trainguard.report.agents.stragglers import of_stragglers, straggler_what_ifs
 from trainguard.report.agents.verdict import of_report
 from trainguard.report.document import Report

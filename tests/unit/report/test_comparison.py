@@ -8,9 +8,8 @@ from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import HOSTILE
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import LedgerEntry
-from trainguard.report.comparison import compared
+from trainguard.report.comparison import change_words, compared
 from trainguard.report.document import Change, Report, Unit
-from trainguard.report.html.comparison import change_words
 from trainguard.report.html.render import render_report
 
 

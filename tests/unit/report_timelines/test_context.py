@@ -110,8 +110,9 @@ def test_charts_and_columns_are_of_collected_data_only() -> None:
     context = timelines_context(Timelines(axis=axis, nodes=[node], steps=[], phases=[]))
     assert kinds(context) == ["cpu"]
     assert (context["gpus"], context["fallback"]) == (0, "")
-    assert [each.title for each in context["numbers"].columns] == ["Node", "CPU"]
-    assert context["numbers"].rows[0][1:] == ["10 % / 15 % / 90 %"]
+    titles, rows = context["numbers"]
+    assert titles == ["Node", "CPU"]
+    assert rows[0][1:] == ["10 % / 15 % / 90 %"]
 
 
 def test_gpu_without_any_value_shows_a_dash() -> None:
@@ -121,7 +122,7 @@ def test_gpu_without_any_value_shows_a_dash() -> None:
     context = timelines_context(
         Timelines(axis=axis, nodes=[NodeTimeline(node="algo-1", gpus=[gpu])], steps=[], phases=[])
     )
-    assert context["numbers"].rows[0][1:] == ["\N{EN DASH}"]
+    assert context["numbers"][1][0][1:] == ["\N{EN DASH}"]
     assert context["fallback"] == ""
 
 

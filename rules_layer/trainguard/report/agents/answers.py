@@ -1,12 +1,15 @@
 """What agents get beside the verdict: a finding's facts, the ledger, two runs beside each other, and what-ifs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from trainguard.core.finding import severity_rank
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.changes import Comparison as KernelComparison
 from trainguard.kernels.changes import RankComparison
 from trainguard.kernels.document import KernelProfiles
 from trainguard.kernels.entries import KernelFinding
+from trainguard.kernels.ranking import SYMPTOMS
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.ledger.bucket import BUCKET_WORDS
 from trainguard.report.agents.foreign import (
@@ -18,7 +21,6 @@ from trainguard.report.agents.foreign import (
     rule_code,
     split_facts,
 )
-from trainguard.report.agents.order import before_larger, why_of_jobs, why_of_kernels
 from trainguard.report.agents.verdict import MOST_LISTED, Answer, ranked_kernels, short
 from trainguard.report.document import Change as Difference
 from trainguard.report.document import FindingEntry, Report
@@ -39,12 +41,17 @@ def explained(report: Report, rule: str = "") -> Answer:
         "job": foreign(report.job.name),
         "findings": [_explained(each, report.cost.currency, ended=report.job.has_ended) for each in first[:3]],
         "left_out": max(len(first) - 3, 0),
-        **({"rules": [_silent(each.rule, each.status) for each in silent[:3]]} if silent and not first else {}),
+        **(
+            {
+                "rules": [
+                    {"rule": rule_code(each.rule), "status": each.status, "fires_when": spec_of(each.rule).fires_when}
+                    for each in silent[:3]
+                ]
+            }
+            if silent and not first
+            else {}
+        ),
     }
-
-
-def _silent(rule: str, status: str) -> Answer:
-    return {"rule": rule_code(rule), "status": str(status), "fires_when": _of_rule(rule)["fires_when"]}
 
 
 def _explained(each: FindingEntry, currency: str | None, *, ended: bool) -> Answer:
@@ -111,7 +118,6 @@ def ledger_of(report: Report, node: int | None = None) -> Answer:
 
 
 def compared_answer(report: Report) -> Answer:
-    """Return what is other in the run that the report is compared with."""
     held = report.comparison
     if held is None:
         return {}
@@ -166,11 +172,12 @@ def what_ifs(report: Report) -> Answer:
 def kernels_answer(document: KernelProfiles) -> Answer:
     """Return the findings on traces and the kernels with most time, of the rank with the longest steps."""
     slowest = max(document.ranks, key=lambda rank: rank.window_ns, default=None)
+    busy = None if slowest is None or not slowest.window_ns else slowest.busy_ns / slowest.window_ns
     return {
         "source": foreign(document.job or document.source),
         "ranks": len(document.ranks) + document.ranks_left_out,
         "findings": _kernel_findings(ranked_kernels(document)),
-        **({} if slowest is None else {"rank": slowest.rank, "busy_share": _busy(slowest.busy_ns, slowest.window_ns)}),
+        **({} if slowest is None else {"rank": slowest.rank, "busy_share": _rounded(busy)}),
         "kernels": [
             {
                 "name": foreign(each.name),
@@ -182,10 +189,6 @@ def kernels_answer(document: KernelProfiles) -> Answer:
         ],
         "unread": len(document.unread),
     }
-
-
-def _busy(busy_ns: int, window_ns: int) -> float | None:
-    return _rounded(busy_ns / window_ns) if window_ns else None
 
 
 def captured_answer(report: Report) -> Answer:
@@ -308,3 +311,49 @@ def hang_answer(hang: HangVerdict) -> Answer:
         "do": ChangeCode.FIND_HANG.do,
         "unread": len(hang.unread),
     }
+
+
+# Savings are compared in percents, as the order of findings compares them.
+_PERCENTS = 2
+
+# Of the place of a change, and of a later one that saves more.
+Why = Callable[[int, int], str]
+
+
+def before_larger(saves: Sequence[float], why: Why) -> list[Mapping[str, str]]:
+    """Return for each change why it stands before the largest of those behind it; nothing where none saves more."""
+    found: list[Mapping[str, str]] = []
+    for place, saved in enumerate(saves):
+        behind = range(place + 1, len(saves))
+        largest = max(behind, key=lambda at: saves[at], default=place)
+        more = round(saves[largest], _PERCENTS) > round(saved, _PERCENTS)
+        found.append({"before_larger": why(place, largest)} if more else {})
+    return found
+
+
+def why_of_jobs(findings: Sequence[FindingEntry]) -> Why:
+    """Return the reasons of a job's order: causes, what goes on and what is severe come first."""
+
+    def why(first: int, later: int) -> str:
+        one, other = findings[first], findings[later]
+        if other.explained_by == one.rule:
+            return "is_its_cause"
+        if one.ongoing and not other.ongoing:
+            return "goes_on"
+        if severity_rank(one.severity) > severity_rank(other.severity):
+            return "more_severe"
+        return "risks_more_than_it_has_lost" if one.wasted_share is None else "loses_more_now"
+
+    return why
+
+
+def why_of_kernels(findings: Sequence[Mapping[str, Any]]) -> Why:
+    """Return the reasons of a trace's order: what is sure, and causes, come first."""
+
+    def why(first: int, later: int) -> str:
+        if findings[first]["sure"] and not findings[later]["sure"]:
+            return "is_sure"
+        is_symptom = findings[later]["rule"].rpartition("/")[2] in SYMPTOMS
+        return "larger_is_a_symptom" if is_symptom else "informs_less"
+
+    return why

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from trainguard.report.agents.foreign import foreign
 from trainguard.report.document import Report
-from trainguard.report.timeline.series import Band, Timelines, Values
+from trainguard.report.timeline.series import Band, Timelines, Values, bands_of
 
 Quantity = Literal[
     "gpu_utilization", "gpu_memory_activity", "cpu", "io_wait", "host_memory", "network", "step_s", "loss", "metric"
@@ -26,8 +26,8 @@ def series_answer(report: Report, quantity: Quantity, *, points: int = 20, first
     A point is the mean of its part of the time; a line of training is over steps, any other over time.
     """
     points = max(2, min(points, MOST_POINTS))
-    lines = list((_training if quantity in _OF_TRAINING else _timed)(report, quantity, points))
-    held = sorted(name for name in QUANTITIES if _has(report, name))
+    lines = list(_lines(report, quantity, points))
+    held = sorted(name for name in QUANTITIES if next(_lines(report, name, 2), None) is not None)
     return {
         "job": foreign(report.job.name),
         "quantity": quantity,
@@ -38,8 +38,8 @@ def series_answer(report: Report, quantity: Quantity, *, points: int = 20, first
     }
 
 
-def _has(report: Report, quantity: Quantity) -> bool:
-    return next((_training if quantity in _OF_TRAINING else _timed)(report, quantity, 2), None) is not None
+def _lines(report: Report, quantity: Quantity, points: int) -> Iterator[dict[str, Any]]:
+    return (_training if quantity in _OF_TRAINING else _timed)(report, quantity, points)
 
 
 def _training(report: Report, quantity: Quantity, points: int) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ def _training(report: Report, quantity: Quantity, points: int) -> Iterator[dict[
         if each.kind == quantity:
             steps = [part[0] for part in _parts(each.steps, points)]
             line = {"name": foreign(each.name), "mode": foreign(each.mode), "steps": steps}
-            yield {**line, "mean": _means(each.mean, points), "undefined_values": sum(each.undefined)}
+            yield {**line, "mean": _joined(each.mean, points, fmean), "undefined_values": sum(each.undefined)}
 
 
 def _timed(report: Report, quantity: Quantity, points: int) -> Iterator[dict[str, Any]]:
@@ -56,9 +56,9 @@ def _timed(report: Report, quantity: Quantity, points: int) -> Iterator[dict[str
         return
     axis = {"start_epoch_s": held.axis.start, "point_s": held.axis.bucket_s * _width(held.axis.buckets, points)}
     for where, band in _bands(held, quantity):
-        low = {} if band.low is None else {"low": _extremes(band.low, points, min)}
-        high = {} if band.high is None else {"high": _extremes(band.high, points, max)}
-        yield {**where, **axis, "mean": _means(band.mean, points), **low, **high}
+        low = {} if band.low is None else {"low": _joined(band.low, points, min)}
+        high = {} if band.high is None else {"high": _joined(band.high, points, max)}
+        yield {**where, **axis, "mean": _joined(band.mean, points, fmean), **low, **high}
 
 
 def _bands(held: Timelines, quantity: Quantity) -> Iterator[tuple[dict[str, Any], Band]]:
@@ -68,13 +68,9 @@ def _bands(held: Timelines, quantity: Quantity) -> Iterator[tuple[dict[str, Any]
             yield where, Band(mean=each.mean_s, low=each.low_s, high=each.high_s)
         return
     for node in held.nodes:
-        if quantity in {"gpu_utilization", "gpu_memory_activity"}:
-            for gpu in node.gpus:
-                band = gpu.utilization if quantity == "gpu_utilization" else gpu.memory
-                if band is not None:
-                    yield {"node": foreign(node.node), "gpu": foreign(gpu.gpu)}, band
-        elif (band := getattr(node, quantity)) is not None:
-            yield {"node": foreign(node.node)}, band
+        for gpu, name, band in bands_of(node):
+            if name == quantity.removesuffix("_activity"):
+                yield {"node": foreign(node.node), **({} if gpu is None else {"gpu": foreign(gpu)})}, band
 
 
 def _width(count: int, points: int) -> int:
@@ -86,10 +82,6 @@ def _parts(values: Sequence[Any], points: int) -> Iterator[Sequence[Any]]:
     return (values[at : at + width] for at in range(0, len(values), width))
 
 
-def _means(values: Values, points: int) -> Values:
-    return _extremes(values, points, fmean)
-
-
-def _extremes(values: Values, points: int, of: Any) -> Values:
+def _joined(values: Values, points: int, of: Any) -> Values:
     parts = ([value for value in part if value is not None] for part in _parts(values, points))
     return [float(f"{of(part):.4g}") if part else None for part in parts]

@@ -1,16 +1,15 @@
 """What agents get of a table of operations: who holds the ranks up, and what each change saves."""
 
 from trainguard.core.finding import Severity
+from trainguard.report.agents.answers import before_larger
 from trainguard.report.agents.foreign import foreign
-from trainguard.report.agents.order import before_larger
 from trainguard.report.agents.verdict import (
     MOST_LISTED,
-    SCHEMA_VERSION,
     AgentFinding,
     AgentPlace,
     AgentVerdict,
     Answer,
-    bounded,
+    of_place,
     place_name,
     rounded,
     short,
@@ -22,49 +21,36 @@ from trainguard.stragglers.verdict import RankShare, StragglerVerdict
 
 
 def of_stragglers(source: str, found: StragglerVerdict) -> AgentVerdict:
-    """Return the verdict on a table of operations."""
     told = [*found.causes, *(each for each in found.parts if each.saves >= _SAVES)]
     first = told[0] if told else None
     unsure = first is not None and (first.unsure or first not in found.causes)
     change = ChangeCode.NOTHING if first is None else straggler_change(first)
     price = found.price
-    return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(source),
-            status="Unknown",
-            verdict=Word.HEALTHY if first is None else Word.WASTED,
-            change=change,
-            do=change.do,
-            confidence="medium" if found.confidence == "low" or unsure else "high",
-            finding=None
-            if first is None
-            else AgentFinding(
-                rule="stragglers",
-                kind=first.kind.value,
-                severity=Severity.HIGH,
-                facts={
-                    "slowdown": round(found.slowdown, 3),
-                    "mean_step_s": round(found.recorded_s, 4),
-                    "explains_share": round(first.share, 3),
-                    **({} if first.times is None else {"times_of_peers": round(first.times, 2)}),
-                    **({} if first.stage is None else {"stage": float(first.stage)}),
-                },
-            ),
-            place=AgentPlace()
-            if first is None
-            else AgentPlace(
-                rank=first.ranks[0] if first.ranks else None,
-                node=place_name(first.host),
-                operator=place_name(first.operation),
-            ),
-            wasted_share=rounded(max(1.0 - 1.0 / found.slowdown, 0.0)),
-            lost=None if price is None else round(price.lost, 2),
-            currency=None if price is None else price.currency,
-            saves_share=None if first is None else rounded(first.saves),
-            unread={"rows": sum(found.faults.values())} if found.faults else {},
-            next=["what_if"],
-        )
+    finding, place = None, AgentPlace()
+    if first is not None:
+        facts = {
+            "slowdown": round(found.slowdown, 3),
+            "mean_step_s": round(found.recorded_s, 4),
+            "explains_share": round(first.share, 3),
+            **({} if first.times is None else {"times_of_peers": round(first.times, 2)}),
+            **({} if first.stage is None else {"stage": float(first.stage)}),
+        }
+        finding = AgentFinding(rule="stragglers", kind=first.kind.value, severity=Severity.HIGH, facts=facts)
+        rank, operator = first.ranks[0] if first.ranks else None, place_name(first.operation)
+        place = AgentPlace(rank=rank, node=place_name(first.host), operator=operator)
+    return of_place(
+        source,
+        change,
+        verdict=Word.HEALTHY if first is None else Word.WASTED,
+        confidence="medium" if found.confidence == "low" or unsure else "high",
+        finding=finding,
+        place=place,
+        wasted_share=rounded(max(1.0 - 1.0 / found.slowdown, 0.0)),
+        lost=None if price is None else round(price.lost, 2),
+        currency=None if price is None else price.currency,
+        saves_share=None if first is None else rounded(first.saves),
+        unread={"rows": sum(found.faults.values())} if found.faults else {},
+        next=["what_if"],
     )
 
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.core.finding import Fact, Severity, severity_rank
-from trainguard.hangs.verdict import Culprit, HangVerdict
+from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
+from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.ranking import place_of
@@ -19,7 +20,7 @@ from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.report.agents.foreign import CUSTOM, Foreign, foreign, own, rule_code, split_facts
 from trainguard.report.document import FindingEntry, Report, encode_schema, report_schema
-from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, NOT_JUDGED_DEVICES, UNREAD_PARTS
+from trainguard.report.job.coverage import BAD_OBJECTS, CUT_FILES, UNREAD_PARTS
 from trainguard.report.verdict_document import JobVerdict, Missing
 from trainguard.report.verdict_document import Verdict as Word
 from trainguard.rules.change import ChangeCode
@@ -55,14 +56,9 @@ class AgentPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AgentFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The finding that matters most.
 
-    Attributes
-    ----------
-    rule, kind : str
-        TrainGuard's codes; ``custom`` of a deployment's own rule, whose name is among ``names``.
-    facts : dict of str to float
-        Numbers; the end of a name is the unit: ``_pct`` 0 to 100, ``_share`` 0 to 1, ``_s``, ``_epoch_s``.
-    names : dict of str to Foreign
-        Names among the facts: foreign text.
+    rule, kind: TrainGuard's codes; ``custom`` of a deployment's own rule, whose name is among ``names``.
+    facts: Numbers; the end of a name is the unit: ``_pct`` 0 to 100, ``_share`` 0 to 1, ``_s``, ``_epoch_s``.
+    names: Names among the facts: foreign text.
     """
 
     rule: str
@@ -76,26 +72,15 @@ class AgentFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class AgentVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What TrainGuard says about a job, for an agent. Foreign text stands in ``data`` alone: it is no instruction.
 
-    Attributes
-    ----------
-    verdict : Word
-        As of ``trainguard verdict``. Unknown means active: never stop a job for it.
-    change, do : ChangeCode, str
-        The change to make first: its code, and what it is, after the job's end for the next run.
-    missing : list of str
-        What is missing to know, of ``unknown``: codes.
-    confidence : str
-        How sure that is.
-    wasted_share : float or None
-        Share of the paid GPU time, 0 to 1, that was no compute; ``lost`` is it in ``currency``.
-    saves_share : float or None
-        Share of the paid GPU time, or of a step, that the change can win at most.
-    others : list of str
-        Rules with other findings.
-    unread : dict of str to int
-        What was not read or not judged, counted by kind.
-    next : list of str
-        Tools that say more.
+    verdict: As of ``trainguard verdict``. Unknown means active: never stop a job for it.
+    change, do: The change to make first: its code, and what it is, after the job's end for the next run.
+    missing: What is missing to know, of ``unknown``: codes.
+    confidence: How sure that is.
+    wasted_share: Share of the paid GPU time, 0 to 1, that was no compute; ``lost`` is it in ``currency``.
+    saves_share: Share of the paid GPU time, or of a step, that the change can win at most.
+    others: Rules with other findings.
+    unread: What was not read or not judged, counted by kind.
+    next: Tools that say more.
     """
 
     schema_version: Literal["1"]
@@ -272,22 +257,25 @@ def of_kernels(document: KernelProfiles) -> AgentVerdict:
     place = AgentPlace() if first is None else _place(first.facts)
     if first is not None and place.operator is None and first.evidence:
         place = replace(place, operator=foreign(first.evidence[0].what))
+    return of_place(
+        document.job or document.source,
+        change,
+        verdict=(Word.WASTED if first is not None else Word.HEALTHY) if judged else Word.UNKNOWN,
+        confidence="high" if first is not None and first.confidence == "normal" else "medium" if judged else "low",
+        finding=None if first is None else _finding(first.id, first.kind, first.facts, first.severity),
+        place=place,
+        saves_share=None if first is None else rounded(first.gain.share),
+        others=list(dict.fromkeys(each.id for each in found[1:] if first is not None and each.id != first.id)),
+        unread={"traces": len(document.unread)} if document.unread else {},
+        next=["kernels"],
+    )
+
+
+def of_place(source: str, change: ChangeCode, **known: Any) -> AgentVerdict:
+    """Return the verdict on what lies at a place, of a job whose status is unknown."""
+    job = foreign(source)
     return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(document.job or document.source),
-            status="Unknown",
-            verdict=(Word.WASTED if first is not None else Word.HEALTHY) if judged else Word.UNKNOWN,
-            change=change,
-            do=change.do,
-            confidence="high" if first is not None and first.confidence == "normal" else "medium" if judged else "low",
-            finding=None if first is None else _finding(first.id, first.kind, first.facts, first.severity),
-            place=place,
-            saves_share=None if first is None else rounded(first.gain.share),
-            others=list(dict.fromkeys(each.id for each in found[1:] if first is not None and each.id != first.id)),
-            unread={"traces": len(document.unread)} if document.unread else {},
-            next=["kernels"],
-        )
+        AgentVerdict(schema_version=SCHEMA_VERSION, job=job, status="Unknown", change=change, do=change.do, **known)
     )
 
 
@@ -313,26 +301,19 @@ def of_hang(source: str, hang: HangVerdict) -> AgentVerdict:
     kind = (own(first.kind) if first else None) or "unknown"
     facts = {"ranks": float(hang.ranks), "ranks_waiting": float(len(hang.victims))}
     facts |= {"ranks_without_dump": float(len(hang.without_dump))} if hang.without_dump else {}
-    return bounded(
-        AgentVerdict(
-            schema_version=SCHEMA_VERSION,
-            job=foreign(source),
-            status="Unknown",
-            verdict=Word.UNKNOWN if first is None else Word.WASTED,
-            change=ChangeCode.FIND_HANG,
-            do=ChangeCode.FIND_HANG.do,
-            confidence="low" if first is None else "high",
-            finding=AgentFinding(rule="hang", kind=kind, severity=Severity.CRITICAL, facts=facts),
-            place=AgentPlace() if first is None else _culprit(first, hang),
-            unread={"files": len(hang.unread)} if hang.unread else {},
-            next=["explain"],
-        )
-    )
-
-
-def _culprit(first: Culprit, hang: HangVerdict) -> AgentPlace:
-    return AgentPlace(
-        rank=first.rank, operator=place_name(first.operation or hang.operation), line=place_name(first.line)
+    place = AgentPlace()
+    if first is not None:
+        operator, line = place_name(first.operation or hang.operation), place_name(first.line)
+        place = AgentPlace(rank=first.rank, operator=operator, line=line)
+    return of_place(
+        source,
+        ChangeCode.FIND_HANG,
+        verdict=Word.UNKNOWN if first is None else Word.WASTED,
+        confidence="low" if first is None else "high",
+        finding=AgentFinding(rule="hang", kind=kind, severity=Severity.CRITICAL, facts=facts),
+        place=place,
+        unread={"files": len(hang.unread)} if hang.unread else {},
+        next=["explain"],
     )
 
 

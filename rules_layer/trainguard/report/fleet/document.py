@@ -17,23 +17,14 @@ SCHEMA_VERSION: Literal["1"] = "1"
 class FleetGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Some jobs together.
 
-    Attributes
-    ----------
-    kind : str
-        What they have in common: ``user``, ``team`` or ``project``, by the jobs' tags; ``week``, in which they began;
+    kind: What they have in common: ``user``, ``team`` or ``project``, by the jobs' tags; ``week``, in which they began;
         ``instance type``; empty of any others.
-    name : str or None
-        The owner, the week's Monday, or the instance type; None of jobs of which it is not known.
-    judged, with_findings : int
-        Jobs of which at least one rule could say something, and those on which one has fired.
-    instance_hours : float
-        What was paid for, as far as a job's times are known.
-    wasted_share : float or None
-        The part of it that the jobs' largest losses make up.
-    unpriced : int
-        Jobs that have no part in ``spent`` and ``lost``.
-    weeks : list of FleetGroup
-        Of an owner the newest weeks in which its jobs began, in order of time.
+    name: The owner, the week's Monday, or the instance type; None of jobs of which it is not known.
+    judged, with_findings: Jobs of which at least one rule could say something, and those on which one has fired.
+    instance_hours: What was paid for, as far as a job's times are known.
+    wasted_share: The part of it that the jobs' largest losses make up.
+    unpriced: Jobs that have no part in ``spent`` and ``lost``.
+    weeks: Of an owner the newest weeks in which its jobs began, in order of time.
     """
 
     kind: str = ""
@@ -165,29 +156,17 @@ class FleetBrake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All jobs of a deployment, or of a folder.
 
-    Attributes
-    ----------
-    stack, region : str
-        Of a folder its name, and nothing.
-    folder : str or None
-        The folder below which the jobs were found; None of a deployment.
-    since : str or None
-        Jobs that did nothing after it are left out.
-    jobs : list of FleetJob
-        The most wasteful first; bounded, ``rest`` are the others.
-    rules : list of FleetRule
-        Those that fired on most jobs first.
-    weeks, instance_types, owners : list of FleetGroup
-        Weeks in order of time; owners by kind, those that lost most first; bounded. A kind that no job names is
-        missing.
-    unjudged, stops : list
-        Bounded; how many there are in all stands in ``totals`` and ``notes``.
-    kernel_profiles : list of FleetKernels
-        The newest first; bounded.
-    brakes : list of FleetBrake
-        In force when the report was made.
-    notes : list of str
-        What was left out, and how numbers are to be read, in sentences.
+    stack, region: Of a folder its name, and nothing.
+    folder: The folder below which the jobs were found; None of a deployment.
+    since: Jobs that did nothing after it are left out.
+    jobs: The most wasteful first; bounded, ``rest`` are the others.
+    rules: Those that fired on most jobs first.
+    weeks, instance_types, owners: Weeks in order of time; owners by kind, those that lost most first; bounded. A kind
+        that no job names is missing.
+    unjudged, stops: Bounded; how many there are in all stands in ``totals`` and ``notes``.
+    kernel_profiles: The newest first; bounded.
+    brakes: In force when the report was made.
+    notes: What was left out, and how numbers are to be read, in sentences.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION

@@ -75,7 +75,13 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
     stops = sorted((stop for each in facts for stop in _stops(each)), key=lambda stop: stop.at or "", reverse=True)
     unjudged = [each for each in facts if not each.judged]
     prices = packaged_prices() if fleet.prices is None else fleet.prices
-    totals = _totals(facts, len(stops), prices.currency)
+    totals = FleetTotals(
+        **sums_of(facts),
+        active=sum(each.job.active for each in facts),
+        fires=sum(row.times_fired for each in facts for row in each.fired),
+        stops=len(stops),
+        currency=prices.currency,
+    )
     owners = owners_by_kind(facts)
     return FleetReport(
         generated_at=iso_time(now),
@@ -101,19 +107,21 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
-    """Where a job of this machine lies, below the fleet's folder; ``unread`` counts what could not be read of it.
+class JudgedJob:
+    """A job of this machine with its rows; it lies at ``place``, below the fleet's folder.
 
-    ``report`` is its page, below the folder of the fleet's page.
+    ``unread`` counts parts and objects, ``report`` is its page, below the folder of the fleet's page.
     """
 
     place: str
+    job: JobRecord
+    rows: tuple[RuleRow, ...]
     link: str | None = None
     unread: int = 0
     report: str | None = None
 
 
-def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]) -> FleetReport:
+def with_places(report: FleetReport, folder: str, places: Mapping[str, JudgedJob]) -> FleetReport:
     jobs, unjudged = ([_placed(each, places[each.job]) for each in of] for of in (report.jobs, report.unjudged))
     damaged = [name for name, each in places.items() if each.unread]
     notes = report.notes
@@ -133,7 +141,7 @@ def with_brakes(report: FleetReport, found: BrakeList, *, now: float) -> FleetRe
     return msgspec.structs.replace(report, brakes=shown, notes=[*notes, *found.faults, *report.notes])
 
 
-def _placed(job: FleetJob, place: JobPlace) -> FleetJob:
+def _placed(job: FleetJob, place: JudgedJob) -> FleetJob:
     return msgspec.structs.replace(job, place=place.place, link=place.link, report=place.report)
 
 
@@ -150,16 +158,6 @@ def _waste(facts: JobFacts) -> tuple[float, float, float, int, str]:
         -(facts.wasted_share or 0.0),
         -max(severity_rank(facts.severity), bool(facts.fired) - 1),
         facts.job.job,
-    )
-
-
-def _totals(facts: Sequence[JobFacts], stops: int, currency: str) -> FleetTotals:
-    return FleetTotals(
-        **sums_of(facts),
-        active=sum(each.job.active for each in facts),
-        fires=sum(row.times_fired for each in facts for row in each.fired),
-        stops=stops,
-        currency=currency,
     )
 
 

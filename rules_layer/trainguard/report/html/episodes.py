@@ -146,10 +146,6 @@ def _follows(before: str, after: str) -> bool:
     return int(two["number"]) - int(one["number"]) == 1
 
 
-def all_of(episodes: Mapping[str, Sequence[Episode]]) -> list[Episode]:
-    return sorted((each for held in episodes.values() for each in held), key=lambda each: each["start"])
-
-
 MOST_COLUMNS = 480
 MOST_ROWS = 64
 MOST_LANES = 3

@@ -50,7 +50,7 @@ def pack_counts(values: Ints) -> str:
         has = length > place
         bits = left[has] >> (_BITS * place) & 0x7F
         packed[begins[has] + place] = bits | np.where(length[has] > place + 1, 0x80, 0)
-    return base64.b64encode(packed.tobytes()).decode("ascii")
+    return _text(packed.tobytes())
 
 
 def pack_signed(values: Ints) -> str:

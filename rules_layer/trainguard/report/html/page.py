@@ -9,16 +9,20 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from trainguard.core.units import counted
+from trainguard.core.finding import Severity
+from trainguard.core.units import counted, listed
 from trainguard.render import numbers
+from trainguard.render.blocks import heat, plot_column
 from trainguard.render.numbers import shown_name
 from trainguard.render.plots import svg
+from trainguard.render.plots.scale import up_from_zero
+from trainguard.render.plots.strips import bar
 
 LONGEST_SENTENCE = 1_200
 STYLES = ("tokens.css", "page.css", "picture.css", "tables.css", "rules.css", "plots.css", "print.css")
@@ -31,6 +35,14 @@ _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
 # What a number to be seen first is, the number, and a few words more.
 KeyFigure = tuple[str, str, str]
+# A word in a tone, whose icon says the same as its colour.
+Badge = tuple[str, str]
+_SEVERITIES: Mapping[str, str] = {
+    Severity.CRITICAL: "bad",
+    Severity.HIGH: "high",
+    Severity.MEDIUM: "warn",
+    Severity.LOW: "low",
+}
 
 
 def render_page(template: str, *, styles: str = "", script: str = "", **context: object) -> str:
@@ -47,7 +59,7 @@ def render_page(template: str, *, styles: str = "", script: str = "", **context:
 
 @functools.cache
 def environment() -> Environment:
-    """Return the templates' environment, with the functions of `numbers` as filters."""
+    """Return the templates' environment, with the functions of `numbers` as filters, and what draws a cell."""
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -67,6 +79,9 @@ def environment() -> Environment:
         prose=prose,
         sentence=sentence,
         with_times=with_times,
+    )
+    made.globals.update(
+        bar=bar, heat=heat, listed=listed, plot_column=plot_column, severities=_SEVERITIES, up_from_zero=up_from_zero
     )
     return made
 

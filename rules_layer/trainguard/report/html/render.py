@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from trainguard.core.timestamps import epoch_of
-from trainguard.core.units import faults_counted, listed, show_share
+from trainguard.core.units import faults_counted, show_share
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.kernels.rules.registry import words_of
 from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
@@ -15,17 +15,17 @@ from trainguard.ledger.document import LedgerEntry
 from trainguard.planning.text import said_finish
 from trainguard.render.numbers import NOTHING, count, duration, money, share, shown_name
 from trainguard.render.plots.strips import parts_of_whole
+from trainguard.report.comparison import change_words
 from trainguard.report.document import JobSummary, Report, Span
 from trainguard.report.evaluated_job import NodeCoverage
-from trainguard.report.html.badges import SEVERITIES, Badge
-from trainguard.report.html.comparison import change_words, compared_losses
-from trainguard.report.html.episodes import all_of, episodes_of, picture_of
-from trainguard.report.html.page import KeyFigure, joined_script, read_asset, render_page
-from trainguard.report.html.rule_sections import ShownRule, shown_rules
+from trainguard.report.html.episodes import episodes_of, picture_of
+from trainguard.report.html.page import Badge, KeyFigure, joined_script, read_asset, render_page
+from trainguard.report.html.rule_sections import shown_rules
 from trainguard.report.html.timelines import thresholds_of, timelines_context
+from trainguard.report.html.training.charts import compared_losses
 from trainguard.report.html.training.sections import training_context
 
-LEVELS: Mapping[str, tuple[str, str]] = {
+LEVELS: Mapping[str, Badge] = {
     "healthy": ("Healthy", "ok"),
     "attention": ("Needs attention", "warn"),
     "unhealthy": ("Unhealthy", "bad"),
@@ -39,11 +39,6 @@ PHASES = (
 )
 COVERAGE_AT_MOST = 600
 _GAPS = "gaps"
-
-
-def _level(report: Report) -> Badge:
-    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
-    return word.removesuffix(" yet") if report.final else word, tone
 
 
 def _figures(report: Report) -> list[KeyFigure]:
@@ -62,11 +57,6 @@ def _figures(report: Report) -> list[KeyFigure]:
     judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
     figures.append(("Duration", duration(job.duration_s), judged))
     return [each for each in figures if each[1] != NOTHING or each[0].startswith("Cost")]
-
-
-def _counts(rules: Sequence[ShownRule]) -> str:
-    held = Counter(line["status"][0] for line in rules)
-    return f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in held.most_common())}."
 
 
 def phases_of(job: JobSummary) -> list[tuple[str, Span, str]]:
@@ -129,19 +119,20 @@ def render_report(report: Report) -> str:
     loss_first = timelines is None or (report.training is not None and bool(report.training.fires))
     trained = report.training is not None and report.training.steps > 0
     of_panels = trained or report.kernels is not None or report.comparison is not None
+    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
+    statuses = Counter(line["status"][0] for line in rules).most_common()
     styles = ("" if timelines is None else timelines["styles"]) + (read_asset("training.css") if of_panels else "")
     return render_page(
         "report.html.j2",
         styles=styles,
         script=joined_script() if timelines is None else timelines["scripts"],
         report=report,
-        level=_level(report),
+        level=(word.removesuffix(" yet") if report.final else word, tone),
         figures=_figures(report),
         finish=None if report.finish is None else said_finish(report.finish),
         rules=rules,
-        counts=_counts(rules),
+        counts=f"{len(rules)} rules: {', '.join(f'{amount} {word}' for word, amount in statuses)}.",
         anchors={line["entry"].rule: line["anchor"] for line in rules},
-        severities=SEVERITIES,
         phases=phases_of(report.job),
         phase_bar=phase_bar,
         # Streams with a fault first, then those of which least was used.
@@ -160,8 +151,7 @@ def render_report(report: Report) -> str:
         words_of=words_of,
         compared_losses=compared_losses,
         change_words=change_words,
-        listed=listed,
-        **{**training_context(report.training), "loss_first": loss_first},
+        **training_context(report.training, loss_first=loss_first),
     )
 
 
@@ -169,9 +159,10 @@ def report_timelines(report: Report) -> dict[str, Any] | None:
     if report.timelines is None:
         return None
     started_at = report.job.started_at
+    episodes = [each for held in episodes_of(report).values() for each in held]
     return timelines_context(
         report.timelines,
         started_at=None if started_at is None else epoch_of(started_at),
-        episodes=all_of(episodes_of(report)),
+        episodes=sorted(episodes, key=lambda each: each["start"]),
         thresholds=thresholds_of(report.rules, [finding.rule for finding in report.findings]),
     )

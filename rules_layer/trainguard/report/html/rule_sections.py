@@ -13,7 +13,7 @@ from trainguard.render.blocks import Block, Cell, Facts, Note
 from trainguard.render.numbers import NOTHING, number, shown_name
 from trainguard.render.rule_entry import Parameter, RuleEntry
 from trainguard.report.document import FindingEntry, Report
-from trainguard.report.html.badges import Badge, severity_badge
+from trainguard.report.html.page import Badge
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
@@ -21,7 +21,7 @@ from trainguard.rules.registry import OWN_NAMES, spec_of
 _OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
 
 
-STATUSES: Mapping[str, tuple[str, str]] = {
+STATUSES: Mapping[str, Badge] = {
     Status.FIRED: ("fired", "bad"),
     Status.ERROR: ("error", "bad"),
     Status.OK: ("ok", "ok"),
@@ -72,7 +72,7 @@ def _shown(entry: RuleEntry, finding: FindingEntry | None, *, final: bool) -> di
         "blocks": blocks,
         "fired": fired,
         "status": _status(entry, finding, fired=fired, final=final),
-        "severity": None if severity is None else severity_badge(severity),
+        "severity": severity,
         "parameters": _parameters(entry),
         # The value of the episodes furthest from the threshold; without any what it measured last.
         "measured": max(measured, key=lambda value: abs(value - threshold), default=entry.measured),

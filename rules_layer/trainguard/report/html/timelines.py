@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trainguard.render.blocks import Column, Table
-from trainguard.render.numbers import NOTHING, duration, percent, rate, shown_name
+from trainguard.render.numbers import NOTHING, percent, rate, shown_name
 from trainguard.render.rule_entry import RuleEntry, setting
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.packed import in_script, pack_floats, pack_percents
@@ -21,7 +20,6 @@ from trainguard.report.timeline.series import (
     NodeTimeline,
     StepTimeline,
     TimeAxis,
-    TimelineDetail,
     Timelines,
     Values,
 )
@@ -164,15 +162,14 @@ QUANTITIES: Sequence[Quantity] = (
 )
 
 
-def node_numbers(timelines: Timelines) -> Table:
-    """Sum every node up in a row; a quantity that no node has is left out."""
+def node_numbers(timelines: Timelines) -> tuple[list[str], list[list[str]]]:
+    """Return titles, and a row a node, which sum up the whole job; a quantity that no node has is left out."""
     found = [each for each in QUANTITIES if any(band for node in timelines.nodes for band in each[3](node))]
     rows = [
         [shown_name(node.node), *(_cell(bands(node), percent if unit == "%" else rate) for _, _, unit, bands in found)]
         for node in timelines.nodes
     ]
-    columns = [Column("Node"), *(Column(title) for _, title, _, _ in found)]
-    return Table("Lowest / mean / highest over the whole job", columns, rows if found else [])
+    return ["Node", *(title for _, title, _, _ in found)], rows if found else []
 
 
 def _cell(bands: Sequence[Band | None], write: Callable[[float], str]) -> str:
@@ -251,7 +248,11 @@ def timelines_context(
         "nodes": [shown_name(each.node) for each in timelines.nodes],
         "gpus": gpus,
         "heat_height": next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
-        "resolution": tuple(_resolution(timelines)),
+        "bucket_s": timelines.axis.bucket_s,
+        "detail": timelines.detail,
+        "detail_s": sum(each.axis.buckets * each.axis.bucket_s for each in timelines.detail),
+        "is_all_fine": len(timelines.detail) == 1 and _covers(timelines.detail[0].axis, timelines.axis),
+        "has_steps": bool(timelines.steps),
         "phases": list(dict.fromkeys(each.kind for each in sorted(timelines.phases, key=lambda phase: phase.start))),
         "rules": list(dict.fromkeys(each["finding"].rule for each in episodes)),
         "numbers": node_numbers(timelines),
@@ -291,24 +292,6 @@ def timelines_script() -> str:
 @functools.cache
 def timelines_style() -> str:
     return "\n".join(read_asset(each) for each in _STYLES)
-
-
-def _resolution(timelines: Timelines) -> Iterator[str]:
-    axis, detail = timelines.axis, timelines.detail
-    yield f"A value covers {axis.bucket_s:g} s over the whole job."
-    if not detail:
-        return
-    finer = detail[0].axis.bucket_s
-    steps = " Step durations stay as they are." if timelines.steps else ""
-    if len(detail) == 1 and _covers(detail[0].axis, axis):
-        yield f"Zoom in, and it covers {finer:g} s.{steps}"
-    else:
-        held = duration(sum(each.axis.buckets * each.axis.bucket_s for each in detail))
-        yield f"Zoom in on an episode, and it covers {finer:g} s: for {held} around {_stretches(detail)}.{steps}"
-
-
-def _stretches(detail: Sequence[TimelineDetail]) -> str:
-    return "the onset of one" if len(detail) == 1 else f"the onsets, in {len(detail)} stretches"
 
 
 def _covers(fine: TimeAxis, whole: TimeAxis) -> bool:

@@ -17,20 +17,20 @@ from trainguard.engine.family import Families
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.planning.document import FinishForecast
+from trainguard.planning.document import FinishForecast, Lacking
+from trainguard.planning.finish import Point, forecast_finish
 from trainguard.pricing.cost import CostEstimate
 from trainguard.report.comparison import compared
 from trainguard.report.document import FindingEntry, JobSummary, Report, Scope, Span, Spending, Verdict, encode_document
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job, shown_time
 from trainguard.report.job.coverage import coverage, data_covered, data_missing
 from trainguard.report.job.facts import gpu_remarks, gpus_of_type, kernel_report, last_step_end, not_collected, steps
-from trainguard.report.job.finish import forecast_of
 from trainguard.report.job.rule_entries import managed_files, rule_entries
 from trainguard.report.timeline.build import build_timelines
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import Episode, Timelines
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.document import FirstFire, rule_fires, training_report
+from trainguard.report.training.document import FirstFire, TrainingReport, rule_fires, training_report
 from trainguard.report.training.xgboost_files import xgboost_files
 
 
@@ -129,6 +129,25 @@ def unmarked(findings: Sequence[FindingEntry]) -> list[str]:
     missing = sum(finding.earlier_episodes for finding in findings)
     total = missing + sum(len(finding.episodes) for finding in findings)
     return [f"{missing:,} of {total:,} episodes are not marked: of each finding, the newest are."] if missing else []
+
+
+def points_of(training: TrainingReport | None) -> list[Point]:
+    """Return when which step was done, of the series of a training with most times."""
+    series = [] if training is None else training.series
+    found = max(series, key=lambda each: len(set(each.at)), default=None)
+    return [] if found is None or len(set(found.at)) < 2 else list(zip(found.at, found.steps, strict=True))
+
+
+def forecast_of(
+    job: JobSummary, training: TrainingReport | None, total: int, limit_s: float | None
+) -> FinishForecast | Lacking:
+    """Forecast the end of ``total`` steps; ``limit_s`` seconds after its start the job is ended."""
+    points = points_of(training)
+    if not points:
+        return Lacking.TIMED_STEPS
+    begin = points[0][0] if job.started_at is None else epoch_of(job.started_at)
+    found = forecast_finish(points, total, None if limit_s is None else begin + limit_s)
+    return Lacking.STEPS_LEFT if isinstance(found, FinishForecast) and found.done >= total else found
 
 
 MOST_NODES = 128
@@ -239,25 +258,20 @@ def _timelines(
 def _spending(judged: EvaluatedJob) -> Spending:
     """Say in a note why a cost is not known, or where the GPUs are others than paid."""
     estimate = judged.paid_time.estimate()
-    remarks = gpu_remarks(judged)
-    if not isinstance(estimate, CostEstimate):
-        hours = (
-            "" if estimate.instance_hours is None else f" {estimate.instance_hours:,.2f} instance hours were paid for."
-        )
-        note = " ".join([f"No cost: {estimate.why}.{hours}", *remarks])
-        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(estimate.instance_hours))
-    hourly = f"{estimate.currency} {estimate.hourly:g} an hour"
-    note = f"{counted(estimate.nodes, 'node')} for {estimate.hours:.2f} h at {hourly} ({estimate.origin})."
+    hours, spent, currency = estimate.instance_hours, None, None
+    if isinstance(estimate, CostEstimate):
+        spent, currency = round(estimate.spent, 2), estimate.currency
+        hourly = f"{currency} {estimate.hourly:g} an hour"
+        note = f"{counted(estimate.nodes, 'node')} for {estimate.hours:.2f} h at {hourly} ({estimate.origin})."
+    else:
+        paid = "" if hours is None else f" {hours:,.2f} instance hours were paid for."
+        note = f"No cost: {estimate.why}.{paid}"
     return Spending(
-        spent=round(estimate.spent, 2),
-        currency=estimate.currency,
-        note=" ".join([note, *remarks]),
-        instance_hours=_rounded(estimate.instance_hours),
+        spent=spent,
+        currency=currency,
+        note=" ".join([note, *gpu_remarks(judged)]),
+        instance_hours=None if hours is None else round(hours, 4),
     )
-
-
-def _rounded(hours: float | None) -> float | None:
-    return None if hours is None else round(hours, 4)
 
 
 XGBOOST_PAGE = "xgboost_report.html"

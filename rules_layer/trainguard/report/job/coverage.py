@@ -24,7 +24,7 @@ from trainguard.report.evaluated_job import EvaluatedJob, NodeCoverage, shown_ti
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"
-UNREAD_PARTS, CUT_FILES, NOT_JUDGED_DEVICES = "unread_parts", "files_cut", "devices_not_judged"
+UNREAD_PARTS, CUT_FILES = "unread_parts", "files_cut"
 
 
 def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> tuple[float, int]:

@@ -187,8 +187,7 @@ _GPU_METRICS = frozenset({"GPU", "GPU memory"})
 def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
     """Return what is absent in this job, and nothing else; ``missing`` says which time lines could not be read."""
     return [
-        *_nothing_sampled(judged),
-        *_framework(judged),
+        *_streams(judged),
         *_kernel_trace(judged),
         *_gpus(judged),
         *_system_metrics(judged),
@@ -197,7 +196,14 @@ def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) ->
     ]
 
 
-def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
+def _streams(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    if not judged.system_nodes:
+        yield NotCollected(
+            what="System metrics",
+            unknown="How busy GPUs, CPU, disk and network were, and so what the paid time went into: a log of losses, "
+            "or tensors alone, does not say it.",
+            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
+        )
     if not judged.framework_nodes:
         expected = "expected, but none came" if judged.job.framework_expected else "none came"
         yield NotCollected(
@@ -237,16 +243,6 @@ def _kernel_trace(judged: EvaluatedJob) -> Iterator[NotCollected]:
 def _with_debugger(judged: EvaluatedJob, ours: str, debugger: str) -> str:
     """Add what SageMaker Debugger offers: AWS has closed it to other accounts on 2026-07-30."""
     return f"{ours} {debugger}" if judged.job.arn.startswith(_SAGEMAKER) else ours
-
-
-def _nothing_sampled(judged: EvaluatedJob) -> Iterator[NotCollected]:
-    if not judged.system_nodes:
-        yield NotCollected(
-            what="System metrics",
-            unknown="How busy GPUs, CPU, disk and network were, and so what the paid time went into: a log of losses, "
-            "or tensors alone, does not say it.",
-            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
-        )
 
 
 def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:

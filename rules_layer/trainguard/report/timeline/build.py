@@ -12,7 +12,7 @@ from trainguard.core.finding import severity_rank
 from trainguard.formats.profile.snapshots import IntArray
 from trainguard.render.numbers import natural
 from trainguard.report.timeline.digest import MICROSECONDS, STEPS, NodeDigest
-from trainguard.report.timeline.series import Band, Episode, Phase, TimeAxis, TimelineDetail, Timelines, shown_axis
+from trainguard.report.timeline.series import Episode, Phase, TimeAxis, TimelineDetail, Timelines, bands_of, shown_axis
 from trainguard.report.timeline.shown import (
     FLOAT_BYTES,
     PERCENT_BYTES,
@@ -275,16 +275,14 @@ def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str,
 
 
 def _packed_bytes(timelines: Timelines) -> float:
-    percents, floats, devices = [], [], 0.0
+    percents = floats = 0
     for node in timelines.nodes:
-        percents += [node.cpu, node.io_wait, node.host_memory]
-        percents += [band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)]
-        floats.append(node.network)
-        devices += bytes_taken(node.devices)
+        for _, quantity, band in bands_of(node):
+            values = sum(len(line) for line in (band.mean, band.low, band.high) if line is not None)
+            if quantity == "network":
+                floats += values
+            else:
+                percents += values
+    devices = sum(bytes_taken(node.devices) for node in timelines.nodes)
     steps = sum(3 * FLOAT_BYTES * len(each.mean_s) + 40 * len(each.slowest) for each in timelines.steps)
-    return _band_bytes(percents, PERCENT_BYTES) + _band_bytes(floats, FLOAT_BYTES) + devices + steps
-
-
-def _band_bytes(bands: Sequence[Band | None], each: float) -> float:
-    lines = [line for band in bands if band is not None for line in (band.mean, band.low, band.high)]
-    return each * sum(len(line) for line in lines if line is not None)
+    return PERCENT_BYTES * percents + FLOAT_BYTES * floats + devices + steps

@@ -4,7 +4,7 @@ Every series has one entry for each bucket of the axis; None says that nothing w
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -57,18 +57,11 @@ class DeviceTimeline(msgspec.Struct, frozen=True, kw_only=True):
 class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One node. What was not collected is None.
 
-    Attributes
-    ----------
-    gpus : list of GpuTimeline
-        In order of their numbers.
-    cpu, io_wait : Band or None
-        Percent; the mean over the cores, ``high`` of the busiest core.
-    host_memory : Band or None
-        Percent of the node's memory in use.
-    network : Band or None
-        Bytes per second, all devices together.
-    devices : list of DeviceTimeline
-        Further quantities of the GPUs, by kind; those that were collected and have room.
+    gpus: In order of their numbers.
+    cpu, io_wait: Percent; the mean over the cores, ``high`` of the busiest core.
+    host_memory: Percent of the node's memory in use.
+    network: Bytes per second, all devices together.
+    devices: Further quantities of the GPUs, by kind; those that were collected and have room.
     """
 
     node: str
@@ -91,16 +84,10 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """Durations of one process's steps of one mode, each step in the bucket of its start.
 
-    Attributes
-    ----------
-    node, process, mode : str
-        For example ``algo-1``, ``algo-1-905`` and ``Step:ModeKeys.TRAIN``.
-    steps : int
-        How many there were.
-    mean_s, low_s, high_s : list
-        Seconds.
-    slowest : list of SlowStep
-        The longest ones, in order of time; bounded.
+    node, process, mode: For example ``algo-1``, ``algo-1-905`` and ``Step:ModeKeys.TRAIN``.
+    steps: How many there were.
+    mean_s, low_s, high_s: Seconds.
+    slowest: The longest ones, in order of time; bounded.
     """
 
     node: str
@@ -142,6 +129,18 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[Phase]
     left_out: list[str] = msgspec.field(default_factory=list)
     detail: list[TimelineDetail] = msgspec.field(default_factory=list)
+
+
+def bands_of(node: NodeTimeline) -> Iterator[tuple[str | None, str, Band]]:
+    """Yield a node's bands, each with its GPU, None of a quantity of the node, and the quantity's name."""
+    for gpu in node.gpus:
+        yield gpu.gpu, "gpu_utilization", gpu.utilization
+        if gpu.memory is not None:
+            yield gpu.gpu, "gpu_memory", gpu.memory
+    for quantity in ("cpu", "io_wait", "host_memory", "network"):
+        band: Band | None = getattr(node, quantity)
+        if band is not None:
+            yield None, quantity, band
 
 
 # 24 hours in buckets of 30 s, and some minutes beside them.

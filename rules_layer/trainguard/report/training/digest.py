@@ -30,17 +30,10 @@ LONGEST = 300
 class Model(msgspec.Struct, kw_only=True):
     """An XGBoost model.
 
-    Attributes
-    ----------
-    objective : str or None
-    settings : dict of str to str
-        Its hyperparameters.
-    importance_step : int or None
-        The newest step with importance of features.
-    importance : dict of str to dict of str to float
-        By type the features, in order of their numbers, with their shares (0 to 1) of all importance.
-    features_left_out : int
-        Features of that step beyond the first thousand.
+    settings: Its hyperparameters.
+    importance_step: The newest step with importance of features.
+    importance: By type the features, in order of their numbers, with their shares (0 to 1) of all importance.
+    features_left_out: Features of that step beyond the first thousand.
     """
 
     objective: str | None = None
@@ -77,15 +70,6 @@ class Model(msgspec.Struct, kw_only=True):
             self.importance, self.importance_step, self.features_left_out = found, step.step, left_out
 
 
-def has_importance(step: StepView) -> bool:
-    return any(name.startswith(IMPORTANCE) for name in step.names)
-
-
-def is_of_xgboost(step: StepView) -> bool:
-    """Whether a step holds what only the hook of XGBoost writes."""
-    return any(name.startswith(MARKS) for name in step.names)
-
-
 def feature_order(name: str) -> tuple[int, str]:
     """Order features by the number at the end of their names: f2 before f10."""
     digits = len(name) - len(name.rstrip("0123456789"))
@@ -108,22 +92,13 @@ N = TypeVar("N", int, float)
 class Series(msgspec.Struct, kw_only=True):
     """A loss or a metric over global steps.
 
-    Attributes
-    ----------
-    steps : list of int
-        The first step of each point.
-    at : list of float
-        When that was saved, epoch seconds.
-    mean, low, high : list of float or None
-        Over the finite values of a point; None where there are none.
-    counts : list of int
-        How many values a point stands for.
-    undefined : list of int
-        How many of them were NaN or infinite.
-    width : int
-        How many values a point holds before the next one begins.
-    seen : int
-        How many steps held the tensor, read or not.
+    steps: The first step of each point.
+    at: When that was saved, epoch seconds.
+    mean, low, high: Over the finite values of a point; None where there are none.
+    counts: How many values a point stands for.
+    undefined: How many of them were NaN or infinite.
+    width: How many values a point holds before the next one begins.
+    seen: How many steps held the tensor, read or not.
     """
 
     name: str
@@ -221,7 +196,6 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     steps: int = 0
     first_step: int | None = None
     last_step: int | None = None
-    first_at: float | None = None
     last_at: float | None = None
     modes: dict[str, int] = msgspec.field(default_factory=dict)
     series: list[Series] = msgspec.field(default_factory=list)
@@ -266,7 +240,7 @@ class Digester:
         digest.modes[step.mode] = digest.modes.get(step.mode, 0) + 1
         digest.last_step, digest.last_at = step.step, at
         if digest.first_step is None:
-            digest.first_step, digest.first_at = step.step, at
+            digest.first_step = step.step
         self._fold_scalars(step, at)
         digest.layers.fold(step, digest.budget, self._wanted)
         if digest.model is None and self._is_of_xgboost(step):
@@ -275,7 +249,7 @@ class Digester:
             digest.model.fold(step, digest.budget)
         objective = None if digest.model is None else digest.model.objective
         digest.predictions.fold(step, objective, digest.budget, self._names)
-        if has_importance(step):
+        if any(name.startswith(IMPORTANCE) for name in step.names):
             self._newest_features = step
 
     def done(self) -> TrainingDigest:
@@ -293,7 +267,7 @@ class Digester:
             return self._digest.last_at or 0.0
 
     def _is_of_xgboost(self, step: StepView) -> bool:
-        if is_of_xgboost(step):
+        if any(name.startswith(MARKS) for name in step.names):
             return True
         metrics = step.members("metrics") if step.mode is Mode.GLOBAL else ()
         return any(XGBOOST_METRIC.fullmatch(name) and name.startswith(("train-", "validation-")) for name in metrics)

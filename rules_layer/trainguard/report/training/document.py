@@ -20,14 +20,9 @@ from trainguard.rules.training.step_rule import Check, StepState
 class FirstFire(msgspec.Struct, frozen=True, kw_only=True):
     """The first step at which a rule fired, and those at which it began to fire again.
 
-    Attributes
-    ----------
-    at : float
-        When it was saved, epoch seconds.
-    tensor : str or None
-        The tensor that was furthest over the threshold there.
-    episodes : list of int
-        The steps at which it began to fire, the first 32 of each stream.
+    at: When it was saved, epoch seconds.
+    tensor: The tensor that was furthest over the threshold there.
+    episodes: The steps at which it began to fire, the first 32 of each stream.
     """
 
     rule: str
@@ -41,26 +36,15 @@ class FirstFire(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a job's tensors and scalars show.
 
-    Attributes
-    ----------
-    steps : int
-        Complete steps, of all modes.
-    modes : dict of str to int
-        How many are of each mode.
-    fires : list of FirstFire
-        In order of steps.
-    series : list of Series
-        Losses and metrics over steps.
-    layers : Layers
-        Norms of gradients, updates of weights and activations over steps.
-    predictions : Predictions
-        Labels, and how well predictions fit them.
-    evaluation : Evaluation or None
-        Scores of the confusion matrix; None where there is none.
-    model : Model or None
-        Of a run of XGBoost: its hyperparameters, and how important its features are.
-    left_out : list of str
-        What was saved and is not shown, in sentences.
+    steps: Complete steps, of all modes.
+    modes: How many are of each mode.
+    fires: In order of steps.
+    series: Losses and metrics over steps.
+    layers: Norms of gradients, updates of weights and activations over steps.
+    predictions: Labels, and how well predictions fit them.
+    evaluation: Scores of the confusion matrix; None where there is none.
+    model: Of a run of XGBoost: its hyperparameters, and how important its features are.
+    left_out: What was saved and is not shown, in sentences.
     """
 
     steps: int

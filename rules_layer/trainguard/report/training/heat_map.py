@@ -24,28 +24,16 @@ Keeps = Literal["largest", "newest"]
 class HeatMap(msgspec.Struct, kw_only=True):
     """A number for each row at each column's steps.
 
-    Attributes
-    ----------
-    measure : str
-        What the numbers are.
-    keeps : {"largest", "newest"}
-        Which value stands for a column where several of its steps were read.
-    rows : list of str
-        Names of layers or classes.
-    rows_left_out : list of str
-        The first hundred names for which there was no room.
-    steps : list of int
-        The first step of each column.
-    values : list of list of float or None
-        By row, then by column; None where nothing was read, or no finite number.
-    undefined : list of (int, int)
-        Row and column of cells of which a value was NaN or infinite.
-    width : int
-        Of so many steps that held such tensors one was read, at the end.
-    seen : int
-        How many steps held such tensors.
-    read : int
-        How many of them were read.
+    measure: What the numbers are.
+    keeps: Which value stands for a column where several of its steps were read.
+    rows: Names of layers or classes.
+    rows_left_out: The first hundred names for which there was no room.
+    steps: The first step of each column.
+    values: By row, then by column; None where nothing was read, or no finite number.
+    undefined: Row and column of cells of which a value was NaN or infinite.
+    width: Of so many steps that held such tensors one was read, at the end.
+    seen: How many steps held such tensors.
+    read: How many of them were read.
     """
 
     measure: str

@@ -29,14 +29,10 @@ def _map(measure: str) -> Callable[[], HeatMap]:
 class Layers(msgspec.Struct, kw_only=True):
     """Maps of layers over steps.
 
-    Attributes
-    ----------
-    gradients : HeatMap
-        Mean of the absolute values; where only the L2 norm was saved, that.
-    updates : HeatMap
-        L2 norm of a weight's change since its saved step before, in relation to its norm then.
-    activation_mean, activation_zeros, activation_saturated : HeatMap
-        Mean, share of zeros (0 to 1), and share of inputs of tanh and sigmoid beyond their limits (0 to 1).
+    gradients: Mean of the absolute values; where only the L2 norm was saved, that.
+    updates: L2 norm of a weight's change since its saved step before, in relation to its norm then.
+    activation_mean, activation_zeros, activation_saturated: Mean, share of zeros (0 to 1), and share of inputs of tanh
+        and sigmoid beyond their limits (0 to 1).
     """
 
     gradients: HeatMap = msgspec.field(default_factory=_map(ABS_MEAN))

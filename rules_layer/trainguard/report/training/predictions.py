@@ -26,14 +26,9 @@ Floats = NDArray[np.float64]
 class ConfusionMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """How often each class was taken for each.
 
-    Attributes
-    ----------
-    step : int
-        The step that it is of.
-    classes : list of int
-        Those that labels or predictions name, ascending.
-    counts : list of list of int
-        By label, then by prediction.
+    step: The step that it is of.
+    classes: Those that labels or predictions name, ascending.
+    counts: By label, then by prediction.
     """
 
     step: int
@@ -243,23 +238,13 @@ class LabelCount(msgspec.Struct, frozen=True, kw_only=True):
 class Predictions(msgspec.Struct, kw_only=True):
     """What is kept of labels and predictions; each label is counted once, at the newest step.
 
-    Attributes
-    ----------
-    step : int or None
-        The newest step at which both could be compared.
-    labels : list of LabelCount
-    classes : bool
-        Whether labels name classes.
-    confusion, roc, residuals
-        Of the newest step; None where they do not apply.
-    accuracy : HeatMap
-        For each class the share of its samples that were predicted as it.
-    error_edges : list of float
-        Of ten bins of labels of a regression.
-    errors : HeatMap
-        For each bin the mean absolute error.
-    why_not : str or None
-        Why the newest labels and predictions could not be compared.
+    step: The newest step at which both could be compared.
+    classes: Whether labels name classes.
+    accuracy: For each class the share of its samples that were predicted as it.
+    error_edges: Of ten bins of labels of a regression.
+    errors: For each bin the mean absolute error.
+    why_not: Why the newest labels and predictions could not be compared.
+    ``confusion``, ``roc`` and ``residuals`` are of the newest step, None where they do not apply.
     """
 
     step: int | None = None

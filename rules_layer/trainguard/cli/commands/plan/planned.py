@@ -14,10 +14,10 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import clients_for, target_of
 from trainguard.cli.services.job_reports import Drawn, drawn_job
 from trainguard.core.records import JobStatus
-from trainguard.local.declared import declared
 from trainguard.local.planning import cluster_of_job, measured_job, trace_of
 from trainguard.local.runs import find_runs
 from trainguard.local.settings import given_settings, prices_from
+from trainguard.local.training_files import declared
 from trainguard.planning.cluster import Cluster, cluster_of, machines_of
 from trainguard.planning.document import (
     Assumed,
@@ -42,7 +42,7 @@ from trainguard.planning.text import (
 )
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.report.document import Report
-from trainguard.report.job.finish import forecast_of
+from trainguard.report.job.build import forecast_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ def planned(source: str, asked: Asked, where: Where, prices: Path | None, progre
 
 def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     report = drawn.built.report
-    own = declared(None if drawn.profile is None else drawn.profile.training)
+    own_steps, own_batch = declared(None if drawn.profile is None else drawn.profile.training)
     stored = drawn.record
-    total = asked.total_steps or own.total_steps or (None if stored is None else stored.total_steps)
+    total = asked.total_steps or own_steps or (None if stored is None else stored.total_steps)
     limit_s = asked.limit_s or (None if stored is None else stored.time_limit_s)
     cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
     job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
@@ -90,7 +90,7 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     assumptions: list[Assumption] = []
     if job is not None:
         planner = Planner(_with_rest(job, finish, ends))
-        changes, lacks = _changes(asked, cluster, own.batch_per_gpu, prices)
+        changes, lacks = _changes(asked, cluster, own_batch, prices)
         missing += [*lacks, *(lack for each in changes for lack in planner.lacks(each))]
         missing += [lack for each in changes for lack in _of_price(each.cluster)]
         possible = [each for each in changes if not planner.lacks(each)]

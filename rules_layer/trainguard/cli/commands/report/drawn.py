@@ -27,8 +27,8 @@ from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.local.runs import FoundRuns
 from trainguard.local.settings import GivenSettings
 from trainguard.planning.text import said_finish
+from trainguard.report.comparison import change_words
 from trainguard.report.document import Report
-from trainguard.report.html.comparison import change_words
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

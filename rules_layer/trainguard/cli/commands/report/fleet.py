@@ -18,7 +18,7 @@ from trainguard.cli.services.names import unpriced
 from trainguard.core.layout import REPORT_PAGE, S3
 from trainguard.core.units import counted
 from trainguard.kernels.listing import Wanted
-from trainguard.local.fleet import JudgedJob, WriteReport, judged_jobs
+from trainguard.local.fleet import WriteReport, judged_jobs
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.local.runs import FoundRuns
 from trainguard.local.settings import GivenSettings
@@ -27,7 +27,7 @@ from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
 from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
 from trainguard.report.fleet.facts import with_kernels
-from trainguard.report.fleet.fleet import Fleet, JobPlace, build_fleet, read_fleet, with_brakes, with_places
+from trainguard.report.fleet.fleet import Fleet, JudgedJob, build_fleet, read_fleet, with_brakes, with_places
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.job.build import BuiltReport, report_files
 
@@ -164,11 +164,10 @@ def fleet_of_runs(
     now = time.time()
     since = None if since_s is None else now - since_s
     fleet = Fleet(stack=name, region="", since=since, prices=settings.prices)
-    places: dict[str, JobPlace] = {}
     write = partial(_write_report, page.parent) if page.name == _DEFAULT else None
-    judged = _judged(place, found, settings, progress, places, write, alone=alone)
+    judged = list(_judged(place, found, settings, progress, write, alone=alone))
     report = build_fleet(fleet, ((each.job, each.rows) for each in judged), now=now)
-    report = with_places(report, place, places)
+    report = with_places(report, place, {each.job.job: each for each in judged})
     if Path(place).is_dir():
         report = with_kernels(report, list_kernels(place, Wanted(since=since)))
     notes = [*found.notes, *unpriced(settings.instance_type, settings.prices)]
@@ -186,7 +185,6 @@ def _judged(
     found: FoundRuns,
     settings: GivenSettings,
     progress: Progress,
-    places: dict[str, JobPlace],
     write: WriteReport | None,
     *,
     alone: bool,
@@ -196,6 +194,5 @@ def _judged(
     workers = 0 if alone or place.startswith(S3) else workers_for((len(runs) - 1) * SMALLEST_JOB)
     with WorkerPool(workers) as pool, progress.of_objects(len(runs), sum(each.size for each in runs)):
         for run, judged in zip(runs, judged_jobs(place, runs, settings, pool, write), strict=True):
-            places[judged.job.job] = JobPlace(judged.place, judged.link, judged.unread, judged.report)
             progress.applied(run.size, None)
             yield judged

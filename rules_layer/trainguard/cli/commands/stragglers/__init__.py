@@ -38,11 +38,10 @@ def stragglers(
     """
     from trainguard.cli.commands.stragglers.shown import straggler_result
     from trainguard.local.settings import prices_from
-    from trainguard.local.stragglers import Machines, judge_stragglers
+    from trainguard.local.stragglers import judge_stragglers, price_of
     from trainguard.pricing.table import packaged_prices
 
-    machines = None
+    price = None
     if instance_type is not None:
-        table = prices_from(prices) or packaged_prices()
-        machines = Machines(instance_type=instance_type, nodes=nodes, hours=job_hours, prices=table)
-    return straggler_result(folder, judge_stragglers(folder, machines), instance_type)
+        price = price_of(instance_type, nodes, job_hours, prices_from(prices) or packaged_prices())
+    return straggler_result(folder, judge_stragglers(folder, price), instance_type)

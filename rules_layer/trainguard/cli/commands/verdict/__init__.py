@@ -53,7 +53,7 @@ def verdict(
     from trainguard.cli.services.deployment import connect_for, target_of
     from trainguard.cli.services.names import unpriced
     from trainguard.core.errors import RequestError
-    from trainguard.local.fleet import evaluated_job
+    from trainguard.local.fleet import evaluated
     from trainguard.local.runs import open_job
     from trainguard.local.services import mlflow_service
     from trainguard.local.settings import given_settings, prices_from
@@ -71,7 +71,7 @@ def verdict(
         job = stores.jobs.load(target.text)
         outcome = job_verdict(stores.jobs, stores.rows, target.text, now=now, prices=table)
     else:
-        judged = evaluated_job(given_settings(params, prices, instance_type), open_job(target.text))
+        judged, _ = evaluated(given_settings(params, prices, instance_type), open_job(target.text))
         job = judged.job
         outcome = verdict_of(job, judged.rows, now=now, prices=table)
     links = {} if job is None else job.run_links

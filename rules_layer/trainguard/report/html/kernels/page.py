@@ -3,7 +3,6 @@
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,69 +11,56 @@ from msgspec.structs import replace
 
 from trainguard.core.timestamps import iso_time
 from trainguard.core.units import counted
-from trainguard.kernels.changes import RankComparison, StepChange
+from trainguard.kernels.changes import StepChange
 from trainguard.kernels.comparison import text
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.document import KernelProfiles, RankProfile
-from trainguard.kernels.memory.entries import KINDS, GpuMemory, MemoryHolder
+from trainguard.kernels.memory.entries import KINDS, GpuMemory
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
-from trainguard.render.blocks import Block, Cell, Facts, Figure, Figures, Key, Note, numeric, plot_column, table
-from trainguard.render.numbers import count, moment, nanos, number, share, shown_name, size
+from trainguard.render.blocks import Figure, Key
+from trainguard.render.numbers import count, moment, nanos, shown_name, size
 from trainguard.render.plots.charts import Frame, axes, chart, line_through
 from trainguard.render.plots.scale import up_from_zero
 from trainguard.render.plots.svg import element, title
 from trainguard.report.html.kernels import figures
-from trainguard.report.html.kernels.glance import TONES, glance
+from trainguard.report.html.kernels.figures import TONES, glance
 from trainguard.report.html.kernels.island import LONGEST_NAME, PageNames, rank_name, timelines_document
-from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_tables, top_rows
-from trainguard.report.html.kernels.verdict import key_figures, missing_lines, shown_findings, shown_verdict
+from trainguard.report.html.kernels.tables import MOST_KERNELS, TOP, kernel_totals, kernel_views, rank_matrix, top_rows
+from trainguard.report.html.kernels.verdict import key_figures, lacking, shown_findings, shown_verdict
 from trainguard.report.html.packed import in_script
 from trainguard.report.html.page import joined_script, read_asset, render_page
 
-MOST_SHOWN = 8
-MOST_FRAMES = 4
 _TONES = ("s1", "s4", "s6", "s2", "s3", "s8")
 _RESERVED = "s5"
 _NS_PER_MS = 1e6
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
-_CHANGES = {"recompute": "Recomputed activations", "half_batch": "Half the batch"}
 
 
-def memory_blocks(document: KernelProfiles) -> list[Block]:
-    """Return what the page shows of the memory of all ranks and snapshots: of eight GPUs, those with most."""
+def memories(document: KernelProfiles) -> list[tuple[str, GpuMemory]]:
+    """Return the memory of all ranks and snapshots with the name of each, that with the highest peak first."""
     found = [(rank_name(rank), each) for rank in document.ranks for each in rank.memory]
     found += [(shown_name(snapshot.trace, 60), each) for snapshot in document.snapshots for each in snapshot.memory]
-    several = len(found) > 1
-    blocks: list[Block] = []
-    for where, memory in islice(sorted(found, key=lambda each: -each[1].peak), MOST_SHOWN):
-        name = f"{where}, {memory.name}" if several or len(document.snapshots) else memory.name
-        blocks += [_figures(name, memory), _facts(memory), *_holders(name, memory)]
-    if len(found) > MOST_SHOWN:
-        blocks.append(Note(f"{counted(len(found) - MOST_SHOWN, 'GPU')} with less memory are in kernels.json."))
-    if document.snapshots_left_out:
-        blocks.append(Note(f"{counted(document.snapshots_left_out, 'memory snapshot')} more are left out."))
-    return blocks
+    is_named = len(found) > 1 or len(document.snapshots) > 0
+    return [
+        (f"{where}, {memory.name}" if is_named else memory.name, memory)
+        for where, memory in sorted(found, key=lambda each: -each[1].peak)
+    ]
 
 
-def _figures(name: str, memory: GpuMemory) -> Figures:
+def memory_figure(name: str, memory: GpuMemory) -> Figure:
     used = [(kind, tone) for kind, tone in zip(KINDS, _TONES, strict=True) if any(memory.curve.kinds[kind])]
     legend = [Key(f"part {tone}", kind.replace("_", " ")) for kind, tone in used]
     if memory.curve.reserved:
         legend.append(Key(f"line {_RESERVED}", "reserved"))
-    caption = f"Allocated memory of {name}" + (
-        ", without what was held before the recording" if memory.is_relative else ""
-    )
-    return Figures([Figure(caption, curve_chart(memory, used), legend)])
+    without = ", without what was held before the recording" if memory.is_relative else ""
+    return Figure(f"Allocated memory of {name}{without}", _curve_chart(memory, used), legend)
 
 
-def curve_chart(memory: GpuMemory, used: Sequence[tuple[str, str]]) -> Markup:
-    """Draw allocated memory by kind, one on the other, and reserved memory as a line."""
+def _curve_chart(memory: GpuMemory, used: Sequence[tuple[str, str]]) -> Markup:
     curve = memory.curve
     top = max(*curve.allocated, *curve.reserved, 1)
-    unit, scale = next(
-        ((unit, scale) for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if top >= scale), ("B", 1)
-    )
+    unit, scale = next((unit, scale) for unit, scale in _UNITS if top >= scale)
     divided, across = (_NS_PER_MS, "milliseconds") if memory.clock == "time" else (1.0, "events of the allocator")
     frame = Frame(up_from_zero(max(curve.at_ns[-1] / divided, 1e-3)), up_from_zero(top / scale))
     at = [frame.x(each / divided) for each in curve.at_ns]
@@ -92,70 +78,12 @@ def curve_chart(memory: GpuMemory, used: Sequence[tuple[str, str]]) -> Markup:
     return chart(parts, f"Allocated memory over time, at most {size(memory.peak)}")
 
 
-def _facts(memory: GpuMemory) -> Facts:
-    facts: list[tuple[str, Cell]] = [("Most allocated", size(memory.peak))]
-    if memory.most_reserved is not None:
-        facts.append(("Most reserved", size(memory.most_reserved)))
-    if memory.limit:
-        facts.append(("Can be reserved", size(memory.limit)))
-    if memory.ran_out is not None:
-        facts.append(("Failed allocation", size(memory.ran_out.requested)))
-    parts = memory.fragments
-    if parts is not None:
-        free = f"{size(parts.free)}, the largest block {size(parts.largest_free)}"
-        facts += [("Free in segments at the end", free), ("Beside blocks in use", size(parts.inactive_split))]
-    for each in memory.notable_estimates:
-        estimate = f"at most {size(each.saves_at_most)} less, an estimate from {size(each.acts_on)} that it acts on"
-        facts.append((_CHANGES[each.change], estimate))
-    return Facts(facts)
-
-
-def _holders(name: str, memory: GpuMemory) -> list[Block]:
-    if memory.unknown:
-        return [Note(memory.unknown)]
-    when = "when an allocation failed" if memory.moment == "failure" else "at the peak"
-    left = memory.holders_left_out
-    note = f"{counted(left, 'place')} with {size(memory.holders_left_out_bytes)} left out." if left else None
-    return [
-        table(
-            f"Largest holders of {name} {when}",
-            memory.holders,
-            ("Where", _where),
-            ("Kind", lambda each: each.kind.replace("_", " ")),
-            (numeric("Size"), lambda each: size(each.bytes)),
-            (numeric("Share"), lambda each: share(each.bytes / memory.held) if memory.held else number(None)),
-            (numeric("Blocks"), lambda each: count(each.blocks)),
-            note=note,
-        )
-    ]
-
-
-def _where(holder: MemoryHolder) -> Cell:
-    """Return who allocates, and the stack without the folders of installed packages."""
-    if not holder.where:
-        return "no stack was recorded"
-    frames = (each.rpartition("site-packages/")[2] for each in holder.where[:MOST_FRAMES])
-    stack = Markup("<br>").join(shown_name(each, 90) for each in frames)
-    return Markup('{}<br><small class="note">{}</small>').format(shown_name(own_frame(holder.where), 90), stack)
-
-
 MOST_BYTES = 3_000_000
 _SCRIPTS = (
     *("columns", "units", "model", "paint", "tree", "view", "draw", "marks"),
     *("details", "find", "input", "save", "timeline", "kernels", "annotations", "main"),
 )
 _STYLES = ("kernels/page.css", "kernels/timeline.css")
-
-LEGEND = (
-    ("computation, coloured as above", "s1"),
-    ("communication", "s2"),
-    ("copies", "s3"),
-    ("memory set, launches", "s6"),
-    ("waits of the GPU", "s5"),
-    ("annotations", "s4"),
-    ("operators", "s8"),
-    ("the profiler itself", "s7"),
-)
 
 FRAMEWORKS = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "xla": "XLA"}
 
@@ -216,7 +144,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         figures=key_figures(ranks) if ranks else [],
         glance=glance(ranks) if ranks else None,
         findings=findings,
-        missing=missing_lines(document),
+        lacking=lacking(ranks),
         kernels=kernels,
         others=len(totals) - len(kernels) + figures.total_of(ranks, "kernels_left_out"),
         views=[each["title"] for each in views],
@@ -226,7 +154,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         window_ns=figures.total_of(ranks, "window_ns"),
         busy_ns=figures.total_of(ranks, "busy_ns"),
         memory=memory,
-        memory_blocks=memory_blocks(document),
+        memories=memories(document),
         share_figures=figures.share_figures(ranks, memory),
         collectives=figures.grouped(
             (each for rank in ranks for each in rank.collectives), lambda each: (each.name, each.group, each.dtype)
@@ -234,20 +162,17 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         annotation_figures=figures.annotation_figures(annotations),
         annotations_left=max(len(annotations) - figures.MOST_ANNOTATIONS, 0)
         + figures.total_of(ranks, "annotations_left_out"),
-        compared=[] if document.comparison is None else sorted(document.comparison.ranks, key=_change),
-        rank_tables=[] if across is None else rank_tables(ranks, across),
+        compared=[]
+        if document.comparison is None
+        else sorted(document.comparison.ranks, key=lambda rank: -abs(rank.worsened)),
+        ranked=None if across is None else rank_matrix(ranks, across),
         drawn=drawn,
         events=sum(len(timeline.rows) for _, timeline in drawn),
-        legend=LEGEND,
         cut=cut,
         omitted=names.omitted,
         deepest=DEEPEST,
         island=in_script(msgspec.json.encode(island)),
     )
-
-
-def _change(rank: RankComparison) -> float:
-    return -abs(rank.worsened)
 
 
 def _changed_parts(step: StepChange) -> list[tuple[str, int]]:
@@ -275,14 +200,14 @@ _HELPERS: dict[str, Any] = {
     "changed_parts": _changed_parts,
     "each_of": lambda ranks, entries: [(rank, entry) for rank in ranks for entry in getattr(rank, entries)],
     "held_ns": lambda stretches: sum(end - start for start, end in stretches),
-    "plot_column": plot_column,
+    "memory_figure": memory_figure,
+    "own_frame": own_frame,
     "rank_name": rank_name,
     "shapes_of": _shapes,
     "short_shapes": short_shapes,
     "whole_name": _whole_name,
     "words": text,
     "charts": figures,
-    "up_from_zero": up_from_zero,
 }
 
 

@@ -8,14 +8,12 @@ import msgspec
 import numpy as np
 from markupsafe import Markup
 
-from trainguard.core.units import counted
 from trainguard.kernels.document import AcrossRanks, RankLine, RankProfile
 from trainguard.kernels.entries import KernelEntry
-from trainguard.render.blocks import Block, Cell, Column, Table, heat, numeric
-from trainguard.render.numbers import NOTHING, count, nanos, share
+from trainguard.render.blocks import Cell, heat
+from trainguard.render.numbers import NOTHING, nanos, share
 from trainguard.render.plots.strips import parts_of_whole
-from trainguard.report.html.kernels.figures import grouped, total_of
-from trainguard.report.html.kernels.glance import TONES
+from trainguard.report.html.kernels.figures import TONES, grouped, total_of
 from trainguard.report.html.kernels.island import NO_BREAK, PageNames, rank_name
 
 TOP = 10
@@ -68,12 +66,10 @@ def kernel_views(
 ) -> list[dict[str, Any]]:
     """Return the script's views of the kernels: of all ranks, and of each of those that are shown one by one."""
     title = "all ranks" if len(ranks) > 1 else "all kernels"
-    whole = _view(title, ranks, totals, totals[:MOST_KERNELS], names)
-    if len(ranks) < 2:
-        return [whole]
+    shown = drawn if len(ranks) > 1 else ()
     return [
-        whole,
-        *(_view(rank_name(each), [each], each.kernels, each.kernels[:MOST_OF_A_RANK], names) for each in drawn),
+        _view(title, ranks, totals, totals[:MOST_KERNELS], names),
+        *(_view(rank_name(each), [each], each.kernels, each.kernels[:MOST_OF_A_RANK], names) for each in shown),
     ]
 
 
@@ -165,8 +161,12 @@ MEASURES: Sequence[tuple[str, Callable[[Row], float | None], Callable[[float | N
 )
 
 
-def rank_tables(ranks: Sequence[RankProfile], across: AcrossRanks) -> list[Block]:
-    """Return the table of ranks, of very many the farthest from the others, and who waits in which step."""
+def rank_matrix(ranks: Sequence[RankProfile], across: AcrossRanks) -> dict[str, Any]:
+    """Return what the table of ranks shows, of very many the farthest from the others, and who waits in which step.
+
+    ``rows`` are a rank's line, its name, its profile and the cells of `MEASURES`, ``medians`` those of each set of like
+    ranks. ``waits`` are names with cells, a step each; nothing where no collective is compared.
+    """
     rows = _joined(ranks, across.lines)
     values = [[value(row) for _, value, _, _ in MEASURES] for row in rows]
     likes = sorted({line.like for line in across.lines})
@@ -178,22 +178,15 @@ def rank_tables(ranks: Sequence[RankProfile], across: AcrossRanks) -> list[Block
     ]
     far = sorted(range(len(rows)), key=lambda place: -(max(away[place]) + rows[place][1].last_steps))
     chosen = sorted(far[:MOST_RANKS])
-    several = len(likes) > 1
-    cells = [_cells(rows[place], values[place], away[place], across, several=several) for place in chosen]
-    for like in likes:
-        title = f"Median of set {like + 1}" if several else "Median"
-        shown = [write(medians[like][place]) for place, (_, _, write, _) in enumerate(MEASURES)]
-        cells.append([Markup("<b>{}</b>").format(title), *([""] if several else []), *shown, "", "", ""])
-    titles = [*(title for title, *_ in MEASURES), "Waits", "Last in", "Findings"]
-    columns = [Column("Rank"), *([Column("Kernels")] if several else []), *map(numeric, titles)]
-    note = (
-        "Times are means of a step. A cell is darker the farther it is from the median of the ranks that run the same "
-        "kernels, from 5 % of it on."
-    )
-    if left := len(rows) - len(chosen):
-        note += f" The {MOST_RANKS} ranks that are farthest from it are shown, {left:,} are not; kernels.json has them."
-    table = Table(f"{len(rows):,} ranks", columns, cells, (), note)
-    return [table, *_waits([rows[place] for place in chosen], across)]
+    return {
+        "titles": [f"#{title}" for title, *_ in MEASURES],
+        "rows": [(rows[at][1], _name(rows[at]), rows[at][0], _cells(values[at], away[at])) for at in chosen],
+        "medians": {
+            like: [measure[2](at) for at, measure in zip(held, MEASURES, strict=True)] for like, held in medians.items()
+        },
+        "ranks": len(rows),
+        "waits": _waits([rows[at] for at in chosen], across),
+    }
 
 
 def _joined(ranks: Sequence[RankProfile], lines: Sequence[RankLine]) -> list[Row]:
@@ -221,25 +214,10 @@ def _shade(away: float) -> int:
     return sum(away >= shade for shade in SHADES)
 
 
-def _cells(row: Row, values: Numbers, away: Sequence[float], across: AcrossRanks, *, several: bool) -> list[Cell]:
-    rank, line = row
-    steps = across.compared_steps
-    last: Cell = NOTHING
-    shade = 0
-    if steps and line.wait_ns is not None:
-        late = line.last_steps / steps
-        shade = 4 if late >= 0.5 else 2 if late >= 0.25 else 0
-        last = heat(shade, f"{line.last_steps} of {counted(steps, 'step')}")
+def _cells(values: Numbers, away: Sequence[float]) -> list[Cell]:
     return [
-        heat(shade, _name(row)) if shade else _name(row),
-        *([f"set {line.like + 1}"] if several else []),
-        *(
-            NOTHING if value is None else heat(_shade(far), write(value))
-            for value, far, (_, _, write, _) in zip(values, away, MEASURES, strict=True)
-        ),
-        nanos(line.wait_ns),
-        last,
-        NOTHING if rank is None else count(len(rank.findings)),
+        NOTHING if value is None else heat(_shade(far), write(value))
+        for value, far, (_, _, write, _) in zip(values, away, MEASURES, strict=True)
     ]
 
 
@@ -247,26 +225,15 @@ def _name(row: Row) -> str:
     return rank_name(row[1] if row[0] is None else row[0]).replace(" ", NO_BREAK)
 
 
-def _waits(rows: Sequence[Row], across: AcrossRanks) -> list[Block]:
-    """Return how long each rank waits in each step; nothing where no collective is compared."""
-    steps = across.steps[:MOST_STEPS]
-    known = [row for row in rows if row[1].waits_ns]
-    if not known or not steps:
-        return []
-    most = [max(line.waits_ns[place] for line in across.lines if line.waits_ns) for place in range(len(steps))]
-    cells: list[list[Cell]] = [
-        [_name(row), *(_wait(wait, row[1].step_ns, top) for wait, top in zip(row[1].waits_ns, most, strict=False))]
-        for row in known
+def _waits(rows: Sequence[Row], across: AcrossRanks) -> list[tuple[str, list[Cell]]]:
+    steps = range(len(across.steps[:MOST_STEPS]))
+    known = [line.waits_ns for line in across.lines if line.waits_ns]
+    most = [max(waits[place] for waits in known) for place in steps] if known else []
+    return [
+        (_name(row), [_wait(wait, row[1].step_ns, top) for wait, top in zip(row[1].waits_ns, most, strict=False)])
+        for row in rows
+        if row[1].waits_ns and most
     ]
-    left = across.compared_steps - len(steps)
-    note = (
-        "How long the rank waits in the collective for the one that comes last into it. No clocks are compared. The "
-        "last one is darker the longer others wait for it, from 5 % of a step on."
-    )
-    if left > 0:
-        note += f" {counted(left, 'step')} more are compared."
-    columns = [Column("Rank"), *(numeric(f"step {step}") for step in steps)]
-    return [Table(f"Waits in {across.collective}", columns, cells, (), note)]
 
 
 def _wait(wait_ns: int, step_ns: int, most_ns: int) -> Cell:

@@ -16,9 +16,8 @@ from trainguard.kernels.rules.finding import FAMILY
 from trainguard.kernels.rules.ranks import by_rule
 from trainguard.kernels.rules.trace_quality import TraceQuality
 from trainguard.render.numbers import nanos, share
-from trainguard.report.html.badges import Badge, severity_badge
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.page import KeyFigure
+from trainguard.report.html.page import Badge, KeyFigure
 
 NAMED_RANKS = 8
 
@@ -45,7 +44,6 @@ def _shown(
         "finding": finding,
         "rule": finding.id.removeprefix(FAMILY),
         "severity": severity,
-        "badge": severity_badge(severity),
         "gain": won,
         "where": where,
         "evidence": evidence,
@@ -139,18 +137,8 @@ def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
 MOST_FILES = 20
 
 
-def missing_lines(document: KernelProfiles) -> list[tuple[str, str]]:
-    """Return pairs of a trace and what it lacks, what is damaged in it, or why it could not be read."""
-    unread = [(name, f"It was not read: {reason}.") for name, reason in document.unread.items()]
-    if len(unread) > MOST_FILES:
-        left = f"{len(unread) - MOST_FILES:,} more files"
-        unread = [*unread[:MOST_FILES], (left, "They were not read; kernels.json says why.")]
-    if document.ranks_left_out:
-        unread.append((f"{document.ranks_left_out:,} more ranks", "They are in the table of ranks alone."))
-    return [*unread, *_lacking(document.ranks)]
-
-
-def _lacking(ranks: Sequence[RankProfile]) -> list[tuple[str, str]]:
+def lacking(ranks: Sequence[RankProfile]) -> list[tuple[str, str]]:
+    """Return pairs of a trace, or how many, and what it lacks or what is damaged in it."""
     by_line: dict[str, list[str]] = {}
     for rank in ranks:
         for line in (*rank.quality.missing, *rank.quality.damaged):

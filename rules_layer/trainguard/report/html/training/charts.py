@@ -1,10 +1,11 @@
 """Charts of training: lines over steps, bars, and curves; a chart has one line for each name."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
 from markupsafe import Markup
 
 from trainguard.core.units import listed
@@ -24,11 +25,15 @@ from trainguard.render.plots.charts import (
     line_through,
     vertical,
 )
-from trainguard.render.plots.scale import Scale, between, of_durations, up_from_zero
+from trainguard.render.plots.scale import PERCENT, Scale, between, of_durations, up_from_zero
 from trainguard.render.plots.strips import Limit
 from trainguard.render.plots.svg import element, number, title
+from trainguard.report.comparison import losses
+from trainguard.report.document import Report
 from trainguard.report.training.digest import Series, quantity_of
 from trainguard.report.training.document import FirstFire, TrainingReport
+from trainguard.report.training.heat_map import HeatMap
+from trainguard.report.training.predictions import ConfusionMatrix
 
 MARK_UP = 5.0
 NAMED_LINES = 4
@@ -92,7 +97,6 @@ def figure(
     up: str = "",
     scale: Scale | None = None,
 ) -> Figure:
-    """Return a chart of curves with its legend."""
     legend = [Key(f"line {colour_of(index)}", curve.name) for index, curve in enumerate(drawn)]
     return Figure(caption, curves(drawn, alt=alt, across=across, up=up, scale=scale), legend)
 
@@ -215,3 +219,75 @@ def _in_words(series: Series, curve: Curve) -> str:
     if not found:
         return f"{curve.name} without a finite value"
     return f"{curve.name} from {shown_number(found[0])} to {shown_number(found[-1])}"
+
+
+FEATURES_SHOWN = 30
+CLASSES_SHOWN = 20
+LINES_SHOWN = 8
+
+
+def largest_classes(matrix: ConfusionMatrix) -> list[int]:
+    samples = [sum(row) for row in matrix.counts]
+    return sorted(sorted(range(len(samples)), key=lambda place: -samples[place])[:CLASSES_SHOWN])
+
+
+def largest_features(features: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the features with their shares, in their order; of very many those that matter most."""
+    least = sorted(features.values(), reverse=True)[:FEATURES_SHOWN][-1]
+    return [(name, share) for name, share in features.items() if share >= least][:FEATURES_SHOWN]
+
+
+def rows_over_steps(held: HeatMap, names: Sequence[str], caption: str, *, percent: bool = False) -> list[Block]:
+    """Draw eight rows a chart: one colour each; nothing without a step."""
+    if not held.steps:
+        return []
+    factor, unit = (100.0, "%") if percent else (1.0, "error")
+    figures = []
+    for begin in range(0, len(names), LINES_SHOWN):
+        drawn = [
+            Curve(name, held.steps, [None if each is None else factor * each for each in values])
+            for name, values in list(zip(names, held.values, strict=False))[begin : begin + LINES_SHOWN]
+        ]
+        alt = f"{caption}, over steps, for {', '.join(curve.name for curve in drawn)}"
+        figures.append(figure(caption, drawn, alt=alt, up=unit, scale=PERCENT if percent else None))
+    return [Figures(figures)]
+
+
+def roc_figures(training: TrainingReport) -> list[Block]:
+    held = training.predictions.roc
+    if held is None:
+        return []
+    drawn = [Curve("model", held.false_positive, held.true_positive), Curve("chance", [0.0, 1.0], [0.0, 1.0])]
+    alt = f"True over false positive rate; the area below the curve is {held.auc:.3f}"
+    caption, scale = f"Area under the curve {held.auc:.3f} at step {held.step:,}", up_from_zero(1.0)
+    chart = figure(caption, drawn, alt=alt, across="false positive rate", up="true positive rate", scale=scale)
+    return [Figures([chart])]
+
+
+def residual_figures(training: TrainingReport) -> list[Block]:
+    held = training.predictions.residuals
+    if held is None:
+        return []
+    width = held.edges[1] - held.edges[0]
+    curve = None
+    if held.sigma > 0.0 and width > 0.0:
+        x = np.asarray(held.x)
+        tall = sum(held.hist) * width / (held.sigma * np.sqrt(2.0 * np.pi))
+        normal = tall * np.exp(-0.5 * ((x - held.mu) / held.sigma) ** 2)
+        curve = Curve("normal distribution", held.x, normal.tolist())
+    alt = f"Prediction minus label: mean {shown_number(held.mu)}, deviation {shown_number(held.sigma)}"
+    markup = bars(held.edges, held.hist, alt=alt, across="prediction minus label", up="samples", curve=curve)
+    keys = [Key("bin", "samples"), Key("line s2", "normal distribution of the same mean and deviation")]
+    return [Figures([Figure(f"{alt}, at step {held.step:,}", markup, keys)])]
+
+
+def compared_losses(report: Report) -> list[Block]:
+    """Return a chart for each loss of both runs."""
+    there = {} if report.comparison is None else {(each.name, each.mode): each for each in report.comparison.losses}
+    figures = []
+    for name, own in losses(report).items():
+        other = there.get((own.name, own.mode))
+        if other is not None:
+            drawn = [Curve("this run", own.steps, own.mean, at=own.at), Curve("the other run", other.steps, other.mean)]
+            figures.append(figure(shown_name(name), drawn, alt=f"{name} of both runs over steps"))
+    return [Figures(figures)] if figures else []
