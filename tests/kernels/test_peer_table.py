@@ -8,7 +8,7 @@ from tests.support.kernel_traces import real_trace
 from tests.support.peer_table import WHY, lines, of_events, of_hta, of_product, operators
 from trainguard.kernels.columns import Kind
 
-PAGE = Path(__file__).parents[2] / "docs" / "kernels-peers.md"
+PAGE = Path(__file__).with_name("peers.md")
 
 
 @pytest.mark.parametrize("trace", sorted(of_hta()))

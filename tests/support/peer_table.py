@@ -1,6 +1,6 @@
 """The figures of other tools beside ours and those of the events themselves: ``python -m tests.support.peer_table``.
 
-Prints the tables of ``docs/kernels-peers.md``. What the events say is added up here, by nothing of the product.
+Prints the tables of ``tests/kernels/peers.md``. What the events say is added up here, by nothing of the product.
 """
 
 import json

@@ -16,7 +16,7 @@ from trainguard.formats.tensors.scalars.step import ScalarStep
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 
-PAGE = Path(__file__).parents[3] / "docs" / "names-of-trainers.md"
+PAGE = Path(__file__).with_name("names_of_trainers.md")
 NAMES = ScalarNames()
 
 
