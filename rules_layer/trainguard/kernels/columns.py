@@ -218,6 +218,10 @@ class Trace:
     backend: str = ""
     software: dict[str, str] = field(default_factory=dict)
 
+    def numbers_of(self, says: Callable[[str], object]) -> Ints:
+        """Return the numbers of the names for which ``says`` is true."""
+        return np.array([place for place, name in enumerate(self.names) if says(name)], dtype=np.int64)
+
     @property
     def is_cut(self) -> bool:
         """Whether the file ends early, so that rows of any sort may be missing behind what was read."""

@@ -30,11 +30,11 @@ LEAST_FULL, ROUNDED = 0.5, 1.001
 def gradient_elements(metrics: RankMetrics) -> int:
     """Return the elements of the gradients of a step of the optimizer, as the engine records them; 0 if unknown."""
     trace, window, operators = metrics.trace, metrics.window, metrics.trace.operators
-    named = [place for place, name in enumerate(trace.names) if name == _ACCUMULATES]
+    named = trace.numbers_of(lambda name: name == _ACCUMULATES)
     within = (operators.start >= window.start) & (operators.start < window.end)
     places, counts = np.unique(trace.operator_inputs[np.isin(operators.name, named) & within], return_counts=True)
     marks = trace.annotations
-    steps = [place for place, name in enumerate(trace.names) if name.startswith(_OPTIMIZES)]
+    steps = trace.numbers_of(lambda name: name.startswith(_OPTIMIZES))
     steps_within = (marks.start >= window.start) & (marks.start < window.end) & np.isin(marks.name, steps)
     total = 0
     for place, count in zip(places.tolist(), counts.tolist(), strict=True):

@@ -5,13 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.core.units import counted
-from trainguard.kernels.changes import (
-    Change,
-    ChangedEntry,
-    Comparison,
-    RankComparison,
-    StepChange,
-)
+from trainguard.kernels.changes import Change, ChangedEntry, Comparison, RankComparison, StepChange
 from trainguard.kernels.comparison.comparable import comparability
 from trainguard.kernels.comparison.noise import FEWEST, LEAST, Pace, mean_run, pace_of, run_noise, step_noise
 from trainguard.kernels.document import KernelProfiles, RankProfile

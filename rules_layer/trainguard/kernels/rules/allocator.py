@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity, Status
-from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
@@ -20,7 +20,6 @@ from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 
-_NO_GAIN = Gain(ns_per_step=0, share=0.0)
 UNKNOWN_PLACE = "a place without a stack"
 _SMALLER = "Recompute activations (torch.utils.checkpoint), or take a smaller batch and accumulate gradients."
 
@@ -107,11 +106,9 @@ def _place(where: Sequence[str]) -> str:
     return own_frame(where) or UNKNOWN_PLACE
 
 
-def _held_most(memory: GpuMemory) -> list[Evidence]:
+def _held_most(memory: GpuMemory) -> list[str]:
     held = [f"{each.bytes:,} bytes of {each.kind}, {_place(each.where)}" for each in memory.holders[:5]]
-    return [Evidence(what=what, duration_ns=0) for what in held] or [
-        Evidence(what=f"{memory.peak:,} bytes of {memory.name} allocated", duration_ns=0)
-    ]
+    return held or [f"{memory.peak:,} bytes of {memory.name} allocated"]
 
 
 def is_tight(memory: GpuMemory, share: float) -> bool:
@@ -158,7 +155,6 @@ class GpuMemoryRanOut(MemoryRule):
             ],
             severity=Severity.HIGH,
             evidence=_held_most(memory),
-            gain=_NO_GAIN,
         )
 
 
@@ -215,7 +211,6 @@ class GpuMemoryFragmented(MemoryRule):
             kind="failed_in_parts",
             severity=Severity.HIGH,
             evidence=_parts(memory),
-            gain=_NO_GAIN,
         )
 
     def _full(self, memory: GpuMemory) -> KernelFinding | None:
@@ -234,7 +229,6 @@ class GpuMemoryFragmented(MemoryRule):
             kind="fragmented_memory",
             severity=Severity.MEDIUM,
             evidence=_parts(memory),
-            gain=_NO_GAIN,
         )
 
     def _remedy(self, memory: GpuMemory) -> list[Fact]:
@@ -246,17 +240,15 @@ class GpuMemoryFragmented(MemoryRule):
         return [Fact(name="remedy", value=advice)]
 
 
-def _parts(memory: GpuMemory) -> list[Evidence]:
+def _parts(memory: GpuMemory) -> list[str]:
     parts = memory.fragments
     if parts is None:
-        what = f"{memory.peak:,} of {memory.peak_reserved or 0:,} reserved bytes allocated at the peak"
-        return [Evidence(what=what, duration_ns=0)]
-    said = (
+        return [f"{memory.peak:,} of {memory.peak_reserved or 0:,} reserved bytes allocated at the peak"]
+    return [
         f"{parts.free:,} of {parts.reserved:,} reserved bytes free at the end",
         f"{parts.largest_free:,} bytes in the largest free block",
         f"{parts.inactive_split:,} free bytes beside blocks in use",
-    )
-    return [Evidence(what=each, duration_ns=0) for each in said]
+    ]
 
 
 def _grows_summary(sheet: FactSheet) -> str:
@@ -319,8 +311,7 @@ class GpuMemoryGrows(MemoryRule):
         return self.found(
             facts,
             severity=Severity.HIGH if left is not None and left < self.soon else Severity.MEDIUM,
-            evidence=[Evidence(what=f"{growth.kept:,} bytes kept, {_place(growth.where)}", duration_ns=0)],
-            gain=_NO_GAIN,
+            evidence=[f"{growth.kept:,} bytes kept, {_place(growth.where)}"],
             confidence="normal" if len(changes) >= self.sure_steps else "low",
         )
 
@@ -369,7 +360,6 @@ class GpuMemoryHeld(MemoryRule):
             ],
             severity=Severity.MEDIUM,
             evidence=_held_most(memory),
-            gain=_NO_GAIN,
         )
 
 

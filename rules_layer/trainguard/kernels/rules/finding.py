@@ -20,7 +20,7 @@ from trainguard.kernels.ranking import place_of
 from trainguard.kernels.times.gpu_times import GpuTime, until_launched
 from trainguard.kernels.times.intervals import Spans, clipped, difference, gaps, merged, union
 from trainguard.kernels.times.metrics import RankMetrics
-from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines
+from trainguard.kernels.work import KernelLine, exact_sum, kernel_lines, time_of
 
 SHOWN = 5
 FAMILY = "kernels/"
@@ -57,15 +57,15 @@ class Judged(RankMetrics):
 
     @property
     def computing_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute)
+        return time_of(self.compute)
 
     @property
     def tensor_core_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute if line.tensor_core)
+        return time_of(line for line in self.compute if line.tensor_core)
 
     @property
     def eligible_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute if line.eligible)
+        return time_of(line for line in self.compute if line.eligible)
 
     def by_precision(self) -> dict[str, int]:
         """Return the time of what computes by precision, most first."""
@@ -116,15 +116,19 @@ class Judged(RankMetrics):
         return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.share(total_ns), 4))
 
     def runs(self, what: str, rows: Ints) -> Evidence:
-        start = self.trace.gpu.start[rows]
-        lasted = self.trace.gpu.end[rows] - start
+        gpu = self.trace.gpu
+        found = self.several(what, gpu.start[rows], gpu.end[rows])
+        step = int(self.window.step[rows[int((gpu.end[rows] - gpu.start[rows]).argmax())]])
+        return found if step < 0 else replace(found, step=int(self.window.steps.number[step]))
+
+    def several(self, what: str, start: Ints, end: Ints) -> Evidence:
+        lasted = end - start
         longest = int(lasted.argmax())
-        step = int(self.window.step[rows[longest]])
         return Evidence(
             what=what,
             duration_ns=exact_sum(lasted),
-            count=len(rows),
-            step=int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(start[longest])),
+            count=len(lasted),
+            step=self.step_at(int(start[longest])),
             longest_start_ns=int(start[longest]) - self.window.start,
             longest_ns=int(lasted[longest]),
         )

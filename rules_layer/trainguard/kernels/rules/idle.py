@@ -44,8 +44,7 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        busy_ns = judged.busy_ns + judged.unknown_idle_ns
-        busy = judged.share(busy_ns)
+        busy = judged.share(judged.known_busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
         return self.found(
@@ -56,7 +55,7 @@ class GpuBusyLow(RankRule):
             ],
             severity=Severity.MEDIUM if busy < self.medium else Severity.LOW,
             evidence=_worst_parts(judged),
-            gain=judged.gain(judged.window.length - busy_ns),
+            gain=judged.gain(judged.window.length - judged.known_busy_ns),
         )
 
 

@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.kernels.columns import (
-    LATEST_NS,
-    LONGEST_NS,
-    Bools,
-    Floats,
-    Gpu,
-    Ints,
-    Kind,
-    Trace,
-)
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import inputs_text
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
