@@ -92,7 +92,6 @@ class Names:
         return found
 
     def of(self, values: Sequence[Any]) -> Numbers:
-        """Return the numbers of texts, or of what is shown as one."""
         try:
             return np.fromiter(map(self._known.__getitem__, values), dtype=np.int32, count=len(values))
         except TypeError:  # a value that cannot be looked up

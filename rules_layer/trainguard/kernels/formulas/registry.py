@@ -26,7 +26,6 @@ MOST = 1 << 62
 
 
 def is_product(operator: str) -> bool:
-    """Return whether an operator's formula is that of a matrix product, a convolution or attention."""
     return operator in PRODUCTS or operator in ATTENTION or operator.startswith("triton_tem_")
 
 

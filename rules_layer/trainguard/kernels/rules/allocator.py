@@ -15,7 +15,7 @@ from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
-from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
+from trainguard.kernels.rules.text import CaptureKind, Saying, gpu_of, shown, text
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
@@ -84,7 +84,6 @@ def size_fact(name: str, size: int, threshold: int | None = None, device: str | 
 
 
 def said_size(size: float) -> str:
-    """Return bytes in GB, MB or kB, as a person reads them."""
     if abs(size) >= 1e9:
         return f"{size / 1e9:,.2f} GB"
     return f"{size / 1e6:,.1f} MB" if abs(size) >= 1e6 or not size else f"{size / 1e3:,.1f} kB"
@@ -96,10 +95,6 @@ def _size(sheet: FactSheet, name: str) -> str:
 
 def _device(memory: GpuMemory) -> str:
     return f"gpu{memory.device}"
-
-
-def _on(sheet: FactSheet, name: str) -> str:
-    return f"GPU {(sheet[name].device or '').removeprefix('gpu')}"
 
 
 def _place(where: Sequence[str]) -> str:
@@ -120,7 +115,7 @@ def is_tight(memory: GpuMemory, share: float) -> bool:
 
 def _ran_out_summary(sheet: FactSheet) -> str:
     return (
-        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'requested')}: "
+        f"An allocation of {_size(sheet, 'requested')} failed on {gpu_of(sheet, 'requested')}: "
         f"{_size(sheet, 'allocated')} were allocated, {_size(sheet, 'reserved')} reserved, "
         f"{_size(sheet, 'device_free')} free. Most is {sheet.name('largest_kind')}; {sheet.name('place')} holds most."
     )
@@ -159,15 +154,14 @@ class GpuMemoryRanOut(MemoryRule):
 
 
 def _fragmented_summary(sheet: FactSheet) -> str:
-    return (
-        f"{shown(sheet)['reserved_share']} of the memory of {_on(sheet, 'unused_share')} was reserved at its peak, and "
-        f"{shown(sheet)['unused_share']} of that was free in parts."
-    )
+    reserved, unused = (shown(sheet)[name] for name in ("reserved_share", "unused_share"))
+    gpu = gpu_of(sheet, "unused_share")
+    return f"{reserved} of the memory of {gpu} was reserved at its peak, and {unused} of that was free in parts."
 
 
 def _in_parts_summary(sheet: FactSheet) -> str:
     return (
-        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'unused')}, although "
+        f"An allocation of {_size(sheet, 'requested')} failed on {gpu_of(sheet, 'unused')}, although "
         f"{_size(sheet, 'unused')} were reserved and not in use: no free part was large enough."
     )
 
@@ -255,7 +249,7 @@ def _grows_summary(sheet: FactSheet) -> str:
     steps_left = sheet.get("steps_left")
     until = "" if steps_left is None else f", and is full in {int(steps_left.value):,} steps at this rate"
     return (
-        f"The memory of {_on(sheet, 'growth_per_step')} at the start of a step grew by "
+        f"The memory of {gpu_of(sheet, 'growth_per_step')} at the start of a step grew by "
         f"{_size(sheet, 'growth_per_step')} a step over {int(sheet.number('steps')):,} steps{until}. "
         f"{sheet.name('place')} keeps most."
     )
@@ -318,7 +312,7 @@ class GpuMemoryGrows(MemoryRule):
 
 def _one_holder_summary(sheet: FactSheet) -> str:
     return (
-        f"{shown(sheet)['held_share']} of what {_on(sheet, 'held_share')} holds at most, "
+        f"{shown(sheet)['held_share']} of what {gpu_of(sheet, 'held_share')} holds at most, "
         f"{_size(sheet, 'held')}, is {sheet.name('held_kind')} of {sheet.name('place')}."
     )
 

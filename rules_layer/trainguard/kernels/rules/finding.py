@@ -30,21 +30,16 @@ SMALL_GAIN = 0.01
 
 
 class Judged(RankMetrics):
-    """A rank's metrics, and its kernels, for rules."""
-
     @cached_property
     def kernels(self) -> list[KernelLine]:
-        """The kernels of the window, most time first."""
         return kernel_lines(self)
 
     @cached_property
     def memory(self) -> list[GpuMemory]:
-        """The memory of each GPU that the trace has events of."""
         return [memory_entry(each) for each in histories_of(self.trace, self.window.steps.start)]
 
     @cached_property
     def operators(self) -> list[Called]:
-        """The operators of the window, most time first."""
         return operators_of(self, self.kernels)
 
     @property
@@ -68,7 +63,6 @@ class Judged(RankMetrics):
         return time_of(line for line in self.compute if line.eligible)
 
     def by_precision(self) -> dict[str, int]:
-        """Return the time of what computes by precision, most first."""
         sums: dict[str, int] = {}
         for line in self.compute:
             sums[line.precision] = sums.get(line.precision, 0) + line.total_ns

@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share, portion
-from trainguard.kernels.rules.text import Saying, shown
+from trainguard.kernels.rules.text import Saying, gpu_of, shown
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of
@@ -121,8 +121,7 @@ def _pageable_rows(judged: Judged) -> Ints:
 
 
 def _gpu_memory_full_summary(sheet: FactSheet) -> str:
-    gpu = (sheet["reserved_share"].device or "").removeprefix("gpu")
-    return f"{shown(sheet)['reserved_share']} of the memory of GPU {gpu} was reserved."
+    return f"{shown(sheet)['reserved_share']} of the memory of {gpu_of(sheet, 'reserved_share')} was reserved."
 
 
 class GpuMemoryFull(RankRule):

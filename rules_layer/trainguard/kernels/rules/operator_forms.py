@@ -9,11 +9,11 @@ import numpy as np
 from trainguard.core.finding import Fact
 from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.moved import POINTWISE
 from trainguard.kernels.operators import BYTES_OF, CACHED
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.experts import Fused, fused_of
 from trainguard.kernels.rules.finding import Judged, rows_of
 from trainguard.kernels.rules.rule import portion
@@ -27,7 +27,6 @@ SHOWN_NAMES = 5
 
 
 def math_attention(judged: Judged) -> Ints:
-    """Return the GPU's rows of attention that runs as single operators."""
     trace = judged.trace
     mine = np.isin(trace.operators.name, trace.numbers_of(lambda name: name == MATH_ATTENTION))
     rows = np.flatnonzero(judged.in_window & (trace.gpu.kind == Kind.COMPUTE) & (judged.window.launch >= 0))
@@ -73,7 +72,6 @@ def _links(judged: Judged, peaks: PeaksEntry) -> Mapping[int, _Link]:
 
 
 def _runs(judged: Judged, links: Mapping[int, _Link]) -> list[list[_Link]]:
-    """Return links that follow each other."""
     gpu = judged.trace.gpu
     rows = np.flatnonzero(judged.in_window & (gpu.kind <= Kind.COMMUNICATION))
     order = rows[np.lexsort((gpu.start[rows], gpu.lane[rows], gpu.device[rows]))]
@@ -186,7 +184,6 @@ def forms_of(judged: Judged) -> Iterator[Saved | None]:
 
 
 def arithmetic_of(peaks: PeaksEntry) -> float:
-    """Return what good kernels reach of a GPU's arithmetic."""
     return REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
 
 
@@ -195,7 +192,6 @@ def margin_of(peaks: PeaksEntry) -> float:
 
 
 def named(entry: OperatorEntry) -> str:
-    """Return an operator's name with its shapes."""
     return f"{entry.name} {short_shapes(entry.shapes)}"
 
 

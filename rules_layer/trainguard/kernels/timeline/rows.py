@@ -66,17 +66,17 @@ class RowTable:
 
     @classmethod
     def none(cls) -> "RowTable":
-        return cls(**dict.fromkeys(_FIELDS, np.empty(0, dtype=np.int64)))
+        return cls(**dict.fromkeys(ROW_FIELDS, np.empty(0, dtype=np.int64)))
 
     def where(self, mask: Bools | Ints) -> "RowTable":
-        return RowTable(**{field: getattr(self, field)[mask] for field in _FIELDS})
+        return RowTable(**{field: getattr(self, field)[mask] for field in ROW_FIELDS})
 
 
-_FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
+ROW_FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
 
 
 def together(tables: list[RowTable]) -> RowTable:
-    return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
+    return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in ROW_FIELDS})
 
 
 # Rows that are looked at together, so that the timeline of a large trace takes little memory.

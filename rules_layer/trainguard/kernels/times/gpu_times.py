@@ -224,7 +224,6 @@ class Stream:
 
 
 def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -> list[Stream]:
-    """Return the streams with work in the window, the busiest first."""
     rows = trace.gpu
     order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
     found = []

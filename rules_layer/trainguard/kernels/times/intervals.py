@@ -23,7 +23,6 @@ class Spans:
         return int((self.end - self.start).sum())
 
     def before(self, times: Ints) -> Ints:
-        """Return how much of them lies before each time."""
         ends = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
         whole = ends[place]
@@ -34,7 +33,6 @@ class Spans:
         return whole - beyond
 
     def within(self, start: Ints, end: Ints) -> Ints:
-        """Return how much of them lies in each of other stretches."""
         return self.before(end) - self.before(start)
 
     def place_of(self, times: Ints) -> Ints:

@@ -82,7 +82,6 @@ def starting_work(trace: Trace) -> Bools:
 
 
 def worked(trace: Trace) -> Bools:
-    """Return which calls have a row of the GPU."""
     # Both rise nearly, and have too wide a range for a table of all numbers.
     numbers = np.sort(trace.gpu.correlation[trace.gpu.correlation >= 0])
     wanted = trace.launches.correlation

@@ -115,7 +115,6 @@ class RankMetrics:
         return self.compute_ns + self.exposed_communication_ns + self.exposed_memory_ns
 
     def share(self, part_ns: float) -> float:
-        """Return a part of the window as a share; 0 for a window of no length."""
         return part_ns / self.window.length if self.window.length else 0.0
 
     def gpu_parts(self, start: Ints, end: Ints, host: Mapping[str, Spans] | None = None) -> dict[str, Ints]:
