@@ -13,7 +13,7 @@ from trainguard.kernels.columns import Ints, Kind, Trace
 from trainguard.kernels.costs import UNKNOWN, Cost, Inputs, read_inputs, shapes_text
 from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
-from trainguard.kernels.formulas.recalled import Recalled
+from trainguard.kernels.formulas.registry import Recalled
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, distinct

@@ -10,8 +10,7 @@ from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
 from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.recalled import Recalled
-from trainguard.kernels.formulas.registry import is_product
+from trainguard.kernels.formulas.registry import Recalled, is_product
 from trainguard.kernels.names.families import MATRIX, Family, collective_of
 from trainguard.kernels.names.kernel_names import Precision
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
