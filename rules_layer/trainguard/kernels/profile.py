@@ -18,7 +18,7 @@ from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
 from trainguard.kernels.rules.allocator import memory_findings
-from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.finding import Judged, time_of
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.times.gpu_times import busy_shares
@@ -34,7 +34,6 @@ from trainguard.kernels.work import (
     durations,
     exact_sum,
     memory_operations,
-    time_of,
     weighted,
 )
 

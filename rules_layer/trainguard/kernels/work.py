@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterable
 
 import numpy as np
 from msgspec.structs import asdict
@@ -90,10 +89,6 @@ class KernelLine(KernelEntry, frozen=True, kw_only=True):
 
     def entry(self) -> KernelEntry:
         return KernelEntry(**{name: getattr(self, name) for name in KernelEntry.__struct_fields__})
-
-
-def time_of(lines: Iterable[KernelLine]) -> int:
-    return sum(line.total_ns for line in lines)
 
 
 def kernel_lines(metrics: RankMetrics) -> list[KernelLine]:

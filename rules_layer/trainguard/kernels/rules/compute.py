@@ -6,12 +6,12 @@ from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
 from trainguard.kernels.names.families import Family
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rules.finding import Judged, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of, time_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans
-from trainguard.kernels.work import KernelLine, time_of
+from trainguard.kernels.work import KernelLine
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 

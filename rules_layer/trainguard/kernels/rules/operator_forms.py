@@ -15,11 +15,10 @@ from trainguard.kernels.formulas.moved import POINTWISE
 from trainguard.kernels.operators import BYTES_OF, CACHED
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rules.experts import Fused, fused_of
-from trainguard.kernels.rules.finding import Judged, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of, time_of
 from trainguard.kernels.rules.rule import portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.times.intervals import inside_rows
-from trainguard.kernels.work import time_of
 
 MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 SHORTEST_CHAIN = 3
