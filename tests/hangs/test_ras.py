@@ -76,7 +76,7 @@ def answer(*communicators: object) -> bytes:
 
 
 def causes(data: bytes) -> list[tuple[int, str]]:
-    return [(each.rank, each.kind.value) for each in stand_of([read_ras(data, "ras.json")])[1]]
+    return [(each.rank, each.kind) for each in stand_of([read_ras(data, "ras.json")])[1]]
 
 
 ALL = range(16)

@@ -15,7 +15,8 @@ from trainguard.core.job_policy import JobPolicy
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
 from trainguard.formats.runs.managed import system_files
-from trainguard.formats.runs.run import Outcome, ScalarsOfStep, SeriesName, Snapshot, SourceRun
+from trainguard.formats.runs.run import Outcome, SeriesName, Snapshot, SourceRun
+from trainguard.formats.tensors.scalars.rows import Recording
 from trainguard.local.api import analyze
 from trainguard.stack.polling.delivery import MOST_EVENT_BYTES, PollStatus, read_status, status_key
 from trainguard.stack.polling.poll import HOLD_S, MOST_S, RARELY_S, Asked, SourcePoll
@@ -56,7 +57,7 @@ def training(minutes: float = 60.0, *, node: str = "ip-10-0-0-1") -> SourceRun:
     run = SourceRun("bert", "Prometheus")
     times = [AT + 15.0 * number for number in range(int(minutes * 4))]
     run.snapshots = {node: [Snapshot(at, {GPU: 95.0 if at < AT + 1_200 else 5.0, CORE: 30.0}) for at in times]}
-    run.scalars = [ScalarsOfStep(number, at, {"loss": 1.0 / (1 + number)}) for number, at in enumerate(times)]
+    run.scalars = [Recording(number, at, {"loss": 1.0 / (1 + number)}) for number, at in enumerate(times)]
     return run
 
 
@@ -238,8 +239,7 @@ def test_job_excluded_from_polling_is_not_read(record: JobRecord) -> None:
 def test_scalar_file_of_many_polled_scalars_stays_small() -> None:
     run = SourceRun("bert", "MLflow")
     run.scalars = [
-        ScalarsOfStep(number, AT + number / 125, {f"metric-{part}": 0.5 for part in range(10)})
-        for number in range(30_000)
+        Recording(number, AT + number / 125, {f"metric-{part}": 0.5 for part in range(10)}) for number in range(30_000)
     ]
     stack = Stack(Source(run))
     for minute in range(6):

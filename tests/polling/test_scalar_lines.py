@@ -8,7 +8,6 @@ import time
 import pytest
 
 from trainguard.aws.live_sources import GuardedSearch
-from trainguard.formats.runs.run import ScalarsOfStep
 from trainguard.formats.runs.scalar_lines import (
     MOST_NAMES,
     NO_NUMBER,
@@ -17,6 +16,7 @@ from trainguard.formats.runs.scalar_lines import (
     SlowSearchError,
     definitions_of,
 )
+from trainguard.formats.tensors.scalars.rows import Recording
 
 AT = 1_800_000_000.0
 
@@ -204,7 +204,7 @@ def test_hostile_log_takes_no_time_and_bounded_names() -> None:
     found = reader.read([(AT, f"n{number}_loss: 1") for number in range(2 * MOST_NAMES)])
     assert len({name for row in found for name in row.values}) == MOST_NAMES
     assert reader.bad == {TOO_MANY_NAMES: MOST_NAMES}
-    assert isinstance(found[0], ScalarsOfStep)
+    assert isinstance(found[0], Recording)
 
 
 @pytest.mark.parametrize("expression", [r"((?:x+)+)y", r"(x*x*x*x*x*x*x*x*)y", r"(?:(x|xx)*)y"])

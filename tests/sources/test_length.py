@@ -7,7 +7,7 @@ import pytest
 
 from trainguard.formats.runs.length import named_steps, total_steps
 from trainguard.formats.runs.mlflow.stores import read_run_folder
-from trainguard.formats.runs.run import ScalarsOfStep
+from trainguard.formats.tensors.scalars.rows import Recording
 
 FRACTIONS = [(step, step / 50.0) for step in range(1, 121, 10)]
 WITHIN = [(step, float(step // 50)) for step in range(0, 121, 10)]
@@ -34,7 +34,7 @@ AT_ENDS_FROM_1 = [(50 * epoch, float(epoch)) for epoch in range(1, 4)]
     ],
 )
 def test_length_of_a_run(given: dict[str, Any], logged: list[tuple[int, float]], total: int | None) -> None:
-    rows = [ScalarsOfStep(step, 0.0, {"train/epoch": epoch, "loss": 1.0}) for step, epoch in logged]
+    rows = [Recording(step, 0.0, {"train/epoch": epoch, "loss": 1.0}) for step, epoch in logged]
     assert total_steps(given, rows) == total
 
 

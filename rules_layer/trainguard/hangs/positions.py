@@ -181,7 +181,7 @@ def _position(dump: Dump, shared: Mapping[int, set[str]], members: Mapping[str, 
         name = dump.group_ids.get(number) or _own_group(shared.get(number, set()), dump.rank, members)
         # Where a group has entries they are exact; gloo's progress counts transfers too.
         if name is not None and name not in entered:
-            entered[name], ended[name] = progress.entered, progress.ended
+            entered[name], ended[name] = progress
     over = {each.group: ended[each.group] for each in dump.operations if each.peer is None}
     pending = tuple(
         each

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from trainguard.formats.hangs.flight_recorder import Dump
 from trainguard.formats.hangs.ras import Communicator, Process, RasAnswer, RasRank
@@ -93,66 +94,6 @@ class RasKind(StrEnum):
     BEHIND = "behind"
 
 
-@dataclass(frozen=True, slots=True)
-class RasCause:
-    """A rank that holds up others; of one that is behind the kind of collective, and how many it has launched."""
-
-    rank: int
-    kind: RasKind
-    operation: str = ""
-    launched: int | None = None
-
-
-def stand_of(answers: Iterable[RasAnswer]) -> tuple[list[int], list[RasCause]]:
-    """Return the ranks of the largest communicator, and those that hold up others, the most certain first.
-
-    Ranks of a smaller communicator are named by their place in the largest one.
-    """
-    communicators = [each for answer in answers for each in answer.communicators if each.ranks]
-    if not communicators:
-        return [], []
-    size = max(each.size for each in communicators)
-    of_all = [each for each in communicators if each.size == size]
-    places = {each.process: each.rank for communicator in of_all[:1] for each in communicator.ranks}
-    causes: dict[int, RasCause] = {}
-    for communicator in sorted(communicators, key=lambda each: -each.size):
-        # Who waits in the group of all ranks is behind in the groups in it, too.
-        has_behind = any(each.kind is RasKind.BEHIND for each in causes.values())
-        for cause in _causes(communicator, places, counts=communicator.size == size or not has_behind):
-            known = causes.get(cause.rank)
-            if known is None or _ORDER.index(cause.kind) < _ORDER.index(known.kind):
-                causes[cause.rank] = cause
-    return sorted(places.values()), sorted(causes.values(), key=lambda each: (_ORDER.index(each.kind), each.rank))
-
-
-_ORDER = tuple(RasKind)
-
-
-def _causes(communicator: Communicator, places: Mapping[Process, int], *, counts: bool) -> Iterator[RasCause]:
-    for each in communicator.ranks:
-        rank = places.get(each.process)
-        if rank is not None and (each.is_dead or each.is_unresponsive):
-            yield RasCause(rank, RasKind.DEAD if each.is_dead else RasKind.UNRESPONSIVE)
-    for each, operation in _behind(communicator) if counts else ():
-        rank = places.get(each.process)
-        if rank is not None:
-            yield RasCause(rank, RasKind.BEHIND, operation, each.counts[operation])
-
-
-def _behind(communicator: Communicator) -> Iterator[tuple[RasRank, str]]:
-    """Yield the ranks that have launched fewer collectives than most, each with the kind that it lacks most of."""
-    answered = [each for each in communicator.ranks if not each.is_missing and each.counts]
-    most = Counter(tuple(sorted(each.counts.items())) for each in answered).most_common(1)
-    if not most or 2 * most[0][1] <= len(answered):
-        return
-    usual = dict(most[0][0])
-    for each in answered:
-        lacking = {name: count - each.counts.get(name, 0) for name, count in usual.items() if name in each.counts}
-        name = max(lacking, key=lambda kind: lacking[kind], default="")
-        if each.launched < sum(usual.values()) and name and lacking[name] > 0:
-            yield each, name
-
-
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A rank that others wait for.
 
@@ -172,6 +113,56 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     line: str = ""
     doing: str = ""
     waiting: int = 0
+
+
+def stand_of(answers: Iterable[RasAnswer]) -> tuple[list[int], list[Culprit]]:
+    """Return the ranks of the largest communicator, and those that hold up others, the most certain first.
+
+    Ranks of a smaller communicator are named by their place in the largest one.
+    """
+    communicators = [each for answer in answers for each in answer.communicators if each.ranks]
+    if not communicators:
+        return [], []
+    size = max(each.size for each in communicators)
+    of_all = [each for each in communicators if each.size == size]
+    places = {each.process: each.rank for communicator in of_all[:1] for each in communicator.ranks}
+    causes: dict[int, Culprit] = {}
+    for communicator in sorted(communicators, key=lambda each: -each.size):
+        # Who waits in the group of all ranks is behind in the groups in it, too.
+        has_behind = any(each.kind == RasKind.BEHIND for each in causes.values())
+        for cause in _causes(communicator, places, counts=communicator.size == size or not has_behind):
+            known = causes.get(cause.rank)
+            if known is None or _ORDER.index(cause.kind) < _ORDER.index(known.kind):
+                causes[cause.rank] = cause
+    return sorted(places.values()), sorted(causes.values(), key=lambda each: (_ORDER.index(each.kind), each.rank))
+
+
+_ORDER: tuple[str, ...] = tuple(RasKind)
+
+
+def _causes(communicator: Communicator, places: Mapping[Process, int], *, counts: bool) -> Iterator[Culprit]:
+    for each in communicator.ranks:
+        rank = places.get(each.process)
+        if rank is not None and (each.is_dead or each.is_unresponsive):
+            yield Culprit(rank=rank, kind=(RasKind.DEAD if each.is_dead else RasKind.UNRESPONSIVE).value)
+    for each, operation in _behind(communicator) if counts else ():
+        rank = places.get(each.process)
+        if rank is not None:
+            yield Culprit(rank=rank, kind=RasKind.BEHIND.value, operation=operation, sequence=each.counts[operation])
+
+
+def _behind(communicator: Communicator) -> Iterator[tuple[RasRank, str]]:
+    """Yield the ranks that have launched fewer collectives than most, each with the kind that it lacks most of."""
+    answered = [each for each in communicator.ranks if not each.is_missing and each.counts]
+    most = Counter(tuple(sorted(each.counts.items())) for each in answered).most_common(1)
+    if not most or 2 * most[0][1] <= len(answered):
+        return
+    usual = dict(most[0][0])
+    for each in answered:
+        lacking = {name: count - each.counts.get(name, 0) for name, count in usual.items() if name in each.counts}
+        name = max(lacking, key=lambda kind: lacking[kind], default="")
+        if each.launched < sum(usual.values()) and name and lacking[name] > 0:
+            yield each, name
 
 
 class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,39 +241,26 @@ def _with_places(waits: Waits, places: Mapping[int, Place]) -> list[Culprit]:
 
 
 def _culprit(cause: Cause, place: Place | None) -> Culprit:
-    own = cause.own
-    return Culprit(
-        rank=cause.rank,
-        kind=cause.kind.value,
-        operation="" if own is None else own.name,
-        group="" if own is None else own.group,
-        sequence=None if own is None else own.sequence,
-        line="" if place is None else place.line,
-        doing="" if place is None else place.doing.value,
-        waiting=len(cause.waiting),
-    )
+    found = Culprit(rank=cause.rank, kind=cause.kind.value, waiting=len(cause.waiting))
+    if (own := cause.own) is not None:
+        found = replace(found, operation=own.name, group=own.group, sequence=own.sequence)
+    return _at(found, place)
+
+
+def _at(found: Culprit, place: Place | None) -> Culprit:
+    return found if place is None else replace(found, line=place.line, doing=place.doing.value)
 
 
 def _by_ras(
-    ranks: Sequence[int], found: Sequence[RasCause], places: Mapping[int, Place], without_dump: Sequence[Culprit]
+    ranks: Sequence[int], found: Sequence[Culprit], places: Mapping[int, Place], without_dump: Sequence[Culprit]
 ) -> list[Culprit]:
     """Return the ranks that RAS names, where no dump shows a cause; then those that left no dump, if RAS names none."""
     waiting = {each.rank: each.waiting for each in without_dump}
-    causes = [each for each in found if not waiting or each.rank in waiting or each.kind is not RasKind.BEHIND]
+    causes = [each for each in found if not waiting or each.rank in waiting or each.kind != RasKind.BEHIND]
     if not causes:
         return list(without_dump)
-    return [
-        Culprit(
-            rank=each.rank,
-            kind=each.kind.value,
-            operation=each.operation,
-            sequence=each.launched,
-            line=places[each.rank].line if each.rank in places else "",
-            doing=places[each.rank].doing.value if each.rank in places else "",
-            waiting=waiting.get(each.rank, len(ranks) - len(causes)),
-        )
-        for each in causes
-    ]
+    left = len(ranks) - len(causes)
+    return [_at(replace(each, waiting=waiting.get(each.rank, left)), places.get(each.rank)) for each in causes]
 
 
 def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[list[Culprit], list[int]]:
@@ -295,10 +273,7 @@ def _elsewhere(places: Mapping[int, Place], victims: Sequence[int]) -> tuple[lis
     odd = [rank for rank, each in places.items() if (each.line, each.doing) != (line, doing)]
     # Those who wait in another transfer are no cause, as long as somebody is not in any.
     apart = [rank for rank in odd if places[rank].doing is not Doing.COMMUNICATION] or odd
-    culprits = [
-        Culprit(rank=rank, kind="elsewhere", line=places[rank].line, doing=places[rank].doing.value, waiting=count)
-        for rank in apart
-    ]
+    culprits = [_at(Culprit(rank=rank, kind="elsewhere", waiting=count), places[rank]) for rank in apart]
     return culprits, [rank for rank in places if rank not in apart]
 
 

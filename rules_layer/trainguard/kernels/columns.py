@@ -92,7 +92,6 @@ class Names:
         return found
 
     def of(self, values: Sequence[Any]) -> Numbers:
-        """Return the numbers of texts, or of what is shown as one."""
         try:
             return np.fromiter(map(self._known.__getitem__, values), dtype=np.int32, count=len(values))
         except TypeError:  # a value that cannot be looked up
@@ -217,6 +216,10 @@ class Trace:
     framework: Framework = Framework.UNKNOWN
     backend: str = ""
     software: dict[str, str] = field(default_factory=dict)
+
+    def numbers_of(self, says: Callable[[str], object]) -> Ints:
+        """Return the numbers of the names for which ``says`` is true."""
+        return np.array([place for place, name in enumerate(self.names) if says(name)], dtype=np.int64)
 
     @property
     def is_cut(self) -> bool:

@@ -99,7 +99,6 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 
 def shapes_text(text: str) -> str:
-    """Return the dimensions of a text of `inputs_text`, as JSON without spaces."""
     return "".join(text.partition(_BETWEEN)[0].split())
 
 

@@ -116,7 +116,7 @@ class _Walk:
         launch = window.launch[self._places]
         threads = np.unique(calls.lane[launch[launch >= 0]])
         # JAX launches on threads of its own; the one that waits is Python's.
-        anywhere = [place for place, name in enumerate(self._metrics.trace.names) if name == BLOCK_UNTIL_READY]
+        anywhere = self._metrics.trace.numbers_of(lambda name: name == BLOCK_UNTIL_READY)
         mine = self._metrics.waiting_calls & (np.isin(calls.lane, threads) | np.isin(calls.name, anywhere))
         mine &= (calls.end > self._low) & (calls.start < self._high)
         chosen = np.flatnonzero(mine)

@@ -5,7 +5,14 @@ from typing import Literal
 import msgspec
 
 from trainguard.kernels.changes import Comparison
-from trainguard.kernels.device_entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
+from trainguard.kernels.device_entries import (
+    ActivityEntry,
+    DeviceEntry,
+    LaunchEntry,
+    PeaksEntry,
+    RollupEntry,
+    TemporalEntry,
+)
 from trainguard.kernels.entries import (
     Collective,
     CollectiveEntry,
@@ -22,7 +29,6 @@ from trainguard.kernels.entries import (
     TypicalStep,
 )
 from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
-from trainguard.kernels.rollup_entries import PeaksEntry, RollupEntry
 
 SCHEMA_VERSION: Literal["1"] = "1"
 

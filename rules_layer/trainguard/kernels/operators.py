@@ -7,15 +7,14 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from msgspec.structs import replace
 
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Ints, Kind, Trace
 from trainguard.kernels.costs import UNKNOWN, Cost, Inputs, read_inputs, shapes_text
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
-from trainguard.kernels.formulas.recalled import Recalled
+from trainguard.kernels.formulas.registry import Recalled
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, distinct
 
@@ -30,11 +29,11 @@ LEAST_FULL, ROUNDED = 0.5, 1.001
 def gradient_elements(metrics: RankMetrics) -> int:
     """Return the elements of the gradients of a step of the optimizer, as the engine records them; 0 if unknown."""
     trace, window, operators = metrics.trace, metrics.window, metrics.trace.operators
-    named = [place for place, name in enumerate(trace.names) if name == _ACCUMULATES]
+    named = trace.numbers_of(lambda name: name == _ACCUMULATES)
     within = (operators.start >= window.start) & (operators.start < window.end)
     places, counts = np.unique(trace.operator_inputs[np.isin(operators.name, named) & within], return_counts=True)
     marks = trace.annotations
-    steps = [place for place, name in enumerate(trace.names) if name.startswith(_OPTIMIZES)]
+    steps = trace.numbers_of(lambda name: name.startswith(_OPTIMIZES))
     steps_within = (marks.start >= window.start) & (marks.start < window.end) & np.isin(marks.name, steps)
     total = 0
     for place, count in zip(places.tolist(), counts.tolist(), strict=True):
@@ -107,16 +106,23 @@ def operators_of(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> list[Ca
         elements = parameters if fills(metrics, chosen[mine], count, parameters) else UNKNOWN
         inputs = read_inputs(recorded, BYTES_OF.get(precision, UNKNOWN), elements) if recorded else None
         operator_name = trace.names[int(trace.operators.name[caller])]
+        once = None if inputs is None else recalled.cost(operator_name, inputs)
+        share, bound, unrated = _UNKNOWN
+        if once is not None and peaks is not None:
+            less = any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist())
+            share, bound, unrated = roofline(once, count, times[place] / 1e9, precision, peaks, less=less)
         entry = OperatorEntry(
             name=one_line(operator_name),
             shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
             count=count,
             kernel_ns=times[place],
             precision=precision,
-            **_costs(None if inputs is None else recalled.cost(operator_name, inputs), count, times[place]),
+            roofline_share=share,
+            bound=bound,
+            unrated=unrated,
+            **_costs(once, count, times[place]),
         )
-        less = any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist())
-        found.append(Called(entry if peaks is None else _rated(entry, peaks, less=less), chosen[mine], inputs))
+        found.append(Called(entry, chosen[mine], inputs))
     return found
 
 
@@ -163,7 +169,6 @@ def _recorded(trace: Trace, operator: int) -> str:
 
 
 def _costs(once: Cost | None, count: int, kernel_ns: int) -> dict[str, Any]:
-    """Return what an `OperatorEntry` says about the cost of calls that is known for one."""
     flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
     return {
         "flops": flops,
@@ -172,15 +177,4 @@ def _costs(once: Cost | None, count: int, kernel_ns: int) -> dict[str, Any]:
         "most_flops": None if once is None or once.most_flops is None else once.most_flops * count,
         "tflops": None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
         "gb_per_s": None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
-        "roofline_share": None,
-        "bound": None,
     }
-
-
-def _rated(entry: OperatorEntry, peaks: PeaksEntry, *, less: bool) -> OperatorEntry:
-    if entry.flops is None or entry.bytes is None:
-        return entry
-    most = None if entry.most_flops is None else entry.most_flops // entry.count
-    once = Cost(entry.flops // entry.count, entry.bytes // entry.count, entry.held_bytes, most)
-    share, bound, unrated = roofline(once, entry.count, entry.kernel_ns / 1e9, entry.precision, peaks, less=less)
-    return replace(entry, roofline_share=share, bound=bound, unrated=unrated)

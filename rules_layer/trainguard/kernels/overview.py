@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 
 from trainguard.core.finding import Severity
 from trainguard.core.units import counted
-from trainguard.kernels.changes import RankComparison
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.comparison.text import headline
 from trainguard.kernels.document import KernelProfiles
@@ -73,16 +72,13 @@ def _marked(severest: int, sentences: list[str], *, in_part: bool) -> Verdict:
     return Verdict("Healthy", "ok", sentences)
 
 
-def _all_other(ranks: Sequence[RankComparison]) -> bool:
-    return bool(ranks) and all(rank.comparable.verdict == "no" for rank in ranks)
-
-
 def _worse(document: KernelProfiles, found: Verdict) -> Verdict:
     """Return the verdict, with the rank that differs most from the older profile: what got slower is not healthy."""
     ranks = [] if document.comparison is None else document.comparison.ranks
     slower = [rank for rank in ranks if rank.is_worse]
     if not slower:
-        other = ["The older profile is of other work or another machine."] if _all_other(ranks) else []
+        all_other = bool(ranks) and all(rank.comparable.verdict == "no" for rank in ranks)
+        other = ["The older profile is of other work or another machine."] if all_other else []
         return found._replace(sentences=[*found.sentences, *other])
     worst = max(slower, key=lambda rank: rank.worsened)
     name = "" if worst.rank is None or len(ranks) == 1 else f"Rank {worst.rank}: "

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Gpu
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rollup_entries import PeaksEntry
 
 AS_OF = "2026-11-28"
 _GIB = 1 << 30

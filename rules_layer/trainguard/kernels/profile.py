@@ -9,14 +9,7 @@ from trainguard.core.units import faults_counted
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.device_entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
-from trainguard.kernels.document import (
-    Distribution,
-    Quality,
-    RankProfile,
-    StepEntry,
-    StepTimes,
-    StreamEntry,
-)
+from trainguard.kernels.document import Distribution, Quality, RankProfile, StepEntry, StepTimes, StreamEntry
 from trainguard.kernels.entries import GpuIdleEntry
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.memory.history import memory_entry
@@ -25,7 +18,7 @@ from trainguard.kernels.memory.snapshot import Snapshot
 from trainguard.kernels.peaks import peaks_entry
 from trainguard.kernels.rollups.rollup import rollup_of
 from trainguard.kernels.rules.allocator import memory_findings
-from trainguard.kernels.rules.finding import Judged
+from trainguard.kernels.rules.finding import Judged, time_of
 from trainguard.kernels.rules.registry import findings_of
 from trainguard.kernels.rules.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.times.gpu_times import busy_shares
@@ -102,9 +95,9 @@ def rank_profile(trace: Trace) -> RankProfile:
         step_times=None if host_times is None or gpu_times is None else StepTimes(host=host_times, gpu=gpu_times),
         kernels=[line.entry() for line in kernels],
         kernels_left_out=len(rest),
-        kernels_left_out_ns=sum(line.total_ns for line in rest),
+        kernels_left_out_ns=time_of(rest),
         kernels_left_out_count=sum(line.count for line in rest),
-        communication_kernels_ns=sum(line.total_ns for line in judged.kernels if line.communication),
+        communication_kernels_ns=time_of(line for line in judged.kernels if line.communication),
         launches=_launches(judged),
         memory_operations=memory_operations(judged),
         annotations=annotations[:MOST_ANNOTATIONS],
@@ -151,11 +144,9 @@ def snapshot_profile(snapshot: Snapshot) -> SnapshotProfile:
 
 
 def _rank(trace: Trace) -> int | None:
-    return _named_rank(trace.name) if trace.rank is None else trace.rank
-
-
-def _named_rank(name: str) -> int | None:
-    match = _RANK.search(name.rpartition("/")[2])
+    if trace.rank is not None:
+        return trace.rank
+    match = _RANK.search(trace.name.rpartition("/")[2])
     return int(match[1]) if match else None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from trainguard.kernels.columns import Floats, Ints
 from trainguard.kernels.entries import PerStep, TypicalStep
 from trainguard.kernels.times.gpu_times import GpuPart, mean_within
+from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.times.metrics import RankMetrics
 
 _IDLE: Mapping[str, GpuPart] = {"idle_loader": "waits_for_loader", "idle_host": "waits_for_host"}
@@ -54,8 +55,8 @@ class StepTable:
         """Return the part of the typical step in runs of a kernel; a run is of the step in which it starts."""
         if not len(self.middle):
             return None
-        place = np.searchsorted(self.start, start, side="right") - 1
-        inside = (place >= 0) & (start < self.end[np.maximum(place, 0)])
+        place = Spans(self.start, self.end).place_of(start)
+        inside = place >= 0
         count = len(self.start)
         runs = np.bincount(place[inside], minlength=count)
         time = np.bincount(place[inside], weights=lasted[inside], minlength=count)

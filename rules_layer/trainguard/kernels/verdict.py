@@ -1,6 +1,6 @@
 """The rules' verdict on a capture, over all its ranks: small enough for a job's item and its report."""
 
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -207,12 +207,7 @@ def decode_verdict(key: str, body: bytes) -> CaptureVerdict:
     return decoded(key, body, _DECODER, MOST_BYTES, FORMAT, "a verdict on a capture")
 
 
-class _Versioned(Protocol):
-    @property
-    def format(self) -> int: ...
-
-
-Document = TypeVar("Document", bound=_Versioned)
+Document = TypeVar("Document")
 
 
 def decoded(
@@ -222,9 +217,9 @@ def decoded(
     if len(body) > most:
         raise TelemetryFormatError(key, f"over {most:,} bytes, expected fewer of {what}")
     try:
-        found = decoder.decode(body)
+        found: Any = decoder.decode(body)
     except _DECODE_ERRORS as fault:
         raise TelemetryFormatError(key, f"{fault}, expected {what}") from fault
     if found.format != version:
         raise TelemetryFormatError(key, f"format {found.format}, expected {version}")
-    return found
+    return cast("Document", found)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Gpu
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import CollectiveEntry
 from trainguard.kernels.peaks import peaks_of
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.pricing.table import PriceTable
 
 _GIB = 1 << 30

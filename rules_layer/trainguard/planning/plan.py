@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainguard.kernels.rollup_entries import PeaksEntry
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.ledger.bucket import Bucket
 from trainguard.planning.cluster import Cluster, Communication, knows_links, machines_of
 from trainguard.planning.document import Assumed, Assumption, Lack, Lacking, PlannedRow, Range

@@ -45,8 +45,6 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with its caption."""
-
     caption: str
     markup: Markup
     legend: Sequence[Key] = ()
@@ -63,16 +61,12 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Pairs of a name and what it is."""
-
     facts: Sequence[tuple[str, Cell]]
     block: ClassVar[str] = "facts"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence."""
-
     text: str
     block: ClassVar[str] = "note"
 
@@ -107,9 +101,8 @@ def table(
     caption: str,
     things: Iterable[T],
     *fields: tuple[str | Column, Callable[[T], Cell]],
-    legend: Sequence[Key] = (),
     note: str | None = None,
 ) -> Table:
     """Return a table of some things: a field is a column, or its title, and its text of each of them."""
     columns = [Column(column) if isinstance(column, str) else column for column, _ in fields]
-    return Table(caption, columns, [[write(each) for _, write in fields] for each in things], legend, note)
+    return Table(caption, columns, [[write(each) for _, write in fields] for each in things], note=note)

@@ -32,8 +32,6 @@ _PEER = re.compile(r"^(send|recv|isend|irecv) (\d+)(?:->|<-)(\d+)$")
 
 
 class DumpError(UnusableError):
-    """A dump that cannot be read."""
-
     sentence = "dump {place!r} cannot be read: {reason}"
 
 
@@ -46,7 +44,7 @@ class Operation:
     peer: The place in the group of the other side of a transfer; None for a collective.
     is_over: It has ended, or was given up: gloo, and NCCL after a fault, do not say which.
     has_ended: It has ended for certain.
-    sizes: Of input and output, each a tensor's shape. where: Frames as ``file:line function``, innermost first.
+    inputs: Of each tensor the shape. where: Frames as ``file:line function``, innermost first.
     """
 
     order: int
@@ -57,18 +55,12 @@ class Operation:
     is_over: bool
     has_ended: bool
     inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
-    created_ns: int
     where: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The last operation of a group that a rank entered, and the last that ended; -1 stands for none."""
-
-    entered: int
-    ended: int
+# The last operation of a group that a rank entered, and the last that ended; -1 stands for none.
+Progress = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,6 @@ class Dump:
     """
 
     rank: int
-    version: str
     groups: Mapping[str, tuple[str, tuple[int, ...]]]
     operations: tuple[Operation, ...]
     progress: Mapping[int, Progress]
@@ -120,7 +111,6 @@ def read_dump(data: bytes, name: str) -> Dump:
     operations = sorted((each for each in read if each is not None), key=lambda each: each.order)
     return Dump(
         rank=rank,
-        version=str(held.get("version", ""))[:40],
         groups=_groups(held.get("pg_config")),
         operations=tuple(operations),
         progress=_progress(held.get("pg_status")),
@@ -175,9 +165,7 @@ def _operation(entry: Any, frames: _FrameTexts) -> Operation | None:
         is_over=state == "completed" or entry.get("retired") is True,
         has_ended=state == "completed",
         inputs=_shapes(entry.get("input_sizes")),
-        outputs=_shapes(entry.get("output_sizes")),
         dtypes=tuple(str(each)[:40] for each in _listed(entry.get("input_dtypes"))),
-        created_ns=_whole(entry.get("time_created_ns")) or 0,
         where=frames.of(entry.get("frames")),
     )
 
@@ -231,7 +219,7 @@ def _progress(status: Any) -> dict[int, Progress]:
         entered = _whole(note.get("last_enqueued_collective"))
         ended = _whole(note.get("last_completed_collective"))
         if entered is not None and ended is not None:
-            found[number] = Progress(entered, ended)
+            found[number] = entered, ended
     return found
 
 

@@ -22,8 +22,6 @@ MOST_COUNTERS = 64
 
 
 class RasError(UnusableError):
-    """An answer that cannot be read."""
-
     sentence = "answer of NCCL RAS {place!r} cannot be read: {reason}"
 
 
@@ -60,7 +58,6 @@ class RasRank:
 class Communicator:
     """A communicator of NCCL; ``size`` counts its ranks, those that are missing among them."""
 
-    name: str
     size: int
     ranks: tuple[RasRank, ...]
 
@@ -69,7 +66,6 @@ class Communicator:
 class RasAnswer:
     """One answer; ``odd`` counts ranks and communicators of no usable form, which are left out."""
 
-    version: str
     communicators: tuple[Communicator, ...]
     odd: int = 0
 
@@ -100,7 +96,7 @@ def read_ras(data: bytes, name: str) -> RasAnswer:
         if ranks > MOST_RANKS:
             raise RasError(name, f"over {MOST_RANKS:,} ranks, expected fewer")
         found.append(communicator)
-    return RasAnswer(str(held.get("nccl_version", ""))[:40], tuple(found), odd)
+    return RasAnswer(tuple(found), odd)
 
 
 def _communicator(value: Any) -> tuple[Communicator | None, int]:
@@ -109,10 +105,8 @@ def _communicator(value: Any) -> tuple[Communicator | None, int]:
         return None, 1
     read = [*_ranks(value, "ranks"), *_ranks(value, "missing_ranks")]
     ranks = tuple(each for each in read if each is not None)
-    names = (str(value.get(key, ""))[:80] for key in ("hash", "secondary_hash"))
     size = _whole(value.get("size"))
-    known = Communicator(":".join(names), len(ranks) if size is None else size, ranks)
-    return known, len(read) - len(ranks)
+    return Communicator(len(ranks) if size is None else size, ranks), len(read) - len(ranks)
 
 
 def _ranks(value: Mapping[str, Any], key: str) -> Iterator[RasRank | None]:

@@ -31,8 +31,6 @@ _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P
 
 
 class StackError(UnusableError):
-    """A file of stacks that cannot be read."""
-
     sentence = "stacks {place!r} cannot be read: {reason}"
 
 

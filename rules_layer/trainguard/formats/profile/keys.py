@@ -6,6 +6,7 @@ jobs share a name. Keys may be hostile; EventBridge's wildcards let look-alikes 
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import JOB_ROOT, MAX_KEY_LENGTH, EndKey, ProfileRoot, check_key, hour_folder, root_of
@@ -49,13 +50,11 @@ _END = re.compile(rf"{_ROOT}(?P<stream>system|framework)/training_job_end\.ts")
 class SystemKey:
     """System metrics of one node and minute; ``minute`` is the name's epoch second, the object's sequence number."""
 
+    stream: ClassVar[str] = "system"
+
     root: ProfileRoot
     node: str
     minute: int
-
-    @property
-    def stream(self) -> str:
-        return "system"
 
     @property
     def named_at(self) -> float:
@@ -70,16 +69,14 @@ class FrameworkKey:
     object's key stands for the trace, with ``kind`` TF_TRACE and ``start_us``, the origin of its times.
     """
 
+    stream: ClassVar[str] = "framework"
+
     root: ProfileRoot
     node: str
     process: str
     kind: str
     end_us: int
     start_us: int | None = None
-
-    @property
-    def stream(self) -> str:
-        return "framework"
 
     @property
     def named_at(self) -> float:

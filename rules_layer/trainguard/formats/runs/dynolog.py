@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from trainguard.formats.runs.run import (
@@ -20,6 +19,7 @@ from trainguard.formats.runs.run import (
     SourceRun,
     gpu_series,
     put_utilization,
+    utc_time,
 )
 
 TOOL = "Dynolog"
@@ -49,10 +49,7 @@ def read_dynolog(name: str, lines: Iterable[bytes]) -> SourceRun:
     """Read the records of GPUs; those of the kernel, and what is no whole record, are passed over."""
     run = SourceRun(name, TOOL)
     collected = SnapshotCollector()
-    for number, line in enumerate(lines):
-        if number >= MOST_LINES:
-            run.refuse(TOO_MANY)
-            break
+    for line in run.first(lines, MOST_LINES, TOO_MANY):
         if b" data = {" not in line or not line.endswith(b"\n"):
             continue
         record = _record(line)
@@ -78,12 +75,12 @@ def _record(line: bytes) -> tuple[float, dict[str, Any]] | None:
     match = _LINE.search(line)
     if match is None:
         return None
+    at = utc_time(match["time"].decode("ascii"))
     try:
-        at = datetime.fromisoformat(match["time"].decode("ascii")).replace(tzinfo=UTC).timestamp()
         data = json.loads(match["data"])
     except (ValueError, RecursionError):
         return None
-    return (at, data) if isinstance(data, dict) else None
+    return None if at is None or not isinstance(data, dict) else (at, data)
 
 
 def _values(run: SourceRun, device: int, data: dict[str, Any]) -> dict[SeriesName, float]:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from trainguard.formats.runs.run import LARGEST_STEP, ScalarsOfStep
+from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, Recording
 
 _STEPS = ("max_steps", "total_steps", "max_train_steps", "num_train_steps", "num_training_steps", "train_steps")
 _EPOCHS = ("num_train_epochs", "max_epochs", "num_epochs", "n_epochs", "total_epochs", "epochs")
@@ -21,7 +21,7 @@ def named_steps(given: Mapping[str, object]) -> int | None:
     return _first(given, _STEPS)
 
 
-def total_steps(given: Mapping[str, object], rows: Sequence[ScalarsOfStep]) -> int | None:
+def total_steps(given: Mapping[str, object], rows: Sequence[Recording]) -> int | None:
     """Return how many steps a run takes: as it is named, else its epochs by the steps of those that were logged."""
     steps, epochs = named_steps(given), _first(given, _EPOCHS)
     if steps is not None or epochs is None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from trainguard.core.layout import RUN_URL_TAG, hour_folder, is_plain_link
-from trainguard.formats.runs.run import ScalarsOfStep, Snapshot, SourceRun
+from trainguard.formats.runs.run import Snapshot, SourceRun
 from trainguard.formats.tensors.frames import Event, frame
+from trainguard.formats.tensors.scalars.rows import Recording
 
 EVENT_FILE = "events.out.tfevents.trainguard"
 # As the setting of a job's owner is called.
@@ -52,7 +53,7 @@ def system_files(run: SourceRun) -> dict[str, bytes]:
     return files
 
 
-def event_file(rows: Sequence[ScalarsOfStep]) -> bytes:
+def event_file(rows: Sequence[Recording]) -> bytes:
     return b"".join(frame(_event(row)) for row in rows)
 
 
@@ -102,7 +103,7 @@ def _lines(node: str, snapshots: Iterable[Snapshot]) -> Iterable[bytes]:
             yield b"\n"
 
 
-def _event(row: ScalarsOfStep) -> bytes:
+def _event(row: Recording) -> bytes:
     event = Event(wall_time=row.at, step=row.step)
     for name, number in row.values.items():
         value = event.summary.value.add(tag=name.encode())

@@ -8,7 +8,6 @@ neuron-monitor.
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trainguard.formats.runs.run import (
@@ -34,24 +33,12 @@ _LONGEST_PERIOD_S = 3_600.0
 _USUAL_PERIOD_S = 5.0
 
 
-@dataclass(slots=True)
-class _Report:
-    """Seconds and values of a report; ``lists_cores`` says that it has the cores of all programs."""
-
-    period: float
-    values: dict[SeriesName, float]
-    lists_cores: bool
-
-
 def read_neuron_monitor(name: str, lines: Iterable[bytes], written_at: float) -> SourceRun:
     """Read reports; ``written_at`` is when the file was written last, epoch seconds."""
     run = SourceRun(name, TOOL)
-    reports: list[_Report] = []
+    reports: list[tuple[float, dict[SeriesName, float], bool]] = []
     node, cores = "", set[SeriesName]()
-    for number, line in enumerate(lines):
-        if number >= MOST_REPORTS:
-            run.refuse(TOO_MANY)
-            break
+    for line in run.first(lines, MOST_REPORTS, TOO_MANY):
         report = _report(line)
         if report is None:
             if line.strip() and line.endswith(b"\n"):
@@ -60,16 +47,16 @@ def read_neuron_monitor(name: str, lines: Iterable[bytes], written_at: float) ->
         info = _mapping(report, "instance_info")
         node = node or str(info.get("instance_id") or "")
         run.gpu_type = run.gpu_type or str(info.get("instance_type") or "") or None
-        read = _Report(*_values(report), _lists_cores(report))
-        cores |= _cores_of(report) | {series for series in read.values if series.dimension == UTILIZATION}
-        reports.append(read)
+        period, values = _values(report)
+        cores |= _cores_of(report) | {series for series in values if series.dimension == UTILIZATION}
+        reports.append((period, values, _lists_cores(report)))
     at, snapshots = written_at, []
-    for each in reversed(reports):
-        if each.lists_cores:
-            each.values.update(dict.fromkeys(cores - each.values.keys(), 0.0))
-        if each.values:
-            snapshots.append(Snapshot(at, each.values))
-        at -= each.period
+    for period, values, lists_cores in reversed(reports):
+        if lists_cores:
+            values.update(dict.fromkeys(cores - values.keys(), 0.0))
+        if values:
+            snapshots.append(Snapshot(at, values))
+        at -= period
     if snapshots:
         run.snapshots[node or ONLY_NODE] = snapshots[::-1]
     else:
@@ -91,8 +78,9 @@ def _cores_of(report: Mapping[str, Any]) -> set[SeriesName]:
 
 
 def _lists_cores(report: Mapping[str, Any]) -> bool:
-    entries = [_mapping({"": entry}, "") for entry in report["neuron_runtime_data"]]
-    counters = [_mapping(_mapping(entry, "report"), "neuroncore_counters") for entry in entries]
+    """Whether a report has the cores of all programs."""
+    entries = [_mapping(entry) for entry in report["neuron_runtime_data"]]
+    counters = [_mapping(entry, "report", "neuroncore_counters") for entry in entries]
     return all(
         not entry.get("error") and not each.get("error") and "neuroncores_in_use" in each
         for entry, each in zip(entries, counters, strict=True)
@@ -114,27 +102,26 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
     values: dict[SeriesName, float] = {}
     period = math.nan
     for entry in report["neuron_runtime_data"]:
-        counters = _mapping(_mapping(entry, "report"), "neuroncore_counters")
+        counters = _mapping(entry, "report", "neuroncore_counters")
         period = _number(counters.get("period"), period)
         for core, about in _mapping(counters, "neuroncores_in_use").items():
-            used = _number(_mapping({"": about}, "").get("neuroncore_utilization"), math.nan)
+            used = _number(_mapping(about).get("neuroncore_utilization"), math.nan)
             if _is_core(core) and 0.0 <= used <= 100.0:
                 series = gpu_series(f"gpu{int(core)}", UTILIZATION)
                 values[series] = min(values.get(series, 0.0) + used, 100.0)
         _add_memory(_mapping(entry, "report"), values)
-    system = _mapping(report, "system_data")
-    vcpus = _mapping(system, "vcpu_usage")
+    vcpus = _mapping(report, "system_data", "vcpu_usage")
     period = period if math.isfinite(period) else _number(vcpus.get("period"), math.nan)
     for core, about in _mapping(vcpus, "usage_data").items():
         if not _is_core(core):
             continue
-        usage = _mapping({"": about}, "")
+        usage = _mapping(about)
         idle, waiting = (_number(usage.get(each), math.nan) for each in ("idle", "io_wait"))
         if 0.0 <= idle <= 100.0:
             values[SeriesName("cpu", f"cpu{int(core)}", "CPUUtilization")] = 100.0 - idle
         if 0.0 <= waiting <= 100.0:
             values[SeriesName("cpu", f"cpu{int(core)}", "I/OWaitPercentage")] = waiting
-    memory = _mapping(system, "memory_info")
+    memory = _mapping(report, "system_data", "memory_info")
     total, taken = (_number(memory.get(f"memory_{each}_bytes"), math.nan) for each in ("total", "used"))
     if 0.0 <= taken <= total and total > 0.0:
         values[HOST_MEMORY] = 100.0 * taken / total
@@ -143,9 +130,9 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
 
 
 def _add_memory(report: Mapping[str, Any], values: dict[SeriesName, float]) -> None:
-    used_bytes = _mapping(_mapping(report, "memory_used"), "neuron_runtime_used_bytes")
-    for core, parts in _mapping(_mapping(used_bytes, "usage_breakdown"), "neuroncore_memory_usage").items():
-        amounts = [_number(each, math.nan) for each in _mapping({"": parts}, "").values()]
+    used = _mapping(report, "memory_used", "neuron_runtime_used_bytes", "usage_breakdown", "neuroncore_memory_usage")
+    for core, parts in used.items():
+        amounts = [_number(each, math.nan) for each in _mapping(parts).values()]
         if amounts and _is_core(core) and all(0.0 <= each < _PETA for each in amounts):
             series = gpu_series(f"gpu{int(core)}", "MemoryUsedBytes")
             values[series] = values.get(series, 0.0) + sum(amounts)
@@ -155,9 +142,11 @@ def _is_core(text: str) -> bool:
     return text.isdecimal() and len(text) <= _LONGEST_NUMBER and int(text) < _MOST_CORES
 
 
-def _mapping(of: Any, name: str) -> Mapping[str, Any]:
-    found = of.get(name) if isinstance(of, dict) else None
-    return found if isinstance(found, dict) else {}
+def _mapping(of: Any, *names: str) -> Mapping[str, Any]:
+    """Return what lies below these names; nothing where that, or what is above it, is no object."""
+    for name in names:
+        of = of.get(name) if isinstance(of, dict) else None
+    return of if isinstance(of, dict) else {}
 
 
 def _number(value: Any, otherwise: float) -> float:

@@ -13,7 +13,16 @@ from datetime import UTC, datetime
 from itertools import chain, islice, pairwise
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.runs.run import MEBI, MOST_DEVICES, ONLY_NODE, SnapshotCollector, SourceRun, gpu_series
+from trainguard.formats.runs.run import (
+    MEBI,
+    MOST_DEVICES,
+    ONLY_NODE,
+    SnapshotCollector,
+    SourceRun,
+    device_number,
+    gpu_series,
+    utc_time,
+)
 
 TOOL = "nvidia-smi"
 MOST_LINES = 20_000_000
@@ -210,10 +219,7 @@ class _Reading:
 
     def read(self, rows: Iterator[list[str]]) -> SourceRun:
         collected = SnapshotCollector()
-        for number, raw in enumerate(_whole(rows, self.run)):
-            if number >= MOST_LINES:
-                self.run.refuse(TOO_MANY)
-                break
+        for raw in self.run.first(_whole(rows, self.run), MOST_LINES, TOO_MANY):
             self._row([cell.strip() for cell in raw], collected)
         self.run.snapshots = collected.snapshots(ONLY_NODE)
         for device, is_empty in sorted(self._empty.items()):
@@ -266,14 +272,11 @@ class _Reading:
         place = self.places.get("timestamp")
         if place is None or place >= len(cells):
             return None
-        text = cells[place].replace("/", "-")
+        text = cells[place]
         if "date" in self.places and self.places["time"] < len(cells):
+            text = text.replace("/", "-")
             text = f"{text[:4]}-{text[4:6]}-{text[6:8]} {cells[self.places['time']]}"
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            return None
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return utc_time(text)
 
     def _number_of_device(self, cells: Sequence[str], at: float) -> int | None:
         if self._device is None:
@@ -284,7 +287,7 @@ class _Reading:
         place = self.places[self._device]
         text = cells[place] if place < len(cells) else ""
         if self._device == "index":
-            return int(text) if text.isdecimal() and int(text) < MOST_DEVICES else None
+            return device_number(text)
         if not text or (text not in self._devices and len(self._devices) >= MOST_DEVICES):
             return None
         if text not in self._devices:
@@ -294,9 +297,9 @@ class _Reading:
     def _free_number(self, cells: Sequence[str]) -> int:
         """Return the number that a GPU's line gives, unless another GPU has it, else the first that is free."""
         place, taken = self.places.get("index", len(cells)), set(self._devices.values())
-        text = cells[place] if place < len(cells) else ""
-        if text.isdecimal() and int(text) < MOST_DEVICES and int(text) not in taken:
-            return int(text)
+        given = device_number(cells[place]) if place < len(cells) else None
+        if given is not None and given not in taken:
+            return given
         return next(number for number in range(MOST_DEVICES) if number not in taken)
 
 

@@ -2,11 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from statistics import median
-from typing import IO, Any, AnyStr, NamedTuple, Protocol
+from typing import IO, Any, AnyStr, NamedTuple, Protocol, TypeVar
+
+from trainguard.formats.tensors.scalars.rows import Recording
 
 ONLY_NODE = "node-1"
 
@@ -40,9 +43,24 @@ ENGINE = "EngineActivityPercent"
 
 MEBI = 2.0**20
 MOST_DEVICES = 64
-LARGEST_STEP = 2**53
+_LONGEST_NUMBER = 9
 # What tools write in JSON for what is no number.
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def utc_time(text: str) -> float | None:
+    """Return a time in epoch seconds, one without a zone as UTC; None of any other text."""
+    try:
+        at = datetime.fromisoformat(text.replace("/", "-"))
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def device_number(text: str) -> int | None:
+    """Return the number of a device; None of any other text, and of more than a node has."""
+    is_number = text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    return int(text) if is_number and int(text) < MOST_DEVICES else None
 
 
 def gpu_series(gpu: str, measure: str) -> SeriesName:
@@ -77,13 +95,7 @@ class Snapshot(NamedTuple):
     values: dict[SeriesName, float]
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarsOfStep:
-    """Scalars that a run logged together, and when, epoch seconds."""
-
-    step: int
-    at: float
-    values: Mapping[str, float]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -101,7 +113,7 @@ class SourceRun:
     name: str
     tool: str
     snapshots: dict[str, list[Snapshot]] = field(default_factory=dict)
-    scalars: list[ScalarsOfStep] = field(default_factory=list)
+    scalars: list[Recording] = field(default_factory=list)
     started_at: float | None = None
     ended_at: float | None = None
     outcome: Outcome | None = None
@@ -116,6 +128,14 @@ class SourceRun:
     not_read: dict[str, str] = field(default_factory=dict)
     nothing: str = ""
     total_steps: int | None = None
+
+    def first(self, records: Iterable[T], most: int, too_many: str) -> Iterator[T]:
+        """Yield at most so many records; where there are more, that is counted."""
+        for number, each in enumerate(records):
+            if number >= most:
+                self.refuse(too_many)
+                return
+            yield each
 
     def refuse(self, why: str, count: int = 1) -> None:
         self.bad[why] = self.bad.get(why, 0) + count
@@ -190,9 +210,7 @@ class JsonApi(Protocol):
     """A service: ``place`` is what people call it."""
 
     @property
-    def place(self) -> str:
-        """Where it is, without credentials."""
-        ...
+    def place(self) -> str: ...
 
     def get(self, path: str, query: Mapping[str, str]) -> Any:
         """Return an answer's JSON; raises ProfileSourceError for a refusal or another answer, PortUnavailableError."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainguard.formats.runs.run import ScalarsOfStep
 from trainguard.formats.tensors.scalars.log_lines import pairs_in, plain_line, position_in
+from trainguard.formats.tensors.scalars.rows import Recording
 
 # Further scalars of a log are counted.
 MOST_NAMES = 100
@@ -42,23 +42,23 @@ class ScalarLines:
     _slow: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
 
-    def read(self, lines: Iterable[LogLine]) -> list[ScalarsOfStep]:
+    def read(self, lines: Iterable[LogLine]) -> list[Recording]:
         return [row for at, text in lines for row in self._rows(at, text)]
 
-    def _rows(self, at: float, text: str) -> list[ScalarsOfStep]:
+    def _rows(self, at: float, text: str) -> list[Recording]:
         text = plain_line(text)
         found = self._found(text)
         if not found:
             return []
         step, _ = position_in(text)
         if step is not None:
-            return [ScalarsOfStep(step, at, found)]
+            return [Recording(step, at, found)]
         rows: dict[int, dict[str, float]] = {}
         for name, value in found.items():
             step = self.counted.get(name, 0)
             self.counted[name] = step + 1
             rows.setdefault(step, {})[name] = value
-        return [ScalarsOfStep(step, at, values) for step, values in sorted(rows.items())]
+        return [Recording(step, at, values) for step, values in sorted(rows.items())]
 
     def _found(self, text: str) -> Mapping[str, float]:
         pairs = [

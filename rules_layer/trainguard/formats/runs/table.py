@@ -4,7 +4,6 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -12,15 +11,15 @@ import msgspec
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
-    LARGEST_STEP,
-    MOST_DEVICES,
     ONLY_NODE,
-    ScalarsOfStep,
     SeriesName,
     SnapshotCollector,
     SourceRun,
+    device_number,
     gpu_series,
+    utc_time,
 )
+from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, Recording
 
 SUFFIX = ".mapping.json"
 MAX_BYTES = 1024 * 1024
@@ -150,10 +149,7 @@ class _Table:
 
     def read(self, lines: Iterable[Sequence[str]]) -> SourceRun:
         run, collected = self.run, SnapshotCollector()
-        for number, cells in enumerate(lines):
-            if number >= MOST_LINES:
-                run.refuse(TOO_MANY)
-                break
+        for number, cells in enumerate(run.first(lines, MOST_LINES, TOO_MANY)):
             if not cells:
                 continue
             at = self._time(cells)
@@ -168,7 +164,7 @@ class _Table:
             }
             step = float(number) if not found or self._step is None else self._number(cells, self._step)
             if found and step is not None and 0 <= step <= LARGEST_STEP:
-                run.scalars.append(ScalarsOfStep(int(step), at, found))
+                run.scalars.append(Recording(int(step), at, found))
         run.snapshots = collected.snapshots(ONLY_NODE)
         for (node, device), measured in sorted(self._lines.items()):
             if not measured:
@@ -199,20 +195,15 @@ class _Table:
     def _device(self, cells: Sequence[str]) -> int | None:
         if self._mapping.device is None:
             return None
-        text = self._cell(cells, self._mapping.device).removeprefix("gpu")
-        if text.isdecimal() and int(text) < MOST_DEVICES:
-            return int(text)
-        self.run.refuse(NO_DEVICE)
-        return None
+        device = device_number(self._cell(cells, self._mapping.device).removeprefix("gpu"))
+        if device is None:
+            self.run.refuse(NO_DEVICE)
+        return device
 
     def _time(self, cells: Sequence[str]) -> float | None:
         text = self._cell(cells, self._mapping.time.column)
         if self._mapping.time.unit == "text":
-            try:
-                at = datetime.fromisoformat(text.replace("/", "-"))
-            except ValueError:
-                return None
-            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            return utc_time(text)
         try:
             number = float(text)
         except ValueError:

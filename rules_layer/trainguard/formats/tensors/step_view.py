@@ -55,9 +55,7 @@ class StepView(Protocol):
         ...
 
     @property
-    def names(self) -> Sequence[str]:
-        """Names of the tensors saved at the step, sorted."""
-        ...
+    def names(self) -> Sequence[str]: ...
 
     def members(self, collection: str) -> Set[str]:
         """Return those of ``names`` that a collection holds; none where the run has no such collection."""
@@ -74,14 +72,8 @@ class StepView(Protocol):
     def value(self, name: str) -> Tensor:
         """Return all entries of a tensor.
 
-        Raises
-        ------
-        TensorMissingError
-            When the step holds no entries of it.
-        TensorTooLargeError
-            When it is larger than what a rule may hold in memory: fold ``blocks`` instead.
-        TelemetryFormatError
-            When it cannot be read.
+        Raises TensorMissingError where the step holds none of them, TelemetryFormatError where they cannot be read, and
+        TensorTooLargeError for more than a rule may hold in memory: fold ``blocks`` instead.
         """
         ...
 

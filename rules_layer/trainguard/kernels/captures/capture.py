@@ -39,10 +39,6 @@ def is_judged(rank: RankProfile) -> bool:
     return whole and rank.busy_ns > 0 and rank.step_count >= FEW_STEPS
 
 
-def _loses_work(rank: RankProfile) -> bool:
-    return not rank.quality.is_whole and not is_cut(rank.quality.counts)
-
-
 _Profile = RankProfile | SnapshotProfile
 
 
@@ -134,7 +130,7 @@ def capture_verdict(
         step_ns=round(float(np.median(step_ns))) if step_ns else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
-        lost=sum(map(_loses_work, ranks)),
+        lost=sum(not rank.quality.is_whole and not is_cut(rank.quality.counts) for rank in ranks),
         notes=[*head.notes, *notes],
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
         memory=sum(any(each.device >= 0 for each in rank.memory) for rank in ranks),

@@ -12,11 +12,10 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.memory.entries import SnapshotProfile
 from trainguard.kernels.timeline.build import MOST_LANES, MOST_ROWS, Timeline, TimelineHead
-from trainguard.kernels.timeline.rows import RowTable, Sort
+from trainguard.kernels.timeline.rows import ROW_FIELDS, RowTable, Sort
 from trainguard.kernels.verdict import decoded
 
 LONGEST_STORED_NAME = 1_000
-_COLUMNS = ("start", "end", "name", "sort", "lane", "source", "count")
 _BYTES = 8
 
 
@@ -30,7 +29,7 @@ class StoredTimeline(TimelineHead, frozen=True, kw_only=True):
 def stored(timeline: Timeline) -> StoredTimeline:
     used, place = np.unique(timeline.rows.name, return_inverse=True)
     shift = int(np.count_nonzero(used < 0))
-    columns = {field: getattr(timeline.rows, field) for field in _COLUMNS}
+    columns = {field: getattr(timeline.rows, field) for field in ROW_FIELDS}
     columns |= {"name": place.astype(np.int64) - shift, "level": timeline.level, "launch": timeline.launch}
     head = {name: getattr(timeline, name) for name in TimelineHead.__struct_fields__}
     head["lanes"] = [replace(each, name=each.name[:LONGEST_STORED_NAME]) for each in timeline.lanes]
@@ -41,7 +40,7 @@ def stored(timeline: Timeline) -> StoredTimeline:
 
 def restored(key: str, held: StoredTimeline) -> Timeline:
     """Return a timeline from its stored form; raises TelemetryFormatError where columns do not fit."""
-    rows = {name: _unpacked(key, held, name) for name in _COLUMNS}
+    rows = {name: _unpacked(key, held, name) for name in ROW_FIELDS}
     level, launch, size = (_unpacked(key, held, name) for name in ("level", "launch", "size"))
     within = (
         ("name", rows["name"], -1, len(held.names)),

@@ -106,7 +106,6 @@ def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
 
 
 def is_named(key: str) -> bool:
-    """Whether an object of any folder is named as a trace or as a snapshot."""
     return len(key) <= MAX_KEY_LENGTH and (key.endswith(TRACE_ENDINGS) or is_snapshot_name(key))
 
 

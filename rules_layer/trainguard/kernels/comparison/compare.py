@@ -5,13 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.core.units import counted
-from trainguard.kernels.changes import (
-    Change,
-    ChangedEntry,
-    Comparison,
-    RankComparison,
-    StepChange,
-)
+from trainguard.kernels.changes import Change, ChangedEntry, Comparison, RankComparison, StepChange
 from trainguard.kernels.comparison.comparable import comparability
 from trainguard.kernels.comparison.noise import FEWEST, LEAST, Pace, mean_run, pace_of, run_noise, step_noise
 from trainguard.kernels.document import KernelProfiles, RankProfile
@@ -101,8 +95,8 @@ def _work(before: RankProfile, after: RankProfile) -> _Work:
     pace = pace_of(before, after) if before.busy_ns and after.busy_ns else None
     if pace is None:
         return _Work(step=None, relevant_ns=relevant_ns)
-    scale = 1.0 / pace.work
-    return _Work(step=_windows(before, after, pace), scale=scale, relative=pace.noise, relevant_ns=relevant_ns)
+    work, noise = pace
+    return _Work(step=_windows(before, after, pace), scale=1.0 / work, relative=noise, relevant_ns=relevant_ns)
 
 
 def _step(before: TypicalStep, after: TypicalStep) -> StepChange:
@@ -119,11 +113,11 @@ def _step(before: TypicalStep, after: TypicalStep) -> StepChange:
 
 
 def _windows(before: RankProfile, after: RankProfile, pace: Pace) -> StepChange:
-    old, new = before.window_parts, after.window_parts
-    parts = {name: round(new[name] / pace.work - old[name]) for name in new}
-    after_ns = round(after.window_ns / pace.work)
+    old, new, (work, noise) = before.window_parts, after.window_parts, pace
+    parts = {name: round(new[name] / work - old[name]) for name in new}
+    after_ns = round(after.window_ns / work)
     parts["idle_other"] += after_ns - before.window_ns - sum(parts.values())
-    noise_ns = round(pace.noise * max(after_ns, before.window_ns))
+    noise_ns = round(noise * max(after_ns, before.window_ns))
     return StepChange(
         before_ns=before.window_ns,
         after_ns=after_ns,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +16,8 @@ _SIGMAS = 2.0
 _PRECISE = 1_000_000
 
 
-class Pace(NamedTuple):
-    """``work`` is 0.5 of a window with half of the older one's work; ``noise`` is by how much of it that is unsure."""
-
-    work: float
-    noise: float
+# 0.5 of a window with half of the older one's work, and by how much of it that is unsure.
+Pace = tuple[float, float]
 
 
 def pace_of(before: RankProfile, after: RankProfile) -> Pace | None:
@@ -39,7 +35,7 @@ def pace_of(before: RankProfile, after: RankProfile) -> Pace | None:
     work = float(np.median(weighted))
     runs = max(min(pair[0].count, pair[1].count) for pair in pairs)
     sigma = spread(weighted * _PRECISE) / _PRECISE / work
-    return Pace(work=work, noise=max(LEAST, 1.0 / runs, _SIGMAS * sigma))
+    return work, max(LEAST, 1.0 / runs, _SIGMAS * sigma)
 
 
 def _share(kernels: Sequence[KernelEntry], rank: RankProfile) -> float:

@@ -1,6 +1,7 @@
 """Makes words of a comparison, for page and command: first whether there is one, then the difference and its causes."""
 
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from trainguard.core.units import counted
 from trainguard.kernels.changes import (
@@ -24,15 +25,7 @@ PARTS: Mapping[str, str] = {
     "idle_host": "idle, waiting for the host",
     "idle_other": "idle otherwise",
 }
-CHANGES: Mapping[Change, str] = {
-    "came": "came",
-    "gone": "gone",
-    "slower": "slower",
-    "faster": "faster",
-    "more_runs": "more runs",
-    "fewer_runs": "fewer runs",
-    "same": "same",
-}
+CHANGES: Mapping[Change, str] = {each: each.replace("_", " ") for each in get_args(Change)}
 _ASPECTS: Mapping[Aspect, str] = {
     "gpu": "GPU",
     "gpus": "number of GPUs",

@@ -24,6 +24,13 @@ def type_of(inputs: Inputs) -> int:
     raise ValueError("no input has a known type")
 
 
+def bytes_of(inputs: Inputs, place: int) -> int:
+    """Return the bytes of an element of an input; raises ValueError where its type is not known."""
+    if inputs.element_bytes[place] <= 0:
+        raise ValueError("a type that is not known")
+    return inputs.element_bytes[place]
+
+
 def tensor(inputs: Inputs, place: int) -> Shape:
     if not inputs.shapes[place]:
         raise ValueError("no tensor")

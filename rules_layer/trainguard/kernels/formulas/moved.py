@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from trainguard.kernels.costs import Cost, Inputs, Shape
-from trainguard.kernels.formulas.common import LONG, Formula, broadcast, numbers, once, says, tensor, type_of
+from trainguard.kernels.formulas.common import LONG, Formula, broadcast, bytes_of, numbers, once, says, tensor, type_of
 from trainguard.kernels.formulas.rows import ROWS
 
 _BOOL = 1
@@ -56,10 +56,7 @@ def _single(inputs: Inputs) -> Cost:
 
 def filled(inputs: Inputs) -> Cost:
     """Return the cost of a tensor that is only written; one without dimensions has one element."""
-    size = inputs.element_bytes[0]
-    if size <= 0:
-        raise ValueError("a type that is not known")
-    held = prod(inputs.shapes[0]) * size
+    held = prod(inputs.shapes[0]) * bytes_of(inputs, 0)
     return Cost(0, held, held)
 
 
@@ -108,7 +105,6 @@ def reduction(dims: int, shortest: int) -> Formula:
 
 
 def _dims(inputs: Inputs, place: int) -> list[int]:
-    """Return the dimensions that an argument lists; none are all."""
     return [] if inputs.values[place] in ("[]", "()") else numbers(inputs, place)
 
 
@@ -175,9 +171,7 @@ def listed(moves: int | None = None, flops: int = 1) -> Formula:
     """
 
     def of(inputs: Inputs) -> Cost:
-        lists = [each for each in inputs.lists if each]
-        if not lists or inputs.kernel_bytes <= 0:
-            raise ValueError("no list of tensors, or a type that is not known")
+        lists = _lists(inputs)
         elements = _elements(lists[0])
         held = inputs.kernel_bytes * sum(map(_elements, lists))
         moved = inputs.kernel_bytes * elements * (len(lists) + 1 if moves is None else moves)
@@ -186,27 +180,29 @@ def listed(moves: int | None = None, flops: int = 1) -> Formula:
     return of
 
 
+def _lists(inputs: Inputs) -> list[Sequence[Shape]]:
+    lists = [each for each in inputs.lists if each]
+    if not lists or inputs.kernel_bytes <= 0:
+        raise ValueError("no list of tensors, or a type that is not known")
+    return lists
+
+
 def _elements(shapes: Iterable[Sequence[int]]) -> int:
     return sum(map(prod, shapes))
 
 
 def joined(inputs: Inputs) -> Cost:
     """Return the cost of tensors that are put together: read and written once."""
-    lists = [each for each in inputs.lists if each]
-    if not lists or inputs.kernel_bytes <= 0:
-        raise ValueError("no list of tensors, or a type that is not known")
-    moved = 2 * inputs.kernel_bytes * _elements(lists[0])
+    moved = 2 * inputs.kernel_bytes * _elements(_lists(inputs)[0])
     return Cost(0, moved, moved)
 
 
 def fused(inputs: Inputs) -> Cost:
     """Return the cost of a kernel of Inductor: each of its tensors moves once, in its own type."""
     held, most = 0, 0
-    for shape, size in zip(inputs.shapes, inputs.element_bytes, strict=True):
+    for place, shape in enumerate(inputs.shapes):
         if shape:
-            if size <= 0:
-                raise ValueError("a type that is not known")
-            held += prod(shape) * size
+            held += prod(shape) * bytes_of(inputs, place)
             most = max(most, prod(shape))
     if not held:
         raise ValueError("no tensor")

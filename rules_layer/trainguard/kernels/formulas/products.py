@@ -8,7 +8,7 @@ Sources: PyTorch's ``torch/utils/flop_counter.py`` for products and convolutions
 from math import prod
 
 from trainguard.kernels.costs import Cost, Inputs, Shape
-from trainguard.kernels.formulas.common import Formula, broadcast, numbers, once, says, tensor, type_of
+from trainguard.kernels.formulas.common import Formula, broadcast, bytes_of, numbers, once, says, tensor, type_of
 
 # By the number of PyTorch's ScalarType: Half, Float, Double, BFloat16.
 _TYPE_BYTES = {"5": 2, "6": 4, "7": 8, "15": 2}
@@ -92,9 +92,7 @@ def te_gemm(inputs: Inputs) -> Cost:
     inner = prod(one) // rows
     if (inner * rows, inner * columns) != (prod(one), prod(other)):
         raise ValueError("matrices that do not fit")
-    sizes = [inputs.element_bytes[place] for place in (0, 5, 10)]
-    if min(sizes) <= 0:
-        raise ValueError("a type that is not known")
+    sizes = [bytes_of(inputs, place) for place in (0, 5, 10)]
     held = sizes[0] * prod(one) + sizes[1] * prod(other) + sizes[2] * rows * columns
     return Cost(2 * rows * columns * inner, held, held)
 
@@ -127,9 +125,7 @@ def fused_moe(inputs: Inputs) -> Cost:
         raise ValueError("weights that do not fit")
     rows = tokens * weights[1]
     each = first[1] * hidden + second[1] * second[2]
-    of_token, of_weight = inputs.element_bytes[:2]
-    if of_token <= 0 or of_weight <= 0:
-        raise ValueError("types that are not known")
+    of_token, of_weight = bytes_of(inputs, 0), bytes_of(inputs, 1)
     moved = of_weight * min(experts, rows) * each + of_token * 2 * tokens * hidden
     return Cost(2 * rows * each, moved, moved)
 

@@ -40,8 +40,6 @@ WIDE_HEAD = 128
 
 
 class Reason(StrEnum):
-    """What a shape, or other calls, say about an operator's speed."""
-
     MISALIGNED = "misaligned"
     NARROW = "narrow"
     FEW_TILES = "few_tiles"
@@ -182,8 +180,6 @@ _MATRICES: dict[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The sizes of a product, and the tiles of its result."""
-
     batch: int
     rows: int
     inner: int

@@ -55,7 +55,7 @@ class MemoryHolder(msgspec.Struct, frozen=True, kw_only=True):
     where: list[str]
 
 
-class MemoryFragments(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryFragments(msgspec.Struct, kw_only=True):
     """How reserved memory is divided when a snapshot is taken, in bytes.
 
     allocated, waiting, free: Blocks in use, blocks that another stream may still use, and free ones: together

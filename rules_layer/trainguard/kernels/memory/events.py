@@ -137,7 +137,7 @@ def _shown(stack: Place) -> Place:
 
 def _around(trace: Trace, sorts: Sequence[Rows], lane: int, at: Sequence[int]) -> Iterator[Place]:
     """Yield for each time, rising, the names of what is around it on a thread, innermost first."""
-    left_out = [place for place, name in enumerate(trace.names) if _STEP.fullmatch(name) or name.startswith(_LOADER)]
+    left_out = trace.numbers_of(lambda name: _STEP.fullmatch(name) or name.startswith(_LOADER))
     start, end, name = (
         np.concatenate([getattr(rows, field)[_of_lane(rows, lane, left_out)] for rows in sorts])
         for field in ("start", "end", "name")
@@ -163,6 +163,6 @@ def _around(trace: Trace, sorts: Sequence[Rows], lane: int, at: Sequence[int]) -
         yield path
 
 
-def _of_lane(rows: Rows, lane: int, left_out: Sequence[int]) -> Ints:
+def _of_lane(rows: Rows, lane: int, left_out: Ints) -> Ints:
     mine = np.flatnonzero(rows.lane == lane)
-    return mine[~np.isin(rows.name[mine], np.array(left_out, dtype=np.int64))]
+    return mine[~np.isin(rows.name[mine], left_out)]

@@ -34,8 +34,6 @@ WARM_UP = 2
 
 
 class Phase(IntEnum):
-    """What the program does when it allocates."""
-
     UNKNOWN = 0
     SETUP = 1
     FORWARD = 2
@@ -89,7 +87,6 @@ class History:
 
 
 def memory_entry(history: History) -> GpuMemory:
-    """Return what ``kernels.json`` holds of a history of at least one event."""
     kinds = kinds_of(history)
     held = by_kind(history, kinds)
     peak = int(np.argmax(history.allocated))
@@ -110,7 +107,7 @@ def memory_entry(history: History) -> GpuMemory:
         moment="peak" if history.failed_at < 0 else "failure",
         held=int(history.allocated[moment]),
         kinds={kind.value: int(held[place, moment]) for place, kind in enumerate(KINDS)},
-        curve=_curve(history, held, knows_reserved=knows_reserved),
+        curve=curve_of(history.at, history.allocated, history.reserved if knows_reserved else None, held),
         holders=holders[:MOST_HOLDERS],
         holders_left_out=len(rest),
         holders_left_out_bytes=sum(each.bytes for each in rest),
@@ -184,12 +181,13 @@ def by_kind(history: History, kinds: Ints) -> Ints:
     return held
 
 
-def _curve(history: History, held: Ints, *, knows_reserved: bool) -> MemoryCurve:
-    moments = chosen_moments(history.at, history.allocated)
+def curve_of(at: Ints, allocated: Ints, reserved: Ints | None, held: Ints) -> MemoryCurve:
+    """Return memory over time; ``held`` are the bytes of each of `KINDS` at each of the N times, int64[K, N]."""
+    moments = chosen_moments(at, allocated)
     return MemoryCurve(
-        at_ns=(history.at[moments] - history.at[0]).tolist(),
-        allocated=history.allocated[moments].tolist(),
-        reserved=history.reserved[moments].tolist() if knows_reserved else [],
+        at_ns=(at[moments] - at[0]).tolist(),
+        allocated=allocated[moments].tolist(),
+        reserved=[] if reserved is None else reserved[moments].tolist(),
         kinds={kind.value: held[place, moments].tolist() for place, kind in enumerate(KINDS)},
     )
 

@@ -29,7 +29,6 @@ _WHAT = frozenset({"memory", "mem", "snapshot", "oom", "dump", "exit", "allocato
 
 
 def is_snapshot_name(key: str) -> bool:
-    """Whether a file of any folder is named as a snapshot, or as a memory timeline."""
     if key.endswith(JSON_ENDINGS):
         return True
     file = key.rpartition("/")[2]

@@ -29,9 +29,7 @@ _SIZE = {"alloc": 1, "free_requested": -1}
 _SEGMENT = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _PICKLE = re.compile(rb"\x80[\x02-\x05]|[\(}\]](?:dp|lp|q\x00|\x94)")
 _JSON = re.compile(rb'\s*\{\s*"(?:segments|device_traces|allocator_settings|external_annotations)"\s*:')
-_ZIP = b"PK\x03\x04"
 
-ENDINGS = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
 T = TypeVar("T")
 
 
@@ -67,31 +65,12 @@ def read_snapshot(name: str, data: bytes) -> Snapshot:
     return _Reader(name, found).snapshot()
 
 
-@dataclass(slots=True)
-class _Held:
-    """What is held at the end on a device: by address size asked for and stack, and how segments are divided."""
+# What is held at the end on a device: by address the size asked for and the stack, and how segments are divided.
+_Held = tuple[dict[int, tuple[int, Any]], MemoryFragments]
 
-    blocks: dict[int, tuple[int, Any]]
-    reserved: int = 0
-    allocated: int = 0
-    waiting: int = 0
-    free: int = 0
-    rounding: int = 0
-    largest_free: int = 0
-    inactive_split: int = 0
-    segments: int = 0
 
-    def entry(self) -> MemoryFragments:
-        return MemoryFragments(
-            reserved=self.reserved,
-            allocated=self.allocated,
-            waiting=self.waiting,
-            free=self.free,
-            rounding=self.rounding,
-            largest_free=self.largest_free,
-            inactive_split=self.inactive_split,
-            segments=self.segments,
-        )
+def _nothing() -> _Held:
+    return {}, MemoryFragments(**dict.fromkeys(MemoryFragments.__struct_fields__, 0))
 
 
 class _Reader:
@@ -116,7 +95,7 @@ class _Reader:
                 history := self._history(
                     device,
                     _list(traces[device]) if device < len(traces) else [],
-                    held.get(device, _Held(blocks={})),
+                    held.get(device) or _nothing(),
                 )
             )
             is not None
@@ -140,12 +119,14 @@ class _Reader:
             if total < 0 or type(device) is not int or not 0 <= device < MOST_DEVICES:
                 self._tally["bad_segments"] += 1
                 continue
-            self._divide(found.setdefault(device, _Held(blocks={})), segment, total)
+            self._divide(*found.setdefault(device, _nothing()), segment, total)
         return found
 
-    def _divide(self, held: _Held, segment: dict[str, Any], total: int) -> None:
-        held.reserved += total
-        held.segments += 1
+    def _divide(
+        self, held: dict[int, tuple[int, Any]], parts: MemoryFragments, segment: dict[str, Any], total: int
+    ) -> None:
+        parts.reserved += total
+        parts.segments += 1
         at = _get(segment, "address")
         at = at if type(at) is int else 0
         free, free_blocks, in_use = 0, [0], 0
@@ -160,33 +141,31 @@ class _Reader:
             if state == "active_allocated":
                 in_use += size
                 asked, frames = _asked(block, size)
-                held.rounding += size - asked
-                held.allocated += size
-                held.blocks[address] = (asked, frames)
+                parts.rounding += size - asked
+                parts.allocated += size
+                held[address] = (asked, frames)
             elif state == "inactive":
                 free += size
                 free_blocks.append(size)
             else:
                 in_use += size
-                held.waiting += size
-        held.free += free
-        held.largest_free = max(held.largest_free, *free_blocks)
-        held.inactive_split += free if in_use else 0
+                parts.waiting += size
+        parts.free += free
+        parts.largest_free = max(parts.largest_free, *free_blocks)
+        parts.inactive_split += free if in_use else 0
 
     def _history(self, device: int, events: Sequence[Any], held: _Held) -> History | None:
-        if not events and not held.blocks:
+        if not events and not held[0]:
             return None
         lives = _Lives(self._frames)
         for event in self._bounded(events):
             lives.add(event)
         self._tally["bad_events"] += lives.bad
-        lives.end(held)
+        lives.end(held[0])
         return lives.history(device, held, self._expandable)
 
 
 class _Lives:
-    """Follows the allocations of one device through its events."""
-
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._held: dict[int, int] = {}
@@ -242,15 +221,15 @@ class _Lives:
         elif not is_seen:
             self._counts["earlier"] += 1
 
-    def end(self, held: _Held) -> None:
+    def end(self, blocks: dict[int, tuple[int, Any]]) -> None:
         """Compare with the blocks that are held at the end: those without an event are from before the recording."""
         if not self._steps:
             self._step({}, 0, 0, Phase.UNKNOWN)
         for address, known in self._held.items():
-            if address not in held.blocks:
+            if address not in blocks:
                 self._allocations[known][2] = len(self._steps) - 1
                 self._counts["lost_frees"] += 1
-        for address, (size, frames) in held.blocks.items():
+        for address, (size, frames) in blocks.items():
             if address not in self._held:
                 place, phase = self._frames.place(frames)
                 known_phase = phase if phase in (Phase.SETUP, Phase.OPTIMIZER) else Phase.UNKNOWN
@@ -258,10 +237,10 @@ class _Lives:
                 self._counts["earlier"] += 1
 
     def history(self, device: int, held: _Held, expandable: bool | None) -> History:
-        count = len(self._steps)
+        count, (blocks, parts) = len(self._steps), held
         deltas = np.array(self._steps, dtype=np.int64).reshape(-1, 3)
-        asked = sum(size for size, _ in held.blocks.values())
-        allocated, reserved = (_back(deltas[:, place], end) for place, end in ((0, asked), (1, held.reserved)))
+        asked = sum(size for size, _ in blocks.values())
+        allocated, reserved = (_back(deltas[:, place], end) for place, end in ((0, asked), (1, parts.reserved)))
         # Nothing is negative: where events are lost, more was held than is known.
         self._counts["inconsistent"] += int((allocated < 0).sum() + (reserved < 0).sum())
         allocated, reserved = np.maximum(allocated, 0), np.maximum(reserved, 0)
@@ -289,7 +268,7 @@ class _Lives:
             place=place,
             places=self._frames.places,
             begins_with=max(int(allocated[0] - deltas[0, 0]), 0),
-            fragments=held.entry(),
+            fragments=parts,
             expandable_segments=expandable,
             counts=dict(self._counts),
         )
@@ -328,7 +307,6 @@ def _with_steps(history: History) -> History:
 
 
 def _back(deltas: Ints, end: int) -> Ints:
-    """Return a size after each event, from what it is at the end."""
     after: Ints = np.concatenate((np.cumsum(deltas[::-1])[::-1][1:], np.zeros(1, dtype=np.int64)))
     return end - after
 

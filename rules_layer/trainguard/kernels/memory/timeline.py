@@ -14,8 +14,8 @@ import numpy as np
 
 from trainguard.core.errors import KernelTraceError
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.memory.entries import KINDS, UNNAMED, GpuMemory, MemoryCurve, MemoryKind
-from trainguard.kernels.memory.history import MOST_EVENTS, chosen_moments
+from trainguard.kernels.memory.entries import KINDS, UNNAMED, GpuMemory, MemoryKind
+from trainguard.kernels.memory.history import MOST_EVENTS, curve_of
 from trainguard.kernels.memory.snapshot import LARGEST_BYTES, NS_PER_US, Snapshot
 
 EXPECTED = "expected the .json or .raw.json of export_memory_timeline"
@@ -43,7 +43,6 @@ _RAW = msgspec.json.Decoder(list[tuple[_Number, _Number, _Size, _Number]])
 
 
 def is_timeline(first: bytes) -> bool:
-    """Whether a file that begins so may be a memory timeline."""
     return _FIRST.match(first) is not None
 
 
@@ -100,7 +99,6 @@ def _by_kind(by_category: Ints) -> Ints:
 def _memory(at: Ints, held: Ints) -> GpuMemory:
     allocated = held.sum(axis=1)
     peak = int(np.argmax(allocated))
-    moments = chosen_moments(at, allocated)
     return GpuMemory(
         device=UNNAMED,
         source="timeline",
@@ -114,12 +112,7 @@ def _memory(at: Ints, held: Ints) -> GpuMemory:
         moment="peak",
         held=int(allocated[peak]),
         kinds={kind.value: int(held[peak, place]) for place, kind in enumerate(KINDS)},
-        curve=MemoryCurve(
-            at_ns=(at[moments] - at[0]).tolist(),
-            allocated=allocated[moments].tolist(),
-            reserved=[],
-            kinds={kind.value: held[moments, place].tolist() for place, kind in enumerate(KINDS)},
-        ),
+        curve=curve_of(at, allocated, None, held.T),
         holders=[],
         holders_left_out=0,
         holders_left_out_bytes=0,

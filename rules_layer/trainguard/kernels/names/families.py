@@ -79,24 +79,14 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
             "cucompute(?:part)?grad", "cudnn.*::bn_", "norm_fwd", "norm_bwd", "spatial_?bn", "norm_kernel",
         ),
     ),
-    (
-        Family.EMBEDDING, Core.NEVER,
-        any_of(
-            "embedding", "index_?select", "_tbe_", "embbag",
-        ),
-    ),
+    (Family.EMBEDDING, Core.NEVER, any_of("embedding", "index_?select", "_tbe_", "embbag")),
     (
         Family.REDUCTION, Core.NEVER,
         any_of(
             "triton_(?:red|per)_", "splitk_?reduce", "reduce_fusion", "splitkred", "reduce_?splitk", r"Cijk_\w*PostGSU",
         ),
     ),
-    (
-        Family.ELEMENTWISE, Core.NEVER,
-        any_of(
-            "triton_poi_",
-        ),
-    ),
+    (Family.ELEMENTWISE, Core.NEVER, any_of("triton_poi_")),
     # Parts of attention that work on single elements: they sum, convert or join what the products give.
     (
         Family.ATTENTION, Core.NEVER,
@@ -149,12 +139,7 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
             "miopen.*(?:fwd|bwd|wrw)", "im2col", "sp3asm", "implicit_gemm",
         ),
     ),
-    (
-        Family.GEMM, Core.ALWAYS,
-        any_of(
-            "nvjet_(?!d)", "marlin", "awq_gemm", "machete",
-        ),
-    ),
+    (Family.GEMM, Core.ALWAYS, any_of("nvjet_(?!d)", "marlin", "awq_gemm", "machete")),
     (
         Family.GEMM, Core.BY_PRECISION,
         any_of(
@@ -163,17 +148,10 @@ _SORTS: tuple[tuple[Family, Core, re.Pattern[str]], ...] = (
             "__cublas", "_linear_kernel",
         ),
     ),
-    (
-        Family.REDUCTION, Core.NEVER,
-        any_of(
-            "reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_",
-        ),
-    ),
+    (Family.REDUCTION, Core.NEVER, any_of("reduce", "loss", "argmax", "argmin", "topk", "cumsum", "scan_")),
     (
         Family.ELEMENTWISE, Core.NEVER,
-        any_of(
-            "elementwise", "pointwise", "fill", "pow_", "add_kernel", r"fusion(?:_\d+)?$",
-        ),
+        any_of("elementwise", "pointwise", "fill", "pow_", "add_kernel", r"fusion(?:_\d+)?$"),
     ),
 )  # fmt: skip
 # For a whole name, whose function is but a wrapper: a product's template names its loads and copies, too.

@@ -107,8 +107,6 @@ else:
 
 
 class _Untold(msgspec.Struct, gc=False):
-    """An event of any phase, and of none."""
-
     ph: Any = None
     cat: Any = None
     name: Any = None

@@ -84,8 +84,6 @@ def nanoseconds(us: Floats) -> Ints:
 
 
 class KinetoRows:
-    """Sorts the events of a trace into its rows; ``ranks`` are those that it is of."""
-
     def __init__(self, builder: TraceBuilder, metadata: Metadata, tally: Counter[str]) -> None:
         self._builder = builder
         self._metadata = metadata
@@ -106,7 +104,7 @@ class KinetoRows:
                 try:
                     take[event.cat](event)
                 except (KeyError, TypeError):
-                    self._count_mtia(event)
+                    self._tally["mtia_events"] += isinstance(event.cat, str) and event.cat.startswith(_MTIA)
             elif phase not in {"s", "f"}:  # arrows, a third of a trace
                 others.append(event)
         self._add_others(others)
@@ -216,10 +214,6 @@ class KinetoRows:
         ]
         kinds[(kinds == Kind.COMPUTE) & np.array(sends, dtype=np.bool_)] = Kind.COMMUNICATION
         return kinds
-
-    def _count_mtia(self, event: Event) -> None:
-        if isinstance(event.cat, str) and event.cat.startswith(_MTIA):
-            self._tally["mtia_events"] += 1
 
     def _add_others(self, events: list[Event]) -> None:
         """Add samples and events of memory; count what says which work a trace holds that is not read."""

@@ -33,7 +33,6 @@ class MergedRanks:
         self._launching: set[str] = set()
 
     def launch(self, processes: Sequence[Any]) -> None:
-        """Note which processes launch work."""
         if len(self._launching) < MOST_RANKS:
             self._launching.update(str(each) for each in distinct(processes) if type(each) in (int, str))
 

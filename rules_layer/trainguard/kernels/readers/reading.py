@@ -65,16 +65,14 @@ def read_memory(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
 def _memory(name: str, open_stream: Callable[[], "ByteStream"], first: bytes) -> Snapshot | None:
     if is_timeline(first):
         return read_timeline(name, _whole(name, open_stream, "timeline", MOST_TIMELINE_BYTES))
-    return _snapshot(name, open_stream) if is_snapshot(first) else None
+    if is_snapshot(first):
+        return read_snapshot(name, _whole(name, open_stream, "snapshot", MOST_SNAPSHOT_BYTES))
+    return None
 
 
 def _first(name: str, open_stream: Callable[[], "ByteStream"]) -> bytes:
     with open_stream() as stream:
         return next(text_chunks(name, stream, Counter()), b"")
-
-
-def _snapshot(name: str, open_stream: Callable[[], "ByteStream"]) -> Snapshot:
-    return read_snapshot(name, _whole(name, open_stream, "snapshot", MOST_SNAPSHOT_BYTES))
 
 
 def _whole(name: str, open_stream: Callable[[], "ByteStream"], what: str, most: int) -> bytes:

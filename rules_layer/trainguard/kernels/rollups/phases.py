@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Numbers, Rows, Trace
-from trainguard.kernels.times.intervals import Spans, innermost, merged
+from trainguard.kernels.columns import Ints, Numbers, Rows, Trace
+from trainguard.kernels.times.intervals import Spans, innermost, innermost_rows, inside_rows, merged
 from trainguard.kernels.times.metrics import RankMetrics
 
 ENGINE = "autograd::engine::evaluate_function"
@@ -21,29 +21,17 @@ def forward_points(trace: Trace, calls: Ints) -> tuple[Numbers, Ints]:
     """
     lanes, times = trace.launches.lane[calls], trace.launches.start[calls]
     numbered = np.flatnonzero(trace.operator_sequences >= 0)
-    is_node = _nodes(trace, numbered)
+    is_node = np.isin(trace.operators.name[numbered], trace.numbers_of(_NODE.match))
     if not is_node.any() or is_node.all():
         return lanes, times
     nodes, made_by = numbered[is_node], _Forward(trace, numbered[~is_node])
-    node = np.full(len(calls), -1, dtype=np.int64)
-    for lane in np.unique(trace.operators.lane[nodes]).tolist():
-        mine = numbered[trace.operators.lane[numbered] == lane]
-        mine = mine[np.lexsort((-trace.operators.end[mine], trace.operators.start[mine]))]
-        here = np.flatnonzero(lanes == lane)
-        place, _ = innermost(trace.operators.start[mine], trace.operators.end[mine], times[here])
-        found = np.where(place >= 0, mine[np.maximum(place, 0)], -1)
-        node[here] = np.where(np.isin(found, nodes), found, -1)
+    beside = numbered[np.isin(trace.operators.lane[numbered], np.unique(trace.operators.lane[nodes]))]
+    found = innermost_rows(trace.operators, beside, lanes, times)
+    node = np.where(np.isin(found, nodes), found, -1)
     forward = np.where(node >= 0, made_by.of(np.maximum(node, 0)), -1)
     known = forward >= 0
     lanes[known], times[known] = trace.operators.lane[forward[known]], trace.operators.start[forward[known]]
     return lanes, times
-
-
-def _nodes(trace: Trace, rows: Ints) -> Bools:
-    """Return which operators are nodes of the backward pass."""
-    named = [place for place, name in enumerate(trace.names) if _NODE.match(name)]
-    found: Bools = np.isin(trace.operators.name[rows], np.array(named, dtype=np.int64))
-    return found
 
 
 class _Forward:
@@ -98,45 +86,20 @@ def phases_of(metrics: RankMetrics) -> Ints:
     calls = trace.launches
     if not len(calls):
         return found
-    graphs = np.isin(calls.name, _named(trace, _GRAPH))
+    graphs = np.isin(calls.name, trace.numbers_of(_GRAPH.match))
     known = np.flatnonzero((launch >= 0) & ~graphs[np.maximum(launch, 0)])
-    at = calls.start[launch[known]]
-    backward = _inside(_ranges(trace, _BACKWARD), at) | _in_engine(trace, calls.lane[launch[known]], at)
-    forward = _inside(_ranges(trace, _FORWARD), at)
-    optimizer = _inside(_ranges(trace, _OPTIMIZER), at)
+    lanes, at = calls.lane[launch[known]], calls.start[launch[known]]
+    in_engine = np.isin(trace.operators.name, trace.numbers_of(lambda name: name.startswith(ENGINE)))
+    backward = _ranges(trace, _BACKWARD).holds(at) | inside_rows(trace.operators, in_engine, lanes, at)
+    forward, optimizer = (_ranges(trace, pattern).holds(at) for pattern in (_FORWARD, _OPTIMIZER))
     default = FORWARD if backward.any() else UNKNOWN
     found[known] = np.select((optimizer, backward, forward), (OPTIMIZER, BACKWARD, FORWARD), default)
     return found
 
 
-def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
-    return np.array([place for place, name in enumerate(trace.names) if pattern.match(name)], dtype=np.int64)
-
-
 def _ranges(trace: Trace, pattern: re.Pattern[str]) -> Spans:
-    mine = np.isin(trace.annotations.name, _named(trace, pattern))
+    mine = np.isin(trace.annotations.name, trace.numbers_of(pattern.match))
     return merged(trace.annotations.start[mine], trace.annotations.end[mine])
-
-
-def _inside(spans: Spans, times: Ints) -> Bools:
-    place = np.searchsorted(spans.start, times, side="right") - 1
-    if not len(spans.start):
-        return np.zeros(len(times), dtype=np.bool_)
-    inside: Bools = (place >= 0) & (times < spans.end[np.maximum(place, 0)])
-    return inside
-
-
-def _in_engine(trace: Trace, lanes: Numbers, times: Ints) -> Bools:
-    """Return which launches a thread made while it ran the backward pass."""
-    operators = trace.operators
-    names = np.array([place for place, name in enumerate(trace.names) if name.startswith(ENGINE)], dtype=np.int64)
-    mine = np.isin(operators.name, names)
-    found = np.zeros(len(times), dtype=np.bool_)
-    for lane in np.unique(operators.lane[mine]).tolist():
-        there = mine & (operators.lane == lane)
-        here = lanes == lane
-        found[here] = _inside(merged(operators.start[there], operators.end[there]), times[here])
-    return found
 
 
 def modules_of(metrics: RankMetrics) -> tuple[list[str], Ints]:
@@ -202,8 +165,7 @@ class _Paths:
 
 def _own_ranges(trace: Trace) -> Rows:
     marks = trace.annotations
-    left_out = [place for place, name in enumerate(trace.names) if _NO_RANGE.match(name)]
-    kept = ~np.isin(marks.name, np.array(left_out, dtype=np.int64))
+    kept = ~np.isin(marks.name, trace.numbers_of(_NO_RANGE.match))
     return Rows(
         start=marks.start[kept],
         end=marks.end[kept],

@@ -8,12 +8,11 @@ from msgspec.structs import replace
 from trainguard.core.text import one_line
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind
 from trainguard.kernels.costs import UNKNOWN, read_inputs
+from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.formulas.attention import ATTENTION
-from trainguard.kernels.formulas.recalled import Recalled
-from trainguard.kernels.formulas.registry import is_product
+from trainguard.kernels.formulas.registry import Recalled, is_product
 from trainguard.kernels.names.families import MATRIX, Family, collective_of
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry, ModuleEntry, PeaksEntry, RollupEntry
 from trainguard.kernels.rollups.phases import BACKWARD, FORWARD, PHASES, modules_of, phases_of
 from trainguard.kernels.times.metrics import RankMetrics
 from trainguard.kernels.work import KernelLine, exact_sum
@@ -49,7 +48,6 @@ _MATRIX = np.array([place for place, family in enumerate(_FAMILIES) if family in
 
 
 def _by_name(metrics: RankMetrics, kernels: Sequence[KernelLine]) -> tuple[Ints, Ints]:
-    """Return the family and the precision of each GPU row, as places in their enumerations."""
     trace = metrics.trace
     family = np.full(len(trace.gpu), _FAMILIES.index(Family.COPY), dtype=np.int64)
     precision = np.full(len(trace.gpu), _PRECISIONS.index(Precision.UNKNOWN), dtype=np.int64)

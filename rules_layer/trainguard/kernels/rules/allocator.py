@@ -10,17 +10,16 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.core.finding import Fact, Severity, Status
-from trainguard.kernels.entries import Evidence, Gain, KernelFinding
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryKind
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.rules.finding import Judged
 from trainguard.kernels.rules.rule import Number, RankRule, Share, of_snapshots, of_traces, portion, unread_snapshots
-from trainguard.kernels.rules.text import CaptureKind, Saying, shown, text
+from trainguard.kernels.rules.text import CaptureKind, Saying, gpu_of, shown, text
 from trainguard.kernels.verdict import CaptureVerdict
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
 
-_NO_GAIN = Gain(ns_per_step=0, share=0.0)
 UNKNOWN_PLACE = "a place without a stack"
 _SMALLER = "Recompute activations (torch.utils.checkpoint), or take a smaller batch and accumulate gradients."
 
@@ -85,7 +84,6 @@ def size_fact(name: str, size: int, threshold: int | None = None, device: str | 
 
 
 def said_size(size: float) -> str:
-    """Return bytes in GB, MB or kB, as a person reads them."""
     if abs(size) >= 1e9:
         return f"{size / 1e9:,.2f} GB"
     return f"{size / 1e6:,.1f} MB" if abs(size) >= 1e6 or not size else f"{size / 1e3:,.1f} kB"
@@ -99,19 +97,13 @@ def _device(memory: GpuMemory) -> str:
     return f"gpu{memory.device}"
 
 
-def _on(sheet: FactSheet, name: str) -> str:
-    return f"GPU {(sheet[name].device or '').removeprefix('gpu')}"
-
-
 def _place(where: Sequence[str]) -> str:
     return own_frame(where) or UNKNOWN_PLACE
 
 
-def _held_most(memory: GpuMemory) -> list[Evidence]:
+def _held_most(memory: GpuMemory) -> list[str]:
     held = [f"{each.bytes:,} bytes of {each.kind}, {_place(each.where)}" for each in memory.holders[:5]]
-    return [Evidence(what=what, duration_ns=0) for what in held] or [
-        Evidence(what=f"{memory.peak:,} bytes of {memory.name} allocated", duration_ns=0)
-    ]
+    return held or [f"{memory.peak:,} bytes of {memory.name} allocated"]
 
 
 def is_tight(memory: GpuMemory, share: float) -> bool:
@@ -123,7 +115,7 @@ def is_tight(memory: GpuMemory, share: float) -> bool:
 
 def _ran_out_summary(sheet: FactSheet) -> str:
     return (
-        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'requested')}: "
+        f"An allocation of {_size(sheet, 'requested')} failed on {gpu_of(sheet, 'requested')}: "
         f"{_size(sheet, 'allocated')} were allocated, {_size(sheet, 'reserved')} reserved, "
         f"{_size(sheet, 'device_free')} free. Most is {sheet.name('largest_kind')}; {sheet.name('place')} holds most."
     )
@@ -158,20 +150,18 @@ class GpuMemoryRanOut(MemoryRule):
             ],
             severity=Severity.HIGH,
             evidence=_held_most(memory),
-            gain=_NO_GAIN,
         )
 
 
 def _fragmented_summary(sheet: FactSheet) -> str:
-    return (
-        f"{shown(sheet)['reserved_share']} of the memory of {_on(sheet, 'unused_share')} was reserved at its peak, and "
-        f"{shown(sheet)['unused_share']} of that was free in parts."
-    )
+    reserved, unused = (shown(sheet)[name] for name in ("reserved_share", "unused_share"))
+    gpu = gpu_of(sheet, "unused_share")
+    return f"{reserved} of the memory of {gpu} was reserved at its peak, and {unused} of that was free in parts."
 
 
 def _in_parts_summary(sheet: FactSheet) -> str:
     return (
-        f"An allocation of {_size(sheet, 'requested')} failed on {_on(sheet, 'unused')}, although "
+        f"An allocation of {_size(sheet, 'requested')} failed on {gpu_of(sheet, 'unused')}, although "
         f"{_size(sheet, 'unused')} were reserved and not in use: no free part was large enough."
     )
 
@@ -215,7 +205,6 @@ class GpuMemoryFragmented(MemoryRule):
             kind="failed_in_parts",
             severity=Severity.HIGH,
             evidence=_parts(memory),
-            gain=_NO_GAIN,
         )
 
     def _full(self, memory: GpuMemory) -> KernelFinding | None:
@@ -234,7 +223,6 @@ class GpuMemoryFragmented(MemoryRule):
             kind="fragmented_memory",
             severity=Severity.MEDIUM,
             evidence=_parts(memory),
-            gain=_NO_GAIN,
         )
 
     def _remedy(self, memory: GpuMemory) -> list[Fact]:
@@ -246,24 +234,22 @@ class GpuMemoryFragmented(MemoryRule):
         return [Fact(name="remedy", value=advice)]
 
 
-def _parts(memory: GpuMemory) -> list[Evidence]:
+def _parts(memory: GpuMemory) -> list[str]:
     parts = memory.fragments
     if parts is None:
-        what = f"{memory.peak:,} of {memory.peak_reserved or 0:,} reserved bytes allocated at the peak"
-        return [Evidence(what=what, duration_ns=0)]
-    said = (
+        return [f"{memory.peak:,} of {memory.peak_reserved or 0:,} reserved bytes allocated at the peak"]
+    return [
         f"{parts.free:,} of {parts.reserved:,} reserved bytes free at the end",
         f"{parts.largest_free:,} bytes in the largest free block",
         f"{parts.inactive_split:,} free bytes beside blocks in use",
-    )
-    return [Evidence(what=each, duration_ns=0) for each in said]
+    ]
 
 
 def _grows_summary(sheet: FactSheet) -> str:
     steps_left = sheet.get("steps_left")
     until = "" if steps_left is None else f", and is full in {int(steps_left.value):,} steps at this rate"
     return (
-        f"The memory of {_on(sheet, 'growth_per_step')} at the start of a step grew by "
+        f"The memory of {gpu_of(sheet, 'growth_per_step')} at the start of a step grew by "
         f"{_size(sheet, 'growth_per_step')} a step over {int(sheet.number('steps')):,} steps{until}. "
         f"{sheet.name('place')} keeps most."
     )
@@ -319,15 +305,14 @@ class GpuMemoryGrows(MemoryRule):
         return self.found(
             facts,
             severity=Severity.HIGH if left is not None and left < self.soon else Severity.MEDIUM,
-            evidence=[Evidence(what=f"{growth.kept:,} bytes kept, {_place(growth.where)}", duration_ns=0)],
-            gain=_NO_GAIN,
+            evidence=[f"{growth.kept:,} bytes kept, {_place(growth.where)}"],
             confidence="normal" if len(changes) >= self.sure_steps else "low",
         )
 
 
 def _one_holder_summary(sheet: FactSheet) -> str:
     return (
-        f"{shown(sheet)['held_share']} of what {_on(sheet, 'held_share')} holds at most, "
+        f"{shown(sheet)['held_share']} of what {gpu_of(sheet, 'held_share')} holds at most, "
         f"{_size(sheet, 'held')}, is {sheet.name('held_kind')} of {sheet.name('place')}."
     )
 
@@ -369,7 +354,6 @@ class GpuMemoryHeld(MemoryRule):
             ],
             severity=Severity.MEDIUM,
             evidence=_held_most(memory),
-            gain=_NO_GAIN,
         )
 
 

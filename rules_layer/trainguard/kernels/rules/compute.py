@@ -1,13 +1,12 @@
 """Kernels compute on the slow units of the GPU, or do not fill it."""
 
 import re
-from dataclasses import dataclass
 
 from trainguard.core.finding import Severity
 from trainguard.kernels.entries import Gain, KernelFinding
 from trainguard.kernels.names.families import Family
 from trainguard.kernels.names.kernel_names import Precision
-from trainguard.kernels.rules.finding import Judged, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of, time_of
 from trainguard.kernels.rules.rule import RankRule, Share, portion
 from trainguard.kernels.rules.text import Saying
 from trainguard.kernels.times.gpu_times import GpuTime
@@ -49,12 +48,11 @@ class TensorCoresIdle(_ComputeRule):
         if used >= self.enough:
             return None
         rest = _outside_tensor_cores(judged)
-        idle = sum(line.total_ns for line in rest)
         return self.found(
             [portion("tensor_core_share", used, self.enough)],
             severity=Severity.MEDIUM if used == 0 else Severity.LOW,
             evidence=judged.lines(rest),
-            gain=self.gain_of(judged, idle),
+            gain=self.gain_of(judged, time_of(rest)),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
@@ -69,20 +67,6 @@ AMPERE = (8, 0)
 AMD = re.compile(r"AMD|Instinct|Radeon", re.IGNORECASE)
 # ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them.
 _AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wide:
-    """Kernels in a wider type than they need, as a kind of finding with its fact and threshold."""
-
-    kind: str
-    fact: str
-    most: float
-    lines: list[KernelLine]
-
-    @property
-    def total_ns(self) -> int:
-        return sum(line.total_ns for line in self.lines)
 
 
 class LowPrecisionUnused(_ComputeRule):
@@ -124,35 +108,33 @@ class LowPrecisionUnused(_ComputeRule):
         wide = self._wide(judged)
         if wide is None:
             return None
+        kind, fact, most, lines = wide
         return self.found(
-            [portion(wide.fact, wide.total_ns / judged.computing_ns, wide.most)],
-            kind=wide.kind,
+            [portion(fact, time_of(lines) / judged.computing_ns, most)],
+            kind=kind,
             severity=Severity.MEDIUM,
-            evidence=judged.lines(wide.lines),
-            gain=self.gain_of(judged, wide.total_ns),
+            evidence=judged.lines(lines),
+            gain=self.gain_of(judged, time_of(lines)),
         )
 
     def stretches(self, judged: Judged, gpu: GpuTime) -> Spans:
         wide = self._wide(judged)
-        return judged.when(rows_of([] if wide is None else wide.lines), gpu)
+        return judged.when(rows_of([] if wide is None else wide[-1]), gpu)
 
-    def _wide(self, judged: Judged) -> _Wide | None:
+    def _wide(self, judged: Judged) -> tuple[str, str, float, list[KernelLine]] | None:
+        """Return a kind of finding with its fact, its threshold and the kernels in a wider type than they need."""
         if not _has_bf16(judged) or not judged.computing_ns:
             return None
         lines = [line for line in judged.compute if line.family != Family.OPTIMIZER]
         single = [line for line in lines if line.precision == Precision.FP32]
         double = [line for line in lines if line.precision == Precision.FP64]
+        products = [line for line in (*single, *double) if line.eligible]
         kinds = (
-            _Wide("low_precision_unused", "fp32_share", self.most, single),
-            _Wide("double_precision", "fp64_share", self.least, double),
-            _Wide(
-                "products_in_full_precision",
-                "full_precision_share",
-                self.least,
-                [line for line in (*single, *double) if line.eligible],
-            ),
+            ("low_precision_unused", "fp32_share", self.most, single),
+            ("double_precision", "fp64_share", self.least, double),
+            ("products_in_full_precision", "full_precision_share", self.least, products),
         )
-        return next((kind for kind in kinds if kind.total_ns > kind.most * judged.computing_ns), None)
+        return next((kind for kind in kinds if time_of(kind[3]) > kind[2] * judged.computing_ns), None)
 
 
 def _has_bf16(judged: Judged) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.shapes import FusedExperts, Reason, Why, fused_experts, rows_of_weight
 from trainguard.kernels.operators import Called, least_seconds
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.finding import Judged
 
 # Fewer numbers of rows in a step are those of parts of a model, or of a batch whose length changes.

@@ -29,22 +29,21 @@ FEW_STEPS = 3
 SMALL_GAIN = 0.01
 
 
-class Judged(RankMetrics):
-    """A rank's metrics, and its kernels, for rules."""
+def time_of(lines: Iterable[KernelLine]) -> int:
+    return sum(line.total_ns for line in lines)
 
+
+class Judged(RankMetrics):
     @cached_property
     def kernels(self) -> list[KernelLine]:
-        """The kernels of the window, most time first."""
         return kernel_lines(self)
 
     @cached_property
     def memory(self) -> list[GpuMemory]:
-        """The memory of each GPU that the trace has events of."""
         return [memory_entry(each) for each in histories_of(self.trace, self.window.steps.start)]
 
     @cached_property
     def operators(self) -> list[Called]:
-        """The operators of the window, most time first."""
         return operators_of(self, self.kernels)
 
     @property
@@ -57,18 +56,17 @@ class Judged(RankMetrics):
 
     @property
     def computing_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute)
+        return time_of(self.compute)
 
     @property
     def tensor_core_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute if line.tensor_core)
+        return time_of(line for line in self.compute if line.tensor_core)
 
     @property
     def eligible_ns(self) -> int:
-        return sum(line.total_ns for line in self.compute if line.eligible)
+        return time_of(line for line in self.compute if line.eligible)
 
     def by_precision(self) -> dict[str, int]:
-        """Return the time of what computes by precision, most first."""
         sums: dict[str, int] = {}
         for line in self.compute:
             sums[line.precision] = sums.get(line.precision, 0) + line.total_ns
@@ -116,15 +114,19 @@ class Judged(RankMetrics):
         return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.share(total_ns), 4))
 
     def runs(self, what: str, rows: Ints) -> Evidence:
-        start = self.trace.gpu.start[rows]
-        lasted = self.trace.gpu.end[rows] - start
+        gpu = self.trace.gpu
+        found = self.several(what, gpu.start[rows], gpu.end[rows])
+        step = int(self.window.step[rows[int((gpu.end[rows] - gpu.start[rows]).argmax())]])
+        return found if step < 0 else replace(found, step=int(self.window.steps.number[step]))
+
+    def several(self, what: str, start: Ints, end: Ints) -> Evidence:
+        lasted = end - start
         longest = int(lasted.argmax())
-        step = int(self.window.step[rows[longest]])
         return Evidence(
             what=what,
             duration_ns=exact_sum(lasted),
-            count=len(rows),
-            step=int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(start[longest])),
+            count=len(lasted),
+            step=self.step_at(int(start[longest])),
             longest_start_ns=int(start[longest]) - self.window.start,
             longest_ns=int(lasted[longest]),
         )

@@ -106,10 +106,8 @@ class LaunchBound(RankRule):
     short_gaps: Share = 0.1
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        window_ns = judged.window.length - judged.loader_idle_ns
-        busy_ns = judged.busy_ns + judged.unknown_idle_ns
-        busy = busy_ns / window_ns if window_ns else 1.0
-        idle = window_ns - busy_ns
+        fed_ns, busy = judged.fed
+        idle = fed_ns - judged.known_busy_ns
         late = judged.host_idle_ns / idle if idle else 0.0
         delays, most_ns = judged.delays.after_call, self._delay_ns(judged)
         at_once = len(delays) > 0 and np.median(delays) < most_ns
@@ -160,8 +158,7 @@ class LaunchBound(RankRule):
     def _before_launches(self, judged: Judged) -> Spans:
         """Return gaps before a launch that are short and do not begin while the host waits for the GPU or for data."""
         gaps = difference(self._until_started(judged), judged.loading)
-        waits = judged.sync_reach.within(gaps.start, gaps.start + 1)
-        chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & (waits == 0)
+        chosen = (gaps.end - gaps.start <= long_gap_ns(judged)) & ~judged.sync_reach.holds(gaps.start)
         return Spans(gaps.start[chosen], gaps.end[chosen])
 
     def _until_started(self, judged: Judged) -> Spans:
@@ -177,27 +174,18 @@ def _by_next_work(judged: Judged, gaps: Spans) -> list[Evidence]:
     trace, rows = judged.trace, judged.trace.gpu
     order = np.argsort(rows.start, kind="stable")
     place = np.searchsorted(rows.start[order], gaps.end, side="left")
-    found: dict[str, list[tuple[int, int]]] = {}
-    for at, start, end in zip(place.tolist(), gaps.start.tolist(), gaps.end.tolist(), strict=True):
+    found: dict[str, list[int]] = {}
+    for gap, at in enumerate(place.tolist()):
         if at < len(order):
             row = int(order[at])
             caller = int(judged.operator[row])
             name = trace.names[int(rows.name[row] if caller < 0 else trace.operators.name[caller])]
-            found.setdefault(name, []).append((start, end))
-    evidence = []
-    for name, each in sorted(found.items(), key=lambda item: -sum(end - start for start, end in item[1]))[:SHOWN]:
-        longest = max(each, key=lambda gap: gap[1] - gap[0])
-        evidence.append(
-            Evidence(
-                what=f"GPU idle before {one_line(name)}",
-                duration_ns=sum(end - start for start, end in each),
-                count=len(each),
-                step=judged.step_at(longest[0]),
-                longest_start_ns=longest[0] - judged.window.start,
-                longest_ns=longest[1] - longest[0],
-            )
-        )
-    return evidence
+            found.setdefault(name, []).append(gap)
+    evidence = [
+        judged.several(f"GPU idle before {one_line(name)}", gaps.start[each], gaps.end[each])
+        for name, each in found.items()
+    ]
+    return sorted(evidence, key=lambda each: -each.duration_ns)[:SHOWN]
 
 
 def _small_kernel_storm_summary(sheet: FactSheet) -> str:
@@ -226,9 +214,7 @@ class SmallKernelStorm(RankRule):
     enough: Share = 0.9
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        window_ns = judged.window.length - judged.loader_idle_ns
-        busy_ns = judged.busy_ns + judged.unknown_idle_ns
-        busy = busy_ns / window_ns if window_ns else 1.0
+        fed_ns, busy = judged.fed
         runs = int((judged.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
         kernels = runs / judged.steps / judged.counted
         short = judged.delays.short_calls
@@ -244,7 +230,7 @@ class SmallKernelStorm(RankRule):
             ],
             severity=Severity.MEDIUM,
             evidence=judged.lines(lines),
-            gain=judged.gain(window_ns - busy_ns),
+            gain=judged.gain(fed_ns - judged.known_busy_ns),
         )
 
 
@@ -322,5 +308,4 @@ class QueueFull(RankRule):
             ],
             severity=Severity.LOW,
             evidence=[Evidence(what=f"queue of {FULL_QUEUE:,} launches", duration_ns=judged.full_queue_ns)],
-            gain=judged.gain(0),
         )

@@ -8,7 +8,7 @@ from trainguard.kernels.columns import Ints
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import SHOWN, Judged, longest_gaps, percent, severity, work_under
 from trainguard.kernels.rules.rule import Nanoseconds, Number, RankRule, Share, milliseconds, portion
-from trainguard.kernels.rules.text import Saying, shown
+from trainguard.kernels.rules.text import Saying, gpu_of, shown
 from trainguard.kernels.times.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.ledger.bucket import LOST_AT_WORK
@@ -20,11 +20,11 @@ PARTS = 30
 
 
 def _gpu_busy_low_summary(sheet: FactSheet) -> str:
-    gpus, least, said = int(sheet.number("gpus")), sheet.get("least_busy_share"), shown(sheet)
+    gpus, said = int(sheet.number("gpus")), shown(sheet)
     who = "The GPU is" if gpus == 1 else f"The {gpus:,} GPUs are on average"
     each = ""
-    if least is not None:
-        each = f", GPU {(least.device or '').removeprefix('gpu')} {said['least_busy_share']}"
+    if "least_busy_share" in said:
+        each = f", {gpu_of(sheet, 'least_busy_share')} {said['least_busy_share']}"
     return f"{who} busy {said['busy_share']} of the time{each}."
 
 
@@ -44,8 +44,7 @@ class GpuBusyLow(RankRule):
     medium: Share = 0.5
 
     def judge_rank(self, judged: Judged) -> KernelFinding | None:
-        busy_ns = judged.busy_ns + judged.unknown_idle_ns
-        busy = judged.share(busy_ns)
+        busy = judged.share(judged.known_busy_ns)
         if not judged.has_gpu or busy >= self.enough:
             return None
         return self.found(
@@ -56,7 +55,7 @@ class GpuBusyLow(RankRule):
             ],
             severity=Severity.MEDIUM if busy < self.medium else Severity.LOW,
             evidence=_worst_parts(judged),
-            gain=judged.gain(judged.window.length - busy_ns),
+            gain=judged.gain(judged.window.length - judged.known_busy_ns),
         )
 
 

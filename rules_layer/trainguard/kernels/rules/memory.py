@@ -11,7 +11,7 @@ from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.entries import Evidence, KernelFinding
 from trainguard.kernels.rules.finding import Judged, by_name, severity
 from trainguard.kernels.rules.rule import RankRule, Share, portion
-from trainguard.kernels.rules.text import Saying, shown
+from trainguard.kernels.rules.text import Saying, gpu_of, shown
 from trainguard.kernels.times.gpu_times import GpuTime
 from trainguard.kernels.times.intervals import Spans, intersection
 from trainguard.kernels.work import kind_of
@@ -67,8 +67,8 @@ class MemcpyBound(RankRule):
         )
 
 
-def _pageable_names(judged: Judged) -> list[int]:
-    return [place for place, name in enumerate(judged.trace.names) if kind_of(name)[1] == "Pageable"]
+def _pageable_names(judged: Judged) -> Ints:
+    return judged.trace.numbers_of(lambda name: kind_of(name)[1] == "Pageable")
 
 
 _ASYNCHRONOUS = re.compile(r"(cuda|hip|cu)Memcpy\w*Async")
@@ -114,16 +114,14 @@ class PageableCopy(RankRule):
 
 def _pageable_rows(judged: Judged) -> Ints:
     trace, rows, pageable = judged.trace, judged.trace.gpu, _pageable_names(judged)
-    asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
     mask = judged.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
     copies = np.flatnonzero(mask & (judged.window.launch >= 0))
     calls = trace.launches.name[judged.window.launch[copies]]
-    return copies[np.isin(calls, asynchronous)]
+    return copies[np.isin(calls, trace.numbers_of(_ASYNCHRONOUS.search))]
 
 
 def _gpu_memory_full_summary(sheet: FactSheet) -> str:
-    gpu = (sheet["reserved_share"].device or "").removeprefix("gpu")
-    return f"{shown(sheet)['reserved_share']} of the memory of GPU {gpu} was reserved."
+    return f"{shown(sheet)['reserved_share']} of the memory of {gpu_of(sheet, 'reserved_share')} was reserved."
 
 
 class GpuMemoryFull(RankRule):
@@ -152,14 +150,13 @@ class GpuMemoryFull(RankRule):
             [portion("reserved_share", shares[worst], self.most, device=f"gpu{worst}")],
             severity=Severity.MEDIUM,
             evidence=[_most_reserved(judged, worst)],
-            gain=judged.gain(0),
         )
 
 
-def _most_reserved(judged: Judged, device: int) -> Evidence:
+def _most_reserved(judged: Judged, device: int) -> Evidence | str:
     """Return the peak of a GPU's memory with its time, where that is in the window."""
     at, window = judged.trace.reserved_at.get(device), judged.window
     what = f"GPU {device}, {judged.trace.reserved[device]:,} bytes reserved"
     if at is None or not window.start <= at <= window.end:
-        return Evidence(what=what, duration_ns=0)
+        return what
     return judged.stretch(what, at, at)

@@ -7,48 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.core.finding import Fact
-from trainguard.kernels.columns import Bools, Ints, Kind
+from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import OperatorEntry
 from trainguard.kernels.formulas.moved import POINTWISE
 from trainguard.kernels.operators import BYTES_OF, CACHED
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.experts import Fused, fused_of
-from trainguard.kernels.rules.finding import Judged, rows_of
+from trainguard.kernels.rules.finding import Judged, rows_of, time_of
 from trainguard.kernels.rules.rule import portion
 from trainguard.kernels.rules.text import Saying
-from trainguard.kernels.times.intervals import merged
+from trainguard.kernels.times.intervals import inside_rows
 
 MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 SHORTEST_CHAIN = 3
 SHOWN_NAMES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
-    """Chains of operators, all that are alike: their names, the GPU's rows, and what one kernel would save."""
-
-    names: str
-    shapes: str
-    rows: Ints
-    saved_ns: float
-
-
 def math_attention(judged: Judged) -> Ints:
-    """Return the GPU's rows of attention that runs as single operators."""
     trace = judged.trace
-    wanted = [place for place, name in enumerate(trace.names) if name == MATH_ATTENTION]
-    mine = np.isin(trace.operators.name, np.array(wanted, dtype=np.int64))
+    mine = np.isin(trace.operators.name, trace.numbers_of(lambda name: name == MATH_ATTENTION))
     rows = np.flatnonzero(judged.in_window & (trace.gpu.kind == Kind.COMPUTE) & (judged.window.launch >= 0))
     calls = judged.window.launch[rows]
-    inside: Bools = np.zeros(len(rows), dtype=np.bool_)
-    for lane in np.unique(trace.operators.lane[mine]).tolist():
-        own = mine & (trace.operators.lane == lane)
-        spans = merged(trace.operators.start[own], trace.operators.end[own])
-        started = trace.launches.start[calls]
-        inside |= (trace.launches.lane[calls] == lane) & (spans.within(started, started + 1) > 0)
-    return rows[inside]
+    return rows[inside_rows(trace.operators, mine, trace.launches.lane[calls], trace.launches.start[calls])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +43,18 @@ class _Link:
     row: int
 
 
-def chains_of(judged: Judged, peaks: PeaksEntry) -> list[Chains]:
+def chains_of(judged: Judged, peaks: PeaksEntry) -> list[tuple[float, str, list[list[_Link]]]]:
     """Return chains of operators on single elements over tensors that no cache holds, those first that would save most.
 
+    Those of the same operators are together, with the nanoseconds that one kernel would save for each, and their names.
     A link reads what the one before it wrote: one kernel would move two tensors less for each link but the first.
     """
-    links = _links(judged, peaks)
     found: dict[str, list[list[_Link]]] = {}
-    for chain in _runs(judged, links):
+    for chain in _runs(judged, _links(judged, peaks)):
         if len(chain) >= SHORTEST_CHAIN:
             found.setdefault(_names(chain), []).append(chain)
-    every = [_chains(judged, names, alike) for names, alike in found.items()]
-    return sorted(every, key=lambda each: -each.saved_ns)
+    every = [(sum(_saved(judged, chain) for chain in alike), names, alike) for names, alike in found.items()]
+    return sorted(every, key=lambda each: -each[0])
 
 
 def _links(judged: Judged, peaks: PeaksEntry) -> Mapping[int, _Link]:
@@ -89,7 +71,6 @@ def _links(judged: Judged, peaks: PeaksEntry) -> Mapping[int, _Link]:
 
 
 def _runs(judged: Judged, links: Mapping[int, _Link]) -> list[list[_Link]]:
-    """Return links that follow each other."""
     gpu = judged.trace.gpu
     rows = np.flatnonzero(judged.in_window & (gpu.kind <= Kind.COMMUNICATION))
     order = rows[np.lexsort((gpu.start[rows], gpu.lane[rows], gpu.device[rows]))]
@@ -119,15 +100,14 @@ def _names(chain: list[_Link]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
 
 
-def _chains(judged: Judged, names: str, alike: list[list[_Link]]) -> Chains:
-    gpu = judged.trace.gpu
-    saved = 0.0
-    for chain in alike:
-        rows = np.array([link.row for link in chain])
-        moved = sum(link.tensors for link in chain)
-        saved += float((gpu.end[rows] - gpu.start[rows]).sum()) * min(2 * (len(chain) - 1) / moved, 1.0)
-    every = np.array([link.row for chain in alike for link in chain], dtype=np.int64)
-    return Chains(names, alike[0][0].entry.shapes, every, saved)
+def _saved(judged: Judged, chain: list[_Link]) -> float:
+    gpu, rows = judged.trace.gpu, _rows([chain])
+    moved = sum(link.tensors for link in chain)
+    return float((gpu.end[rows] - gpu.start[rows]).sum()) * min(2 * (len(chain) - 1) / moved, 1.0)
+
+
+def _rows(chains: list[list[_Link]]) -> Ints:
+    return np.array([link.row for chain in chains for link in chain], dtype=np.int64)
 
 
 # What good kernels reach of a data sheet: of arithmetic (AMD: 708 of MI300X's 1,307 TFLOP/s, TraceLens), of memory.
@@ -203,7 +183,6 @@ def forms_of(judged: Judged) -> Iterator[Saved | None]:
 
 
 def arithmetic_of(peaks: PeaksEntry) -> float:
-    """Return what good kernels reach of a GPU's arithmetic."""
     return REACHED_AMD if _AMD.search(peaks.gpu) else REACHED
 
 
@@ -212,7 +191,6 @@ def margin_of(peaks: PeaksEntry) -> float:
 
 
 def named(entry: OperatorEntry) -> str:
-    """Return an operator's name with its shapes."""
     return f"{entry.name} {short_shapes(entry.shapes)}"
 
 
@@ -288,7 +266,7 @@ def _turned(judged: Judged) -> Saved | None:
     callers = np.unique(judged.operator[rows], return_counts=True)
     caller = int(callers[0][callers[1].argmax()])
     trace = judged.trace
-    total = sum(line.total_ns for line in lines) / judged.counted
+    total = time_of(lines) / judged.counted
     return Saved(
         kind="slow_operators_layout",
         measured="layout_share",
@@ -303,15 +281,16 @@ def _unfused(judged: Judged, peaks: PeaksEntry) -> Saved | None:
     chains = chains_of(judged, peaks)
     if not chains:
         return None
-    saved = min(sum(each.saved_ns for each in chains) / judged.counted, judged.compute_ns)
+    saved = min(sum(each[0] for each in chains) / judged.counted, judged.compute_ns)
+    _, names, alike = chains[0]
     return Saved(
         kind="slow_operators_unfused",
         measured="saved_share",
         measured_ns=saved,
         saved_ns=saved,
         facts=[
-            Fact(name="operator", value=chains[0].names),
-            Fact(name="shapes", value=short_shapes(chains[0].shapes)),
+            Fact(name="operator", value=names),
+            Fact(name="shapes", value=short_shapes(alike[0][0].entry.shapes)),
         ],
-        shown=[(each.names, each.rows) for each in chains],
+        shown=[(of, _rows(each)) for _, of, each in chains],
     )

@@ -9,12 +9,12 @@ import numpy as np
 from trainguard.core.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.device_entries import PeaksEntry
 from trainguard.kernels.entries import KernelFinding, OperatorEntry
 from trainguard.kernels.formulas.attention import ATTENTION
 from trainguard.kernels.formulas.shapes import Measured, Reason, Why, strided_copy, why_slow
 from trainguard.kernels.operators import Called, least_seconds
 from trainguard.kernels.peaks import peaks_entry
-from trainguard.kernels.rollup_entries import PeaksEntry
 from trainguard.kernels.rules.experts import uneven_groups
 from trainguard.kernels.rules.finding import SHOWN, Judged
 from trainguard.kernels.rules.operator_forms import (
@@ -217,7 +217,6 @@ class SlowOperators(RankRule):
         return enough if peaks is None else margin_of(peaks) * enough
 
     def _slow(self, judged: Judged) -> list[_Slow]:
-        """Return the operators below the threshold, those that would save most first."""
         peaks = peaks_entry(judged.trace.gpus)
         if peaks is None:
             return []

@@ -165,7 +165,7 @@ class WrongParallel(RankRule):
             kind="without_nccl",
             measured="collective_share",
             severity=Severity.MEDIUM,
-            evidence=_of_calls(judged, f"collectives of {library}", waits) or [Evidence(what=library, duration_ns=0)],
+            evidence=_of_calls(judged, f"collectives of {library}", waits) or [library],
             gain=judged.gain(idle),
         )
 
@@ -177,7 +177,7 @@ def _host_collectives(trace: Trace) -> tuple[str, ...]:
 def _calls(judged: Judged, names: tuple[str, ...]) -> Spans:
     """Return when the host is in annotations or operators of these names; old traces have the former as the latter."""
     trace, window = judged.trace, judged.window
-    numbers = _numbers(trace, names)
+    numbers = trace.numbers_of(set(names).__contains__)
     found = []
     for rows in (trace.annotations, trace.operators):
         mine = np.isin(rows.name, numbers)
@@ -185,23 +185,5 @@ def _calls(judged: Judged, names: tuple[str, ...]) -> Spans:
     return clipped(union(*found), window.start, window.end)
 
 
-def _numbers(trace: Trace, names: tuple[str, ...]) -> list[int]:
-    wanted = set(names)
-    return [place for place, name in enumerate(trace.names) if name in wanted]
-
-
 def _of_calls(judged: Judged, what: str, calls: Spans) -> list[Evidence]:
-    if not len(calls.start):
-        return []
-    lasted = calls.end - calls.start
-    longest = int(lasted.argmax())
-    return [
-        Evidence(
-            what=what,
-            duration_ns=calls.total,
-            count=len(lasted),
-            step=judged.step_at(int(calls.start[longest])),
-            longest_start_ns=int(calls.start[longest]) - judged.window.start,
-            longest_ns=int(lasted[longest]),
-        )
-    ]
+    return [judged.several(what, calls.start, calls.end)] if len(calls.start) else []

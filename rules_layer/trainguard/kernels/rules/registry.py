@@ -9,12 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from trainguard.kernels.entries import KernelFinding
-from trainguard.kernels.rules.allocator import (
-    GpuMemoryFragmented,
-    GpuMemoryGrows,
-    GpuMemoryHeld,
-    GpuMemoryRanOut,
-)
+from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.compute import LowPrecisionUnused, SmUnderfilled, TensorCoresIdle
 from trainguard.kernels.rules.finding import Judged, at_most_medium, in_order, weighed
 from trainguard.kernels.rules.host import LaunchBound, LoaderBound, QueueFull, SmallKernelStorm, SyncStall
@@ -32,6 +27,14 @@ from trainguard.kernels.verdict import RuleVerdict
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec, SettingsSpec
 
+_LAST_RULES: tuple[RankRule, ...] = (
+    TraceStepOutlier(),
+    GpuMemoryFull(),
+    *MEMORY_RULES,
+    QueueFull(),
+    TraceQuality(),
+)
+
 KERNEL_RULES: tuple[KernelRule, ...] = (
     GpuBusyLow(),
     GpuGap(),
@@ -47,14 +50,7 @@ KERNEL_RULES: tuple[KernelRule, ...] = (
     LowPrecisionUnused(),
     SlowOperators(),
     SmUnderfilled(),
-    TraceStepOutlier(),
-    GpuMemoryFull(),
-    GpuMemoryRanOut(),
-    GpuMemoryFragmented(),
-    GpuMemoryGrows(),
-    GpuMemoryHeld(),
-    QueueFull(),
-    TraceQuality(),
+    *_LAST_RULES,
     LateRank(),
     SlowRank(),
 )
@@ -75,14 +71,7 @@ CAUSES_FIRST: tuple[RankRule, ...] = (
     TensorCoresIdle(),
     SlowOperators(),
     SmUnderfilled(),
-    TraceStepOutlier(),
-    GpuMemoryFull(),
-    GpuMemoryRanOut(),
-    GpuMemoryFragmented(),
-    GpuMemoryGrows(),
-    GpuMemoryHeld(),
-    QueueFull(),
-    TraceQuality(),
+    *_LAST_RULES,
 )
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in KERNEL_RULES}

@@ -62,6 +62,7 @@ NAMED = 2
 # Facts of where it is: how many ranks are affected, of how many, and the worst.
 _FIRST = 3
 
+_NO_GAIN = Gain(ns_per_step=0, share=0.0)
 ACROSS = "the ranks of the newest capture beside each other"
 
 _SCORES = {Severity.LOW: (0.0, 9.9), Severity.MEDIUM: (10.0, 24.9), Severity.HIGH: (25.0, 49.9)}
@@ -112,13 +113,16 @@ class KernelRule(Rule[RuleParameters]):
         facts: Sequence[Fact],
         *,
         severity: Severity,
-        evidence: Sequence[Evidence],
-        gain: Gain,
+        evidence: Sequence[Evidence | str] = (),
+        gain: Gain = _NO_GAIN,
         kind: str = "",
         measured: str = "",
         confidence: Literal["normal", "low"] = "normal",
     ) -> KernelFinding:
-        """Return a finding in words; ``measured`` is the fact that the rule is judged by, the first where empty."""
+        """Return a finding in words; ``measured`` is the fact that the rule is judged by, the first where empty.
+
+        Evidence that is a text takes no time.
+        """
         kind = kind or self.says[0].kind
         judged_by = next(fact for fact in facts if fact.name == measured or not measured)
         summary, recommendation = words(kind, facts)
@@ -128,7 +132,7 @@ class KernelRule(Rule[RuleParameters]):
             value=float(judged_by.value),
             threshold=float(judged_by.threshold or 0.0),
             summary=summary,
-            evidence=[*evidence],
+            evidence=[Evidence(what=each, duration_ns=0) if isinstance(each, str) else each for each in evidence],
             gain=gain,
             recommendation=recommendation,
             kind=kind,

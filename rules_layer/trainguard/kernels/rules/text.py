@@ -52,6 +52,11 @@ def words(kind: str, facts: Sequence[Fact]) -> tuple[str, str]:
     return summary, " ".join(str(fact.value) for fact in sheet.all("remedy")) or saying.advice
 
 
+def gpu_of(sheet: FactSheet, name: str) -> str:
+    """Return the GPU that a fact is of, as ``GPU 3``."""
+    return f"GPU {(sheet[name].device or '').removeprefix('gpu')}"
+
+
 def shown(sheet: FactSheet) -> Mapping[str, Any]:
     return {
         fact.name: percent(float(fact.value)) if fact.unit == SHARE else fact.value for fact in reversed(sheet.facts)

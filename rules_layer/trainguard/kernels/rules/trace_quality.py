@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from trainguard.core.finding import Fact, Severity
 from trainguard.core.units import counted
 from trainguard.kernels.columns import Framework, Kind, Trace
-from trainguard.kernels.entries import Evidence, KernelFinding
+from trainguard.kernels.entries import KernelFinding
 from trainguard.kernels.rules.finding import FEW_STEPS, Judged, percent
 from trainguard.kernels.rules.rule import RankRule, Share
 from trainguard.kernels.rules.text import Saying
@@ -99,8 +99,7 @@ class TraceQuality(RankRule):
                 *(Fact(name="remedy", value=each) for each in advice),
             ],
             severity=Severity.LOW,
-            evidence=[Evidence(what=fault.words, duration_ns=0) for fault in faults],
-            gain=judged.gain(0),
+            evidence=[fault.words for fault in faults],
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
+from trainguard.kernels.times.intervals import Spans
 from trainguard.kernels.times.window import Window
 
 UNKNOWN_DEVICE = -1
@@ -65,17 +66,17 @@ class RowTable:
 
     @classmethod
     def none(cls) -> "RowTable":
-        return cls(**dict.fromkeys(_FIELDS, np.empty(0, dtype=np.int64)))
+        return cls(**dict.fromkeys(ROW_FIELDS, np.empty(0, dtype=np.int64)))
 
     def where(self, mask: Bools | Ints) -> "RowTable":
-        return RowTable(**{field: getattr(self, field)[mask] for field in _FIELDS})
+        return RowTable(**{field: getattr(self, field)[mask] for field in ROW_FIELDS})
 
 
-_FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
+ROW_FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
 
 
 def together(tables: list[RowTable]) -> RowTable:
-    return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
+    return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in ROW_FIELDS})
 
 
 # Rows that are looked at together, so that the timeline of a large trace takes little memory.
@@ -273,12 +274,12 @@ def _order(lengths: Ints) -> list[int]:
 def _parted(
     chunks: Chunks, window: Window, detail: list[Stretch], lanes: int
 ) -> tuple[list[RowTable], list[RowTable], Cells]:
-    starts, ends = (np.array([each[side] for each in detail], dtype=np.int64) for side in (0, 1))
+    in_detail = Spans(*(np.array([each[side] for each in detail], dtype=np.int64) for side in (0, 1)))
     wanted = np.zeros(int(window.launch.max(initial=-1)) + 1, dtype=np.bool_)
     cells = Cells(lanes, window.start, window.length)
     kept, long = [], []
     for rows in chunks():
-        mask = _inside(starts, ends, rows.start)
+        mask = in_detail.holds(rows.start)
         on_gpu = mask & _on_gpu(rows)
         launch = window.launch[rows.source[on_gpu]]
         wanted[launch[launch >= 0]] = True
@@ -289,13 +290,6 @@ def _parted(
         long.append(rows.where(is_long))
         cells.add(rows.where(~mask & ~is_long))
     return kept, long, cells
-
-
-def _inside(starts: Ints, ends: Ints, times: Ints) -> Bools:
-    if not len(starts):
-        return np.zeros(len(times), dtype=np.bool_)
-    place = np.searchsorted(starts, times, side="right") - 1
-    return (place >= 0) & (times < ends[np.maximum(place, 0)])
 
 
 def _fitting(long: list[RowTable], cells: Cells, most: int) -> list[RowTable]:

@@ -72,19 +72,15 @@ class GpuTime:
         return self.communication.total - self.overlap_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """When the host waits for the data loader, which of its calls wait for the GPU, and what work is lost."""
+def gpu_times(
+    trace: Trace, window: Window, in_window: Bools, loading: Spans, waiting: Bools, lost: Lost
+) -> list[GpuTime]:
+    """Return the GPUs with work in the window, by number.
 
-    loading: Spans
-    waiting: Bools
-    lost: Lost
-
-
-def gpu_times(trace: Trace, window: Window, in_window: Bools, host: Host) -> list[GpuTime]:
-    """Return the GPUs with work in the window, by number."""
+    In ``loading`` the host waits for the data loader; ``waiting`` are its calls that wait for the GPU.
+    """
     numbers = np.unique(trace.gpu.device[in_window]).tolist()
-    found = [_gpu(trace, window, in_window & (trace.gpu.device == number), number, host) for number in numbers]
+    found = [_gpu(trace, window, in_window, number, loading, waiting, lost) for number in numbers]
     most = max((each.busy.total for each in found), default=0)
     return [replace(each, counted=each.busy.total >= LEAST_SHARE * most) for each in found]
 
@@ -121,8 +117,11 @@ def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str,
     return parts
 
 
-def _gpu(trace: Trace, window: Window, mine: Bools, number: int, host: Host) -> GpuTime:
+def _gpu(
+    trace: Trace, window: Window, in_window: Bools, number: int, loading: Spans, waiting: Bools, lost: Lost
+) -> GpuTime:
     rows, kind = trace.gpu, trace.gpu.kind
+    mine = in_window & (rows.device == number)
 
     def spans(mask: Bools) -> Spans:
         chosen = mine & mask
@@ -134,11 +133,11 @@ def _gpu(trace: Trace, window: Window, mine: Bools, number: int, host: Host) -> 
     kernels = union(compute, communication)
     busy = union(kernels, memory)
     idle = gaps(busy, window.start, window.end)
-    unknown = _lost_idle(trace, window, number, idle, host.lost)
-    until_launch, unsaid = until_launched(trace, window, trace.gpu.device == number, idle, host.waiting)
+    unknown = _lost_idle(trace, window, number, idle, lost)
+    until_launch, unsaid = until_launched(trace, window, trace.gpu.device == number, idle, waiting)
     # Where the launch of the next work is unknown, a wait for data still explains the gap, and nothing else does.
     explained = difference(union(until_launch, unsaid), unknown)
-    waits_for_loader = intersection(host.loading, explained)
+    waits_for_loader = intersection(loading, explained)
     waits_for_host = difference(difference(until_launch, unknown), waits_for_loader)
     return GpuTime(
         number=number,
@@ -225,7 +224,6 @@ class Stream:
 
 
 def streams_of(trace: Trace, window: Window, in_window: Bools, waiting: Bools) -> list[Stream]:
-    """Return the streams with work in the window, the busiest first."""
     rows = trace.gpu
     order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
     found = []

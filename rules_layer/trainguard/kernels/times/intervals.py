@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints
+from trainguard.kernels.columns import Bools, Ints, Numbers, Rows
 
 T = TypeVar("T")
 
@@ -23,7 +23,6 @@ class Spans:
         return int((self.end - self.start).sum())
 
     def before(self, times: Ints) -> Ints:
-        """Return how much of them lies before each time."""
         ends = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
         whole = ends[place]
@@ -34,8 +33,16 @@ class Spans:
         return whole - beyond
 
     def within(self, start: Ints, end: Ints) -> Ints:
-        """Return how much of them lies in each of other stretches."""
         return self.before(end) - self.before(start)
+
+    def place_of(self, times: Ints) -> Ints:
+        """Return for each time the stretch that it lies in; -1 for none."""
+        place: Ints = np.searchsorted(self.start, times, side="right").astype(np.int64) - 1
+        return np.where(times < self.end[np.maximum(place, 0)], place, -1) if len(self.start) else place
+
+    def holds(self, times: Ints) -> Bools:
+        """Return which times lie in them."""
+        return self.place_of(times) >= 0
 
 
 def merged(start: Ints, end: Ints) -> Spans:
@@ -145,3 +152,24 @@ def innermost(start: Ints, end: Ints, times: Ints) -> tuple[Ints, Ints]:
         if not over.any():
             return place, parent
         place = np.where(over, parent[np.maximum(place, 0)], place)
+
+
+def innermost_rows(rows: Rows, chosen: Ints, lanes: Numbers, times: Ints) -> Ints:
+    """Return the innermost of some rows around each time of a thread; -1 where there is none."""
+    found = np.full(len(times), -1, dtype=np.int64)
+    for lane in np.unique(rows.lane[chosen]).tolist():
+        mine = chosen[rows.lane[chosen] == lane]
+        mine = mine[np.lexsort((-rows.end[mine], rows.start[mine]))]
+        here = np.flatnonzero(lanes == lane)
+        place, _ = innermost(rows.start[mine], rows.end[mine], times[here])
+        found[here] = np.where(place >= 0, mine[np.maximum(place, 0)], -1)
+    return found
+
+
+def inside_rows(rows: Rows, chosen: Bools, lanes: Numbers, times: Ints) -> Bools:
+    """Return which times of a thread lie in some rows of it."""
+    found = np.zeros(len(times), dtype=np.bool_)
+    for lane in np.unique(rows.lane[chosen]).tolist():
+        mine, here = chosen & (rows.lane == lane), lanes == lane
+        found[here] = merged(rows.start[mine], rows.end[mine]).holds(times[here])
+    return found

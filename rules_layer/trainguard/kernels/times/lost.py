@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Rows, Trace
+from trainguard.kernels.columns import Bools, Ints, Trace
 from trainguard.kernels.times.intervals import Spans, merged
 
 # A larger share of lost work makes every finding unsure, and the trace one that is not whole.
@@ -77,13 +77,11 @@ def find_lost(trace: Trace, start: int, end: int) -> Lost:
 def starting_work(trace: Trace) -> Bools:
     """Return which calls have a row of the GPU in a whole trace."""
     calls = trace.launches
-    names = [place for place, name in enumerate(trace.names) if _STARTS_WORK.search(name)]
-    found: Bools = np.isin(calls.name, np.array(names, dtype=np.int64)) & (calls.correlation >= 0)
+    found: Bools = np.isin(calls.name, trace.numbers_of(_STARTS_WORK.search)) & (calls.correlation >= 0)
     return found
 
 
 def worked(trace: Trace) -> Bools:
-    """Return which calls have a row of the GPU."""
     # Both rise nearly, and have too wide a range for a table of all numbers.
     numbers = np.sort(trace.gpu.correlation[trace.gpu.correlation >= 0])
     wanted = trace.launches.correlation
@@ -104,8 +102,7 @@ def _is_nothing(trace: Trace, mine: Ints, done: Bools) -> Bools:
         start, end = calls.start[mine[on_lane]], calls.end[mine[on_lane]]
         inside = np.sort(calls.start[doing[calls.lane[doing] == lane]])
         found[on_lane] = np.searchsorted(inside, end, side="left") > np.searchsorted(inside, start, side="right")
-        captured = _captures(trace, lane)
-        found[on_lane] |= captured.within(start, start + 1) > 0
+        found[on_lane] |= _captures(trace, lane).holds(start)
     return found
 
 
@@ -119,13 +116,13 @@ def _in_flight(trace: Trace, mine: Ints, done: Bools) -> int:
 
 def _captures(trace: Trace, lane: int) -> Spans:
     """Return when a thread records a graph of what it launches; one that does not end lasts to the last call."""
-    calls, names = trace.launches, trace.names
-    begins, ends = (_named(calls, names, lane, word) for word in (_BEGIN_CAPTURE, _END_CAPTURE))
+    calls = trace.launches
+
+    def named(word: str) -> Ints:
+        mine = trace.numbers_of(lambda name: name.endswith(word) or f"{word}_" in name)
+        return np.sort(calls.start[(calls.lane == lane) & np.isin(calls.name, mine)])
+
+    begins, ends = named(_BEGIN_CAPTURE), named(_END_CAPTURE)
     last = int(calls.end.max())
     until = np.append(ends, last)[np.searchsorted(ends, begins, side="left")]
     return merged(begins, until)
-
-
-def _named(calls: Rows, names: list[str], lane: int, word: str) -> Ints:
-    mine = [place for place, name in enumerate(names) if name.endswith(word) or f"{word}_" in name]
-    return np.sort(calls.start[(calls.lane == lane) & np.isin(calls.name, np.array(mine, dtype=np.int64))])

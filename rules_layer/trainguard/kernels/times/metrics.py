@@ -8,7 +8,7 @@ import numpy as np
 
 from trainguard.kernels.columns import BLOCK_UNTIL_READY, Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.entries import IdleEntry
-from trainguard.kernels.times.gpu_times import GpuTime, Host, Stream, breakdown, gpu_times, mean_ns, streams_of
+from trainguard.kernels.times.gpu_times import GpuTime, Stream, breakdown, gpu_times, mean_ns, streams_of
 from trainguard.kernels.times.intervals import Spans, clipped, difference, intersection, merged, union
 from trainguard.kernels.times.lost import Lost, find_lost
 from trainguard.kernels.times.window import Window, find_operators, find_window
@@ -19,12 +19,12 @@ SYNC_REACH_NS = 1_000_000
 # The first classes of a breakdown, those of the GPU; communication that computation covers is computation.
 GPU_PARTS = ("compute", "exposed_communication", "memcpy", "memset")
 
-_BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
-# Calls that wait for the GPU implicitly (CUDA C++ Programming Guide, "Implicit Synchronization").
-_ALLOCATING = (
+# Calls that wait for the GPU, some implicitly (CUDA C++ Programming Guide, "Implicit Synchronization").
+_BLOCKING = frozenset({
+    "cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH", BLOCK_UNTIL_READY,
     "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMemAlloc", "cuMemFree", "cuMemHostAlloc",
     "cuMemFreeHost", "hipMalloc", "hipFree", "hipHostMalloc", "hipHostFree",
-)  # fmt: skip
+})  # fmt: skip
 
 _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 
@@ -99,12 +99,22 @@ class RankMetrics:
         return self.overlap_ns + self.exposed_communication_ns
 
     @property
+    def known_busy_ns(self) -> int:
+        """Busy time, and time in which lost work may have run."""
+        return self.busy_ns + self.unknown_idle_ns
+
+    @property
+    def fed(self) -> tuple[int, float]:
+        """The window beside the wait for data, in nanoseconds, and its busy share, lost work included."""
+        fed_ns = self.window.length - self.loader_idle_ns
+        return fed_ns, self.known_busy_ns / fed_ns if fed_ns else 1.0
+
+    @property
     def busy_ns(self) -> int:
         """Time in which a GPU does anything: it computes, or only communicates, or only copies or sets memory."""
         return self.compute_ns + self.exposed_communication_ns + self.exposed_memory_ns
 
     def share(self, part_ns: float) -> float:
-        """Return a part of the window as a share; 0 for a window of no length."""
         return part_ns / self.window.length if self.window.length else 0.0
 
     def gpu_parts(self, start: Ints, end: Ints, host: Mapping[str, Spans] | None = None) -> dict[str, Ints]:
@@ -121,7 +131,8 @@ class RankMetrics:
 
     def step_parts(self, start: Ints, end: Ints) -> dict[str, Ints]:
         """Return the time of each class in stretches, of the GPU and the host, and of none."""
-        host = {"runtime": self._calls(), "data_loader": self.loader, "cpu_op": self._operators()}
+        calls, operators = (_spans(rows, self.window) for rows in (self.trace.launches, self.trace.operators))
+        host = {"runtime": calls, "data_loader": self.loader, "cpu_op": operators}
         parts = self.gpu_parts(start, end, host)
         parts["other"] = end - start - sum(parts.values())
         return parts
@@ -146,7 +157,7 @@ class RankMetrics:
         return int(mine.max()) if len(mine) else 0
 
     def host_busy(self) -> Spans:
-        return union(self._calls(), self._operators())
+        return union(_spans(self.trace.launches, self.window), _spans(self.trace.operators, self.window))
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
@@ -166,7 +177,7 @@ class RankMetrics:
         loader = _named(trace, _LOADERS, window)
         loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
         lost = find_lost(trace, window.start, window.end)
-        gpus = gpu_times(trace, window, in_window, Host(loading=loading, waiting=waiting, lost=lost))
+        gpus = gpu_times(trace, window, in_window, loading, waiting, lost)
         reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
         return cls(
             trace=trace,
@@ -195,12 +206,6 @@ class RankMetrics:
             operator_id=launched_by[1],
         )
 
-    def _calls(self) -> Spans:
-        return _spans(self.trace.launches, self.window)
-
-    def _operators(self) -> Spans:
-        return _spans(self.trace.operators, self.window)
-
 
 def _spans(rows: Rows, window: Window) -> Spans:
     return clipped(merged(rows.start, rows.end), window.start, window.end)
@@ -226,14 +231,8 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
 
     An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
-    waits = [
-        place
-        for place, name in enumerate(trace.names)
-        if "Synchronize" in name or name in _BLOCKING or name in _ALLOCATING
-    ]
-    waits += [place for place, name in enumerate(trace.names) if name == BLOCK_UNTIL_READY]
     calls = trace.launches
-    mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
+    mask: Bools = np.isin(calls.name, trace.numbers_of(lambda name: "Synchronize" in name or name in _BLOCKING))
     copies = np.flatnonzero((trace.gpu.kind == Kind.MEMCPY) & (window.launch >= 0))
     called = window.launch[copies]
     mask[called[trace.gpu.end[copies] <= calls.end[called]]] = True
@@ -241,6 +240,5 @@ def _waiting_calls(trace: Trace, window: Window) -> Bools:
 
 
 def _named(trace: Trace, prefixes: tuple[str, ...], window: Window) -> Spans:
-    names = [place for place, name in enumerate(trace.names) if name.startswith(prefixes)]
-    mask = np.isin(trace.annotations.name, np.array(names, dtype=np.int64))
+    mask = np.isin(trace.annotations.name, trace.numbers_of(lambda name: name.startswith(prefixes)))
     return clipped(merged(trace.annotations.start[mask], trace.annotations.end[mask]), window.start, window.end)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Rows, Trace
-from trainguard.kernels.times.intervals import innermost
+from trainguard.kernels.times.intervals import Spans, innermost_rows
 from trainguard.kernels.times.lost import starting_work, worked
 
 _OPTIMIZER = "Optimizer.step#"
@@ -23,6 +23,10 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def spans(self) -> Spans:
+        return Spans(self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ def find_window(trace: Trace) -> Window:
         if kept:
             lost, steps = len(steps) - kept, Steps(steps.number[:kept], steps.start[:kept], steps.end[:kept])
     launched_at = np.where(launch >= 0, _taken(trace.launches.start, launch), np.iinfo(np.int64).min)
-    step = _step_of(steps, launched_at)
+    step = steps.spans.place_of(launched_at)
     rows = trace.gpu
     if len(steps):
         last = rows.end[step == len(steps) - 1]
@@ -85,13 +89,13 @@ def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
     if not len(steps) or not len(calls) or not len(rows):
         return 0
     wanted = starting_work(trace)
-    at = _step_of(steps, calls.start)
+    at = steps.spans.place_of(calls.start)
     known = np.bincount(at[wanted & (at >= 0)], minlength=len(steps))
     without = np.bincount(at[wanted & ~worked(trace) & (at >= 0)], minlength=len(steps))
     latest = np.maximum.accumulate(rows.start)
     sure_until = int(latest[-1] - (latest - rows.start).max())
     ends = steps.end.copy()
-    row_step = np.where(launch >= 0, _step_of(steps, _taken(calls.start, launch)), -1)
+    row_step = np.where(launch >= 0, steps.spans.place_of(_taken(calls.start, launch)), -1)
     np.maximum.at(ends, row_step[row_step >= 0], rows.end[row_step >= 0])
     whole = (known > 0) & (without == 0) & (ends <= sure_until)
     return len(steps) if whole.all() else int(np.argmin(whole))
@@ -147,12 +151,8 @@ def _around(trace: Trace, launch: Ints) -> Ints:
     called = np.flatnonzero(launch >= 0)
     if not len(without) or not len(called):
         return found
-    for lane in np.unique(operators.lane[without]).tolist():
-        mine = without[operators.lane[without] == lane]
-        mine = mine[np.lexsort((-operators.end[mine], operators.start[mine]))]
-        here = called[trace.launches.lane[launch[called]] == lane]
-        place, _ = innermost(operators.start[mine], operators.end[mine], trace.launches.start[launch[here]])
-        found[here] = np.where(place >= 0, _taken(mine, place), -1)
+    calls = launch[called]
+    found[called] = innermost_rows(operators, without, trace.launches.lane[calls], trace.launches.start[calls])
     return found
 
 
@@ -208,11 +208,3 @@ def _by_external_id(rows: Rows, launches: Rows) -> Ints:
 def _taken(values: Ints, places: Ints) -> Ints:
     """Return values at places; anything where a place is negative."""
     return values[np.maximum(places, 0)] if len(values) else np.full(len(places), -1, dtype=np.int64)
-
-
-def _step_of(steps: Steps, times: Ints) -> Ints:
-    if not len(steps):
-        return np.full(len(times), -1, dtype=np.int64)
-    place = np.searchsorted(steps.start, times, side="right") - 1
-    inside = (place >= 0) & (times < steps.end[np.maximum(place, 0)])
-    return np.where(inside, place, -1)

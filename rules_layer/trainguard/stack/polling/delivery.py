@@ -12,7 +12,8 @@ from trainguard.core.ports import ProfileObjects
 from trainguard.core.text import one_line
 from trainguard.formats.profile.system import NOT_JUDGED
 from trainguard.formats.runs.managed import END_MARK, EVENT_FILE, event_file, system_files
-from trainguard.formats.runs.run import ScalarsOfStep, SeriesName, Snapshot, SourceRun
+from trainguard.formats.runs.run import SeriesName, Snapshot, SourceRun
+from trainguard.formats.tensors.scalars.rows import Recording
 
 FOLDER = "live-source"
 MAX_BYTES = 256 * 1024
@@ -141,7 +142,7 @@ def deliver_end(place: Place) -> None:
     place.put(f"profiler-output/{END_MARK}", b"", _BYTES)
 
 
-def _scalars(place: Place, rows: Sequence[ScalarsOfStep], status: PollStatus) -> PollStatus:
+def _scalars(place: Place, rows: Sequence[Recording], status: PollStatus) -> PollStatus:
     if not rows:
         return status
     number, length = status.events_file, status.events_bytes

@@ -118,9 +118,9 @@ def test_a_limit_that_the_owner_wrote_is_compared(
 
 def write_events(folder: Path) -> None:
     from trainguard.formats.runs.managed import event_file  # noqa: PLC0415 -- it imports protobuf
-    from trainguard.formats.runs.run import ScalarsOfStep  # noqa: PLC0415
+    from trainguard.formats.tensors.scalars.rows import Recording  # noqa: PLC0415
 
-    rows = [ScalarsOfStep(step, AT + even(step), {"loss": 2.0 - step / 100.0}) for step in range(100)]
+    rows = [Recording(step, AT + even(step), {"loss": 2.0 - step / 100.0}) for step in range(100)]
     (folder / "events.out.tfevents.1.h").write_bytes(event_file(rows))
 
 

@@ -12,12 +12,12 @@ from trainguard.core.units import counted
 from trainguard.kernels.changes import ChangedEntry, Comparison, RankComparison
 from trainguard.kernels.comparison.text import CHANGES, PARTS, causes, comparable, headline, signed
 from trainguard.kernels.costs import short_shapes
+from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry
 from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
 from trainguard.kernels.memory.entries import GpuMemory, MemoryHolder, SnapshotProfile
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.overview import verdict_of
-from trainguard.kernels.rollup_entries import ArithmeticEntry, FamilyEntry
 from trainguard.kernels.rollups.phases import PHASES
 from trainguard.kernels.rollups.rollup import with_model_flops
 from trainguard.kernels.rules.allocator import UNKNOWN_PLACE, said_size

@@ -11,17 +11,16 @@ from typing import NamedTuple
 from trainguard.formats.runs.length import total_steps
 from trainguard.formats.runs.run import (
     HOST_MEMORY,
-    LARGEST_STEP,
     ONLY_NODE,
     WORDS,
     Outcome,
-    ScalarsOfStep,
     SeriesName,
     SnapshotCollector,
     SourceRun,
     gpu_series,
     whole_memory,
 )
+from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, Recording
 
 TOOL = "MLflow"
 MOST_VALUES = 5_000_000
@@ -114,10 +113,7 @@ def run_of(info: RunInfo, values: Iterable[Logged | None], params: Mapping[str, 
     run = SourceRun(info.name or info.identity, TOOL, link=info.link, owners=owners)
     system, scalars = SnapshotCollector(), dict[str, list[Logged]]()
     by_moment: dict[tuple[str, float], dict[SeriesName, float]] = {}
-    for number, each in enumerate(values):
-        if number >= MOST_VALUES:
-            run.refuse(TOO_MANY_VALUES)
-            break
+    for each in run.first(values, MOST_VALUES, TOO_MANY_VALUES):
         if each is None:
             run.refuse(NO_VALUE)
         elif (match := _SYSTEM.fullmatch(each.key)) is None:
@@ -164,7 +160,7 @@ def _measured(
     return (HOST_MEMORY, value) if metric == "system_memory_usage_percentage" else None
 
 
-def _rows(scalars: Mapping[str, list[Logged]]) -> list[ScalarsOfStep]:
+def _rows(scalars: Mapping[str, list[Logged]]) -> list[Recording]:
     """Return rows in order of time; a name without steps is numbered by its times.
 
     Where the steps of a name go back, values that were logged together alone are of one row.
@@ -181,15 +177,13 @@ def _rows(scalars: Mapping[str, list[Logged]]) -> list[ScalarsOfStep]:
     for each in itertools.chain(*scalars.values()):
         _, row = steps.setdefault(each.step, (each.at_ms / _MS, {}))
         row[each.key] = each.value
-    return sorted(
-        (ScalarsOfStep(step, at, row) for step, (at, row) in steps.items()), key=lambda row: (row.at, row.step)
-    )
+    return sorted((Recording(step, at, row) for step, (at, row) in steps.items()), key=lambda row: (row.at, row.step))
 
 
-def _in_segments(values: Iterable[Logged]) -> list[ScalarsOfStep]:
+def _in_segments(values: Iterable[Logged]) -> list[Recording]:
     rows: list[tuple[int, float, dict[str, float]]] = []
     for each in values:
         if not rows or rows[-1][0] != each.step or each.key in rows[-1][2]:
             rows.append((each.step, each.at_ms / _MS, {}))
         rows[-1][2][each.key] = each.value
-    return [ScalarsOfStep(step, at, row) for step, at, row in rows]
+    return [Recording(step, at, row) for step, at, row in rows]

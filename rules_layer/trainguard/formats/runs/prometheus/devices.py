@@ -213,22 +213,20 @@ class Device:
         return min(first for first, _ in self.times.values()), max(last for _, last in self.times.values())
 
 
-@dataclass(slots=True)
-class Devices:
-    """The GPUs of a job, with their nodes; ``names`` are labels and values by node, ``notes`` are for people."""
-
-    found: list[Device]
-    names: dict[str, list[tuple[str, str]]]
-    notes: list[str]
+# The names by which nodes are known, labels and values, by node.
+NodeNames = dict[str, list[tuple[str, str]]]
 
 
-def devices_of(all_series: Iterable[Sampled], node_label: str) -> Devices:
-    """Sort series by GPU, and GPUs by node; ``node_label`` is what the user says that names nodes, or empty."""
+def devices_of(all_series: Iterable[Sampled], node_label: str) -> tuple[list[Device], NodeNames, list[str]]:
+    """Return the GPUs with their nodes, the names of these, and notes for people.
+
+    ``node_label`` is what the user says that names nodes, or empty.
+    """
     exporters = frozenset({"", *(label for label in _OF_EXPORTERS if label != node_label)})
     devices = _by_identity([each for each in all_series if each.samples], exporters)
     names, notes = _put_nodes(devices, exporters)
     found, more = _put_numbers(devices)
-    return Devices(found, names, [*notes, *more])
+    return found, names, [*notes, *more]
 
 
 def _by_identity(all_series: Sequence[Sampled], exporters: frozenset[str]) -> list[Device]:
@@ -250,11 +248,9 @@ def _by_identity(all_series: Sequence[Sampled], exporters: frozenset[str]) -> li
     return list(devices.values())
 
 
-def _put_nodes(
-    devices: Sequence[Device], exporters: frozenset[str]
-) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
+def _put_nodes(devices: Sequence[Device], exporters: frozenset[str]) -> tuple[NodeNames, list[str]]:
     """Name the node of each device; return the names by node, and notes on nodes that have several."""
-    names: dict[str, list[tuple[str, str]]] = {}
+    names: NodeNames = {}
     notes = []
     for group in _groups(devices, exporters):
         times = {name: span for device in group for name, span in device.times.items()}

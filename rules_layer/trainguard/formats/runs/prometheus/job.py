@@ -21,7 +21,7 @@ from trainguard.formats.runs.prometheus.devices import (
     VENDORS,
     XID,
     Device,
-    Devices,
+    NodeNames,
     Sampled,
     devices_of,
     instance_of,
@@ -133,21 +133,19 @@ def read_job(
     known = [*_sampled(api, matchers, over, node_labels, reading)]
     if since is not None and since < over.start:
         known += _earlier(api, matchers, TimeRange(since, over.start, over.step), node_labels, known)
-    devices = devices_of(known, node_label)
-    for device in devices.found:
+    devices, names, notes = devices_of(known, node_label)
+    for device in devices:
         _put(device, reading)
     divided = {
-        (each.node, f"gpu{each.number}")
-        for each in devices.found
-        if any(instance_of(one.labels) for one in each.series)
+        (each.node, f"gpu{each.number}") for each in devices if any(instance_of(one.labels) for one in each.series)
     }
     for node, by_time in reading.values.items():
         _put_utilization(reading, node, {gpu for of, gpu in divided if of == node})
         for values in by_time.values():
             _put_totals(values)
     for expression, dimension in HOST_QUERIES:
-        _hosts(api, expression, dimension, over, devices, reading)
-    reading.run.notes += [*devices.notes, *_notes(reading)]
+        _hosts(api, expression, dimension, over, names, reading)
+    reading.run.notes += [*notes, *_notes(reading)]
     reading.run.snapshots = {
         node: [Snapshot(at, values) for at, values in sorted(by_time.items()) if values]
         for node, by_time in sorted(reading.values.items())
@@ -302,9 +300,9 @@ def _put_totals(values: dict[SeriesName, float]) -> None:
             values.setdefault(SeriesName("gpu", f"{device}.{TOTAL}"), used + amount + reserved)
 
 
-def _hosts(api: JsonApi, query: str, dimension: str, over: TimeRange, devices: Devices, reading: _Reading) -> None:
+def _hosts(api: JsonApi, query: str, dimension: str, over: TimeRange, nodes: NodeNames, reading: _Reading) -> None:
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for node, names in devices.names.items():
+    for node, names in nodes.items():
         for label, value in names if reading.values.get(node) else ():
             named[label].setdefault(value, node)
     for label, of_label in sorted(named.items()):

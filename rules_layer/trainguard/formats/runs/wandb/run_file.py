@@ -13,8 +13,9 @@ from trainguard.core.errors import TelemetryFormatError
 from trainguard.formats.git_lfs import refuse_pointer
 from trainguard.formats.protobuf import MessageTable, message_classes
 from trainguard.formats.runs.length import is_length, total_steps
-from trainguard.formats.runs.run import CUT, LARGEST_STEP, WORDS, Outcome, ScalarsOfStep, SourceRun
+from trainguard.formats.runs.run import CUT, WORDS, Outcome, SourceRun
 from trainguard.formats.runs.wandb.system_metrics import SystemMetrics
+from trainguard.formats.tensors.scalars.rows import LARGEST_STEP, Recording
 
 _MESSAGES: MessageTable = {
     "Record": [
@@ -267,7 +268,7 @@ class _Reading:
         at = self.run.started_at if at is None else at
         if values and at is not None and 0 <= step <= LARGEST_STEP:
             self._last_at = at
-            self.run.scalars.append(ScalarsOfStep(step, at, values))
+            self.run.scalars.append(Recording(step, at, values))
 
 
 def _value(item: Any) -> float | None:

@@ -68,13 +68,10 @@ def match_name(name: str) -> RunFile | None:
         expected = {"index": f"{step // STEPS_PER_FOLDER:09d}", "events": f"{step:012d}"}.get(kind)
         if expected is not None and match["folder"] != expected:
             raise ForeignKeyError(name, f"step {step} lies in folder {match['folder']}, expected {expected}")
-        return RunFile(_KINDS[kind], match["worker"], step)
+        return RunFile(cast("FileKind", kind), match["worker"], step)
     if name in END_NAMES:
         return RunFile("end")
     return RunFile("claim") if name == _CLAIM else None
-
-
-_KINDS: dict[str, FileKind] = {"collections": "collections", "index": "index", "events": "events"}
 
 
 def match_key(key: str) -> TensorKey | EndKey | None:

@@ -21,8 +21,6 @@ MOST_WORKERS = 4_096
 
 
 class CompleteStep(msgspec.Struct, frozen=True):
-    """A complete step, and the workers that saved it, sorted."""
-
     step: int
     workers: tuple[str, ...]
 

@@ -65,7 +65,6 @@ class DebugStep:
         }
 
     def _take(self, index: IndexFile) -> None:
-        """Add what a worker saved; what a worker before it saved stays."""
         for name, place in index.frames.items():
             reduction = parse_reduction(name)
             if reduction is None:

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 ABSENT = frozenset({"", "n/a", "na", "nil", "null", "none", "-", "--", "<na>", "nat", "?"})
 _PLAIN = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -22,44 +21,39 @@ _UNDEFINED = (("1.#INF", math.inf), ("1.#IND", math.nan), ("1.#QNAN", math.nan),
 LONGEST = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Numerals:
-    """How a table writes numbers: with a comma before the decimals, or a point."""
-
-    comma: bool = False
-
-    def number(self, text: str) -> float | None:
-        """Return the number in a cell; None where there is none."""
-        try:
-            return float(text) if "_" not in text else None
-        except ValueError:
-            return self._spelled(text.strip().strip("\"'"))
-
-    def _spelled(self, text: str) -> float | None:
-        tensor = _TENSOR.fullmatch(text)
-        text = (text if tensor is None else tensor[1]).strip()
-        if not text or len(text) > LONGEST:
-            return None
-        text = text.removesuffix("%").rstrip()
-        if self.comma and (_COMMA.fullmatch(text) or _GROUPS_WITH_COMMA.fullmatch(text)):
-            text = re.sub(r"[. '\u00a0\u202f]", "", text).replace(",", ".")
-        elif not self.comma and _GROUPS.fullmatch(text):
-            text = text.replace(",", "")
-        if _PLAIN.fullmatch(text):
-            return float(text)
-        sign = -1.0 if text.startswith("-") else 1.0
-        return next((sign * value for spelled, value in _UNDEFINED if text.lstrip("+-").upper() == spelled), None)
+def number_in(text: str, *, comma: bool = False) -> float | None:
+    """Return the number in a cell, with a ``comma`` before its decimals or a point; None where there is none."""
+    try:
+        return float(text) if "_" not in text else None
+    except ValueError:
+        return _spelled(text.strip().strip("\"'"), comma=comma)
 
 
-def numerals_of(cells: Iterable[str]) -> Numerals:
-    """Return how some cells write numbers: with commas where one shows that, and none a point before decimals."""
+def _spelled(text: str, *, comma: bool) -> float | None:
+    tensor = _TENSOR.fullmatch(text)
+    text = (text if tensor is None else tensor[1]).strip()
+    if not text or len(text) > LONGEST:
+        return None
+    text = text.removesuffix("%").rstrip()
+    if comma and (_COMMA.fullmatch(text) or _GROUPS_WITH_COMMA.fullmatch(text)):
+        text = re.sub(r"[. '\u00a0\u202f]", "", text).replace(",", ".")
+    elif not comma and _GROUPS.fullmatch(text):
+        text = text.replace(",", "")
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    sign = -1.0 if text.startswith("-") else 1.0
+    return next((sign * value for spelled, value in _UNDEFINED if text.lstrip("+-").upper() == spelled), None)
+
+
+def have_commas(cells: Iterable[str]) -> bool:
+    """Whether cells write numbers with a comma before decimals: where one shows that, and none a point."""
     commas = points = False
     for cell in cells:
         text = cell.strip().strip("\"'")
         unsure = _THREE_DIGITS.fullmatch(text) is not None
         commas = commas or (not unsure and _COMMA.fullmatch(text) is not None) or _with_groups(text)
         points = points or (not unsure and (_POINT.fullmatch(text) is not None or _GROUPS.fullmatch(text) is not None))
-    return Numerals(comma=commas and not points)
+    return commas and not points
 
 
 def _with_groups(text: str) -> bool:

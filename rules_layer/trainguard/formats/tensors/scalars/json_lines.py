@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from trainguard.formats.tensors.scalars.cells import Numerals
+from trainguard.formats.tensors.scalars.cells import number_in
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.positions import columns_of, is_position
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows, number_of
@@ -14,7 +14,6 @@ from trainguard.formats.tensors.scalars.text_lines import WholeLines, first_line
 
 _LOOKED_AT = 1_000
 _DEEPEST = 3
-_NUMERALS = Numerals()
 
 
 MOST_DOCUMENT_BYTES = 4 * 1024 * 1024
@@ -54,7 +53,6 @@ def _entries(found: object) -> list[dict[str, Any]]:
 
 
 def is_json_lines(beginning: bytes) -> bool:
-    """Whether a text begins with an object of JSON that ends in its line."""
     try:
         return isinstance(json.loads(first_line(beginning)), dict)
     except (ValueError, RecursionError):
@@ -123,7 +121,7 @@ def _numbers(entry: Mapping[str, Any], before: str, deep: int) -> Iterator[tuple
         if isinstance(value, dict) and deep > 1:
             yield from _numbers(value, f"{before}{name}/", deep - 1)
         else:
-            number = _NUMERALS.number(value) if isinstance(value, str) else number_of(value)
+            number = number_in(value) if isinstance(value, str) else number_of(value)
             if number is not None:
                 yield f"{before}{name}", number
 

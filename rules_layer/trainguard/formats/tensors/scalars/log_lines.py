@@ -98,7 +98,6 @@ def plain_line(text: str) -> str:
 
 
 def pairs_in(text: str) -> tuple[tuple[str, str], ...]:
-    """Return names and texts of numbers in a plain line."""
     match = _UNFINISHED.match(text)
     if match is not None and int(match["done"]) < int(match["of"]):
         return ()

@@ -14,8 +14,6 @@ _LONGEST_NAME = 500
 
 
 class Signal(StrEnum):
-    """What a scalar measures that says which kind of training wrote it."""
-
     REWARD = "reward"
     KL = "kl"
     ENTROPY = "entropy"

@@ -96,8 +96,6 @@ def main_tag(files: Files, name: str) -> str | None:
 
 
 class _Tree:
-    """Files of scalars by folder."""
-
     def __init__(self, files: Mapping[str, Sequence[str]], main_tag: MainTag) -> None:
         self._files = files
         self._main_tag = main_tag

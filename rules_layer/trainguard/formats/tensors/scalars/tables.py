@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from trainguard.core.errors import TelemetryFormatError
-from trainguard.formats.tensors.scalars.cells import Numerals, is_absent, numerals_of
+from trainguard.formats.tensors.scalars.cells import have_commas, is_absent, number_in
 from trainguard.formats.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.positions import Columns, columns_of, is_position
 from trainguard.formats.tensors.scalars.table_forms import LongTable, begins_as_monitor, is_download, names_of_columns
@@ -161,7 +161,7 @@ class _Table:
         first = ahead[skipped]
         self._delimiter = delimiter or delimiter_of(first)
         sample = list(_cells(ahead[skipped + 1 :], self._delimiter))
-        self._numerals = numerals_of(cell for cells in sample for cell in cells) if sample else Numerals()
+        self._comma = have_commas(cell for cells in sample for cell in cells)
         header = next(_cells([first.lstrip().removeprefix("#")], self._delimiter), [])
         if self._have_names(sample, len(header) + 1):
             header = ["", *header]
@@ -172,7 +172,7 @@ class _Table:
 
     def _have_names(self, sample: Sequence[Sequence[str]], width: int) -> bool:
         """Whether rows have names that the header does not name, as R writes them: their numbers."""
-        first = [self._numerals.number(cells[0]) for cells in sample if cells]
+        first = [self._number(cells[0]) for cells in sample if cells]
         counted = any(first == [float(at) for at in range(begin, begin + len(first))] for begin in (0, 1))
         return bool(first) and counted and all(len(cells) == width and cells[-1] for cells in sample if cells)
 
@@ -199,8 +199,8 @@ class _Table:
         place = self._columns.step
         if place is not None and len(header) > 1:
             counts = [cells[place] for cells in below if len(cells) > place]
-            return any(self._numerals.number(cell) is not None for cell in counts) or not rows
-        numeric = [self._numerals.number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
+            return any(self._number(cell) is not None for cell in counts) or not rows
+        numeric = [self._number(cells[0]) is not None or is_absent(cells[0]) for cells in below if cells]
         is_table = self._delimiter != " " and all(len(cells) == len(header) for cells in below)
         if not is_table or not any(map(self._has_number, below)) or self._has_number(header[:1]):
             return False
@@ -210,7 +210,10 @@ class _Table:
         return True
 
     def _has_number(self, cells: Sequence[str]) -> bool:
-        return any(self._numerals.number(cell) is not None for cell in cells)
+        return any(self._number(cell) is not None for cell in cells)
+
+    def _number(self, cell: str) -> float | None:
+        return number_in(cell, comma=self._comma)
 
     def _use(self, header: list[str]) -> None:
         self._header = header
@@ -244,7 +247,7 @@ class _Table:
             self._take_long(self._long, cells, line)
         elif len(cells) > len(self._header):
             self._taken.refuse("line", f"line {line:,} has {len(cells)} cells, expected {len(self._header)}")
-        elif self._kinds.take(numbers := [self._numerals.number(cell) for cell in cells]):
+        elif self._kinds.take(numbers := [self._number(cell) for cell in cells]):
             self._take(cells, numbers, line)
         else:
             why = f"line {line:,}: its {len(cells)} cells are of other columns than the header names"
@@ -273,8 +276,8 @@ class _Table:
     def _take_long(self, table: LongTable, cells: Sequence[str], line: int) -> None:
         """Take a row that is one value of a scalar."""
         key, text = table.cell("key", cells), table.cell("value", cells)
-        step = self._numerals.number(table.cell("step", cells))
-        value = math.nan if table.cell("is_nan", cells).lower() in _TRUE else self._numerals.number(text)
+        step = self._number(table.cell("step", cells))
+        value = math.nan if table.cell("is_nan", cells).lower() in _TRUE else self._number(text)
         if table.is_of_other_run(cells):
             self._taken.refuse(
                 "line", f"line {line:,} is of run {table.cell('run', cells)!r:.40}, expected one run a table"
@@ -292,12 +295,12 @@ class _Table:
     def _count(self, cells: Sequence[str], place: int | None) -> object:
         if place is None:
             return self._taken.next_number
-        found = self._numerals.number(cells[place]) if place < len(cells) else None
+        found = self._number(cells[place]) if place < len(cells) else None
         return (cells[place] if place < len(cells) else None) if found is None else found
 
     def _epoch(self, cells: Sequence[str]) -> float | None:
         place = self._columns.epoch
-        found = None if place is None or place >= len(cells) else self._numerals.number(cells[place])
+        found = None if place is None or place >= len(cells) else self._number(cells[place])
         return found if found is not None and found >= 0.0 else None
 
 
@@ -323,5 +326,4 @@ def _is_like(cells: Sequence[str], header: Sequence[str]) -> bool:
 def _has_numbers(line: str) -> bool:
     """Whether a line holds numbers alone."""
     cells = [cell.strip() for cell in re.split(r"[,;\t| ]+", line.strip()) if cell.strip()]
-    numerals = Numerals()
-    return bool(cells) and all(numerals.number(cell) is not None or is_absent(cell) for cell in cells)
+    return bool(cells) and all(number_in(cell) is not None or is_absent(cell) for cell in cells)

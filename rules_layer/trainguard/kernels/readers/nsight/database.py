@@ -82,7 +82,6 @@ class Export:
             self._tally["unreadable_parts"] += 1
 
     def text(self, number: Any) -> str:
-        """Return the text of a number of ``StringIds``; empty where there is none."""
         if not isinstance(number, int):
             return ""
         found = self._texts.get(number)

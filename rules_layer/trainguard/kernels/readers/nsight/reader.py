@@ -5,21 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from trainguard.core.errors import KernelTraceError
-from trainguard.kernels.columns import (
-    LATEST_NS,
-    LONGEST_NS,
-    Bools,
-    Floats,
-    Gpu,
-    Ints,
-    Kind,
-    Trace,
-)
+from trainguard.kernels.columns import LATEST_NS, LONGEST_NS, Bools, Floats, Gpu, Ints, Kind, Trace
 from trainguard.kernels.costs import inputs_text
 from trainguard.kernels.names.families import communicates
 from trainguard.kernels.readers.builder import (
@@ -220,13 +211,12 @@ class _ExportReader:
         for start, end, kind, thread, text, number in self._export.rows(RANGES, wanted):
             is_range = np.isin(ints(kind), (_PUSH_POP, _START_END)) & (ints(end) >= 0)
             shown = [text_of(a) or self._export.text(b) for a, b in zip(text, number, strict=True)]
-            ranges = [_range(each) for each in shown]
-            is_operator = np.array([each.is_operator for each in ranges], dtype=bool)
-            names = [each.name for each in ranges]
+            names, operators, given, numbered = (list(column) for column in zip(*map(_range, shown), strict=True))
+            is_operator = np.array(operators, dtype=bool)
             self._add("annotations", start, end, thread, names, chosen=is_range & ~is_operator)
             no_type = np.full(len(names), self._builder.names.number(""), dtype=np.int64)
-            inputs = self._builder.names.of([each.inputs for each in ranges])
-            inputs[np.array([not each.inputs for each in ranges], dtype=bool)] = -1
+            inputs = self._builder.names.of(given)
+            inputs[np.array([not each for each in given], dtype=bool)] = -1
             chosen = is_range & is_operator
             self._add(
                 "operators",
@@ -237,7 +227,7 @@ class _ExportReader:
                 no_type,
                 chosen,
                 inputs=inputs,
-                sequence=sequences([each.sequence for each in ranges]),
+                sequence=sequences(numbered),
             )
 
     def _read_overhead(self) -> None:
@@ -246,7 +236,6 @@ class _ExportReader:
             self._add("overhead", start, end, thread, shown)
 
     def _read_counters(self) -> None:
-        """Add what the hardware counted; the low half of a type is the GPU's number."""
         named: dict[tuple[int, int], str] = {}
         for kinds, numbers, names in self._export.rows(COUNTERS, ("typeId", "metricId", "metricName")):
             for kind, number, name in zip(ints(kinds).tolist(), ints(numbers).tolist(), names, strict=True):
@@ -300,26 +289,18 @@ def _blocks(*sides: list[Any]) -> Floats:
     return found
 
 
-class _Range(NamedTuple):
-    """An NVTX range by its text; ``inputs`` are an operator's, as of `inputs_text`."""
-
-    name: str
-    is_operator: bool = False
-    inputs: str = ""
-    sequence: str = ""
-
-
 @lru_cache(maxsize=16_384)
-def _range(text: str) -> _Range:
+def _range(text: str) -> tuple[str, bool, str, str]:
+    """Return an NVTX range's name, whether it is an operator, its inputs as of `inputs_text`, and its sequence."""
     step = _STEP.fullmatch(text)
     if step:
-        return _Range(f"ProfilerStep#{int(step[1])}")
+        return f"ProfilerStep#{int(step[1])}", False, "", ""
     said = _NVTX.fullmatch(text)
     if said is None:
-        return _Range(text)
+        return text, False, "", ""
     name, sizes = said["name"], said["sizes"] or ""
     is_operator = bool(sizes or said["seq"] or _OPERATOR.match(name))
-    return _Range(name, is_operator, inputs_text(sizes.encode(), b"[]", b"[]"), said["seq"] or "")
+    return name, is_operator, inputs_text(sizes.encode(), b"[]", b"[]"), said["seq"] or ""
 
 
 def _base_ns(export: Export) -> int:

@@ -90,7 +90,6 @@ class Plane:
         return self.values(self.own_stats, self.stat_names)
 
     def values(self, stats: Any, wanted: dict[int, str]) -> dict[str, int | float | str]:
-        """Return stats by name, those that are wanted."""
         return {wanted[stat.metadata_id]: self._value(stat) for stat in stats if stat.metadata_id in wanted}
 
     def _value(self, stat: Any) -> int | float | str:
