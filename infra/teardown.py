@@ -20,6 +20,7 @@ from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.context import of_command_line
 from infra.places import PROJECT_ROOT
 from trainguard.aws.aws_errors import error_code, translated
+from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.services.deployment import Deployment, look_up
 from trainguard.core.errors import CredentialsError, OutputMissingError, PortUnavailableError, TrainGuardError
@@ -173,7 +174,8 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
             "AWS_PROFILE and AWS_ACCESS_KEY_ID are both set, and may be of two accounts",
             "Unset one of them, or pass --profile.",
         )
-    deployment, clients, _ = look_up(stack, known.region, known.profile)
+    deployment = look_up(Where(stack=stack, region=known.region, profile=known.profile))
+    clients = deployment.clients
     if MARK not in deployment.outputs:
         raise OutputMissingError(
             f"stack {stack} in account {deployment.account}, {deployment.region}, has no output {MARK}",

@@ -12,7 +12,7 @@ from tests.support.counted_network import PRICES, CountedNetwork, Counts, minute
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import HookWriter
 from trainguard.core.layout import hour_folder
-from trainguard.running_costs.saved_steps import saved_step_lines
+from trainguard.running_costs.choices import saved_step_lines
 from trainguard.running_costs.unit_prices import total
 from trainguard.running_costs.workload import DEFAULT_MEMORY, Workload
 

@@ -14,6 +14,7 @@ from moto import mock_aws
 
 from infra import teardown
 from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, empty, main, read_fate
+from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.errors import PortUnavailableError
 
@@ -134,18 +135,18 @@ class _Account:
             raise EOFError
         return self.typed
 
-    def look_up(self, stack: str, region: str | None, _: str | None) -> tuple[Deployment, Any, None]:
+    def look_up(self, where: Where) -> Deployment:
         cloudformation = SimpleNamespace(update_termination_protection=lambda **given: self.protections.append(given))
-        clients = SimpleNamespace(cloudformation=cloudformation, s3=None, ssm=self.ssm)
-        found = Deployment(
-            stack=stack,
+        clients: Any = SimpleNamespace(cloudformation=cloudformation, s3=None, ssm=self.ssm)
+        return Deployment(
+            stack=where.stack,
             status="DELETE_FAILED",
-            region=region or REGION,
+            region=where.region or REGION,
             partition="aws",
             account=ACCOUNT,
             outputs=self.outputs,
+            clients=clients,
         )
-        return found, clients, None
 
     def empty(self, _: object, bucket: str) -> int:
         self.emptied.append(bucket)

@@ -22,7 +22,7 @@ from trainguard.aws.clients import Clients
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.cli.options import Where
 from trainguard.cli.services import deployment
-from trainguard.cli.services.deployment import Connection, Stores, connect
+from trainguard.cli.services.deployment import Deployment, Stores, connect
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, JobStatus
 from trainguard.engine.installed import FAMILIES
@@ -45,7 +45,7 @@ _MACHINE = {"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}
 class DeployedStack:
     """The stack, and the calls that were made since it stood."""
 
-    connection: Connection
+    connection: Deployment
     calls: list[tuple[str, str]]
 
     @property
@@ -118,7 +118,7 @@ def deployed_stack(
         calls: list[tuple[str, str]] = []
         if not tables:
             world = MemoryWorld()
-            monkeypatch.setattr(deployment, "open_stores", lambda _, clients: _in_memory(world, clients))
+            monkeypatch.setattr(deployment, "open_stores", lambda found: _in_memory(world, found.clients))
         outputs = _outputs(Clients(session=get_session(), region=REGION), tables=tables, machine=machine)
         _answer_and_note(monkeypatch, outputs, calls)
         yield DeployedStack(connect(Where(stack=STACK, region=REGION)), calls)

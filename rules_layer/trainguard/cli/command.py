@@ -1,14 +1,15 @@
 """Makes a command of a function: its parameters are the options, its docstring is the help.
 
-The function returns a `CommandResult`, or the exit code where it has printed by itself. Every command also gets
-``--json``, the options of `Where` for a parameter of that type, and ``--fail-on-fire`` where it has it.
+The function returns a `CommandResult`, or the exit code where it has printed by itself. A parameter whose type is a
+dataclass, such as `Where`, stands for its fields. Every command also gets ``--json``, and ``--fail-on-fire`` where it
+has it.
 """
 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,28 +23,23 @@ if TYPE_CHECKING:
     from trainguard.cli.output.result import CommandResult
 
 
-class PlainCommand(TyperCommand):
-    """A command whose texts, paths and options that are not given need no pydantic.
+class _Plain:
+    """Of texts, paths and options that are not given: they need no pydantic.
 
     Typer asks it to convert every option, even one that is not given, and importing it takes as long as numpy.
     """
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _convert(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        for each in self.get_params(ctx):
+            each.process_value = partial(_converted, each, each.process_value)
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]  # the command's or the group's
+        return rest
 
 
-class PlainGroup(TyperGroup):
-    """The same of a group's own options."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _convert(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+class PlainCommand(_Plain, TyperCommand): ...
 
 
-def _convert(parameters: Iterable[Any]) -> None:
-    for each in parameters:
-        each.process_value = partial(_converted, each, each.process_value)
+class PlainGroup(_Plain, TyperGroup): ...
 
 
 def _converted(parameter: TyperArgument | TyperOption, usual: Any, context: Any, value: Any) -> Any:
@@ -75,15 +71,15 @@ def command(
 
     def made(function: Function) -> Callable[..., None]:
         own = inspect.signature(function).parameters
-        where = next((each.name for each in own.values() if each.annotation is Where), None)
+        groups: dict[str, Any] = {each.name: each.annotation for each in own.values() if is_dataclass(each.annotation)}
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
             asked = {_AS_JSON: given.pop(_AS_JSON), _FAIL_ON_FIRE: given.pop(_FAIL_ON_FIRE, False)}
             rules = {name: given.pop(name) for name in loads_rules}
             given |= {name: value for name, value in (asked | rules).items() if name in own}
-            if where is not None:
-                given[where] = Where(**{field.name: given.pop(field.name) for field in fields(Where)})
+            for name, kind in groups.items():
+                given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
             # Output is slow to import, and `--help` must be fast.
             from trainguard.cli.output.result import print_result
 
@@ -96,10 +92,15 @@ def command(
 
             raise typer.Exit(print_result(made_here, **asked))
 
-        shown = [each for each in own.values() if each.name not in {where, _AS_JSON, _FAIL_ON_FIRE, *loads_rules}]
+        shown: list[inspect.Parameter] = []
+        for each in own.values():
+            if each.name in groups and each.annotation is not Where:
+                shown += _options_of(groups[each.name])
+            elif each.name not in {*groups, _AS_JSON, _FAIL_ON_FIRE, *loads_rules}:
+                shown.append(each)
         shown += [_option(name, _RULE_OPTIONS[name], default=None) for name in loads_rules]
         shown += [_option(_FAIL_ON_FIRE, FailOnFire, default=False)] if fails_on_fire else []
-        shown += [_option(field.name, field.type, default=field.default) for field in fields(Where) if where]
+        shown += _options_of(Where) if Where in groups.values() else []
         shown.append(_option(_AS_JSON, AsJson, default=False))
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {each.name: each.annotation for each in shown}
@@ -110,6 +111,10 @@ def command(
 
 def _option(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    return [_option(field.name, field.type, default=field.default) for field in fields(group)]
 
 
 _BEGINNING = "Examples:"

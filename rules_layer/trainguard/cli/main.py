@@ -72,28 +72,13 @@ def trainguard(
     """
 
 
-app.command()(analyze)
-app.command()(doctor)
-app.command()(jobs)
-app.command()(status)
-app.command()(verdict)
-app.command()(explain)
+for _command in (analyze, doctor, jobs, status, verdict, explain):
+    app.command()(_command)
 app.command("open")(open_report)
-app.add_typer(params)
-app.add_typer(alerts)
-app.add_typer(stops)
-app.add_typer(brake)
-app.command()(report)
-app.command()(replay)
-app.command()(notifications)
-app.command()(kernels)
-app.command()(gate)
-app.command()(hang)
-app.command()(stragglers)
-app.command()(mcp)
-app.command()(plan)
-app.command()(cost)
-app.add_typer(prices)
+for _command in (report, replay, notifications, kernels, gate, hang, stragglers, mcp, plan, cost):
+    app.command()(_command)
+for _group in (params, alerts, stops, brake, prices):
+    app.add_typer(_group)
 complete(app)
 
 

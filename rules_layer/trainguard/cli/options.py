@@ -11,7 +11,6 @@ import typer
 
 DEFAULT_STACK = "TrainGuard"
 
-
 DefaultsOf = Literal["documented", "shipped"]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -41,6 +42,7 @@ _MS = 1e-6
 _MOST_OPERATORS = 10
 
 Amounts = dict[CauseKind, float]
+T = TypeVar("T")
 
 
 def ledger_cause(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Cause | None:
@@ -54,10 +56,15 @@ def ledger_cause(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) ->
 
 
 def _amounts(run: GateRun, *, per_step: bool) -> Amounts:
+    return _by_kind(_OF_BUCKET, run.ledger or {}, (run.steps or 1) if per_step else 1)
+
+
+def _by_kind(kinds: Mapping[T, CauseKind], amounts: Mapping[T, float], by: float) -> Amounts:
+    """Return the sums of the amounts of each kind, divided by ``by``; an amount of no kind is left out."""
     found: Amounts = {}
-    for bucket, seconds in (run.ledger or {}).items():
-        if (kind := _OF_BUCKET.get(bucket)) is not None:
-            found[kind] = found.get(kind, 0.0) + seconds / ((run.steps or 1) if per_step else 1)
+    for each, amount in amounts.items():
+        if (kind := kinds.get(each)) is not None:
+            found[kind] = found.get(kind, 0.0) + amount / by
     return found
 
 
@@ -88,16 +95,8 @@ def kernel_cause(compared: Comparison, before_parts: Mapping[str, int], after_pa
     """
     if not any(each.is_worse for each in compared.ranks):
         return None
-    before, after = (_of_parts(parts) for parts in (before_parts, after_parts))
+    before, after = (_by_kind(_OF_PART, parts, _NS) for parts in (before_parts, after_parts))
     return _grown_most(before, after, per_step=True, from_kernels=True)
-
-
-def _of_parts(parts: Mapping[str, int]) -> Amounts:
-    found: Amounts = {}
-    for part, ns in parts.items():
-        if (kind := _OF_PART.get(part)) is not None:
-            found[kind] = found.get(kind, 0.0) + ns / _NS
-    return found
 
 
 def changed_operators(compared: Comparison) -> list[ChangedOperator]:

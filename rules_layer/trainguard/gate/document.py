@@ -90,7 +90,7 @@ class GateFault(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class GateWarning(msgspec.Struct, frozen=True, kw_only=True):
+class GateWarning(msgspec.Struct, frozen=True):
     kind: WarningKind
     text: str
 

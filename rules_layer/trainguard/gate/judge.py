@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -10,9 +9,9 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from trainguard.gate import text
-from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, WarningKind, Why
+from trainguard.gate.document import FaultKind, GateFault, GateVerdict, GateWarning, MetricVerdict, Why
 from trainguard.gate.levels import Levels, levels_of
-from trainguard.gate.noise import MATERIAL, Answer, Further, further_runs, judged
+from trainguard.gate.noise import MATERIAL, Answer, further_runs, judged
 from trainguard.gate.runs import KINDS, SPEEDS, GateRun, Metric, Points
 from trainguard.gate.text import fault_text
 
@@ -24,6 +23,24 @@ _FEWEST_ALIKE, _ALIKE, _PART_OF_ALIKE = 20, 0.02, 0.8
 
 # By this part the candidate has more speeds that are no number above 0 than any baseline: it may have stood still.
 _UNUSABLE = 0.05
+
+# Losses are compared at the end of what both have: this part of the steps, or so many of them.
+_END_PART, _END_STEPS = 0.1, 5
+_OTHER_LENGTH, _MISSING = 0.1, 0.05
+_FEWEST_OF_NODE = 3
+
+# The mean of all compared steps is longer than a usual step explains: by the tolerance, and by so many times what
+# means of baselines are apart; of one baseline by so many tolerances.
+_APART, _OF_ONE = 3.0, 2.0
+
+# A speed that is better by more is hardly that of the same work.
+_IMPLAUSIBLE = 0.25
+
+_WHY: Mapping[Answer, Why] = {
+    Answer.REGRESSION: "change",
+    Answer.PASSED: "no_change",
+    Answer.INCONCLUSIVE: "noise",
+}
 
 
 def faults_of(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Iterator[GateFault]:
@@ -87,20 +104,6 @@ def _part(points: Points) -> float:
     return 1.0 - float(usable.mean()) if len(points) else 0.0
 
 
-# Losses are compared at the end of what both have: this part of the steps, or so many of them.
-_END_PART, _END_STEPS = 0.1, 5
-_OTHER_LENGTH, _MISSING = 0.1, 0.05
-
-_FEWEST_OF_NODE = 3
-
-# The mean of all compared steps is longer than a usual step explains: by the tolerance, and by so many times what
-# means of baselines are apart; of one baseline by so many tolerances.
-_APART, _OF_ONE = 3.0, 2.0
-
-# A speed that is better by more is hardly that of the same work.
-_IMPLAUSIBLE = 0.25
-
-
 def verdict_of(
     candidates: Sequence[GateRun],
     baselines: Sequence[GateRun],
@@ -117,7 +120,7 @@ def verdict_of(
     warnings: list[GateWarning] = []
     whole = [each for each in baselines if not (each.failed or is_broken(each))]
     out = [each for each in baselines if each.failed or is_broken(each)]
-    warnings += [_warned("broken_baseline", text.warning_broken(each.place)) for each in out]
+    warnings += [GateWarning("broken_baseline", text.warning_broken(each.place)) for each in out]
     sides = _Sides(candidates, whole, dict(tolerances or {}), loss_step)
     faults = list(faults_of(candidates, whole))
     found = sides.compared(only or tuple(Metric)) if whole else ()
@@ -125,17 +128,17 @@ def verdict_of(
     verdict = _overall(faults, metrics, needs_speed=not only)
     warnings += [*sides.warnings, *_about(candidates, whole), *_lengths(candidates, whole), *_nodes(candidates)]
     warnings += [
-        _warned("about", text.warning_faster(each))
+        GateWarning("about", text.warning_faster(each))
         for each in metrics
         if each.metric in SPEEDS and each.worse is not None and each.worse < -_IMPLAUSIBLE
     ]
     assumed = [each.metric for each in metrics if each.change is not None and not KINDS[each.metric].measured]
     if assumed and verdict is not Answer.PASSED:
-        warnings.append(_warned("assumed_noise", text.warning_assumed(assumed)))
+        warnings.append(GateWarning("assumed_noise", text.warning_assumed(assumed)))
     if verdict is Answer.PASSED:
         open_ones = [each for each in metrics if each.verdict is Answer.INCONCLUSIVE]
-        warnings += [_warned("unsure", text.warning_unsure(each)) for each in open_ones]
-    warnings += [_warned("unread", note) for run in (*candidates, *baselines) for note in run.notes]
+        warnings += [GateWarning("unsure", text.warning_unsure(each)) for each in open_ones]
+    warnings += [GateWarning("unread", note) for run in (*candidates, *baselines) for note in run.notes]
     return GateVerdict(
         verdict=verdict,
         reason=text.summary(verdict, faults, metrics, candidates[0].place),
@@ -146,10 +149,6 @@ def verdict_of(
         runs_needed=_needed(verdict, faults, metrics),
         warnings=warnings,
     )
-
-
-def _warned(kind: WarningKind, said: str) -> GateWarning:
-    return GateWarning(kind=kind, text=said)
 
 
 def _needed(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[MetricVerdict]) -> int | None:
@@ -233,7 +232,7 @@ class _Sides:
             found = levels_of(points, len(self._candidates), logarithmic=not kind.is_share, sign=kind.sign)
             if found is not None:
                 if found.in_order:
-                    self.warnings.append(_warned("order", text.warning_order(metric)))
+                    self.warnings.append(GateWarning("order", text.warning_order(metric)))
                 return self._judged(metric, name, points, found)
         return None
 
@@ -244,7 +243,7 @@ class _Sides:
             yield name, [each.points(metric, name) for each in self.runs]
         own = [sorted(each.names(metric)) for each in self.runs]
         if metric is Metric.STEP_TIME and not names and all(len(each) == 1 for each in own):
-            self.warnings.append(_warned("about", text.warning_names([each[0] for each in own])))
+            self.warnings.append(GateWarning("about", text.warning_names([each[0] for each in own])))
             yield own[0][0], [each.points(metric, only) for each, (only,) in zip(self.runs, own, strict=True)]
 
     def _judged(self, metric: Metric, name: str, points: Sequence[Points], found: Levels) -> MetricVerdict:
@@ -253,11 +252,17 @@ class _Sides:
         limit = tolerance if kind.is_share else math.log1p(tolerance)
         result = judged(found, kind.prior, limit, sign=sign)
         decided = result.answer is not Answer.INCONCLUSIVE
-        more = Further(0, 0) if decided else further_runs(found, kind.prior, limit, sign=sign)
+        more = (0, 0) if decided else further_runs(found, kind.prior, limit, sign=sign)
         answer, why = result.answer, _WHY[result.answer]
-        mean = _mean_change(found) if metric in SPEEDS else None
-        if answer is Answer.PASSED and mean is not None and mean.change > max(limit * mean.least, _APART * mean.apart):
-            answer, why, more = Answer.INCONCLUSIVE, "stalls", None
+        mean = None
+        if metric in SPEEDS and found.means is not None:
+            own, others = found.means[: found.candidates], found.means[found.candidates :]
+            usual = float(np.median(others))
+            longer = float(own.mean()) - usual
+            mean = math.expm1(longer)
+            apart = float(np.abs(others - usual).max())
+            if answer is Answer.PASSED and longer > max(limit if len(others) > 1 else _OF_ONE * limit, _APART * apart):
+                answer, why, more = Answer.INCONCLUSIVE, "stalls", None
         values = [float(np.median(each.values[np.isfinite(each.values)])) for each in points]
         split = len(self._candidates)
         ends = sorted(_shown(sign * each, is_share=kind.is_share) for each in (result.low, result.high))
@@ -272,46 +277,17 @@ class _Sides:
             change=_shown(sign * result.change, is_share=kind.is_share),
             interval=(ends[0], ends[1]),
             worse=result.change if kind.is_share else math.expm1(result.change),
-            mean_worse=None if mean is None else math.expm1(mean.change),
+            mean_worse=mean,
             tolerance=tolerance,
             noise_between=result.between,
             noise_seen=result.seen,
             noise_within=result.within,
-            runs_needed=None if more is None else more.runs,
-            candidate_runs_needed=None if more is None else more.candidate,
+            runs_needed=None if more is None else sum(more),
+            candidate_runs_needed=None if more is None else more[0],
             steps=found.columns,
             warm_up_steps=found.cut,
             windows=found.windows,
         )
-
-
-_WHY: Mapping[Answer, Why] = {
-    Answer.REGRESSION: "change",
-    Answer.PASSED: "no_change",
-    Answer.INCONCLUSIVE: "noise",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Mean:
-    """Change of the mean time of the compared steps, as a logarithm; baselines are up to ``apart`` from their median.
-
-    It counts from ``least`` tolerances on.
-    """
-
-    change: float
-    apart: float
-    least: float
-
-
-def _mean_change(found: Levels) -> _Mean | None:
-    """Return how the mean of the steps that all runs have changed; None where there is no such step."""
-    if found.means is None:
-        return None
-    own, others = found.means[: found.candidates], found.means[found.candidates :]
-    usual = float(np.median(others))
-    change = float(own.mean()) - usual
-    return _Mean(change, float(np.abs(others - usual).max()), 1.0 if len(others) > 1 else _OF_ONE)
 
 
 def _shown(change: float, *, is_share: bool) -> float:
@@ -340,7 +316,7 @@ def _about(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Itera
             sorted({run.about[what] for run in side if what in run.about}) for side in (candidates, baselines)
         )
         if own and others and own != others:
-            yield _warned("about", text.warning_about(what, ", ".join(own), ", ".join(others)))
+            yield GateWarning("about", text.warning_about(what, ", ".join(own), ", ".join(others)))
 
 
 def _lengths(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Iterator[GateWarning]:
@@ -350,12 +326,12 @@ def _lengths(candidates: Sequence[GateRun], baselines: Sequence[GateRun]) -> Ite
             continue
         low, high = min(lengths), max(lengths)
         if not low * (1.0 - _OTHER_LENGTH) <= len(own) <= high * (1.0 + _OTHER_LENGTH):
-            yield _warned("length", text.warning_length(len(own), low, high))
+            yield GateWarning("length", text.warning_length(len(own), low, high))
         usual = _usual_steps(baselines, int(own.steps[-1])) if len(own) else own.steps
         missing = len(np.setdiff1d(usual, own.steps))
         # Fewer say that the runs count otherwise, which is another warning.
         if _MISSING * len(usual) < missing < len(usual) / 2:
-            yield _warned("missing_steps", text.warning_missing(missing, len(usual)))
+            yield GateWarning("missing_steps", text.warning_missing(missing, len(usual)))
 
 
 def _usual_steps(baselines: Sequence[GateRun], last: int) -> NDArray[np.int64]:
@@ -374,4 +350,4 @@ def _nodes(candidates: Sequence[GateRun]) -> Iterator[GateWarning]:
         middle = float(np.median(list(levels.values())))
         for name, level in sorted(levels.items(), key=lambda each: -each[1])[:1]:
             if middle > 0.0 and level > middle * (1.0 + KINDS[Metric.STEP_TIME].tolerance):
-                yield _warned("slow_node", text.warning_node(name, level / middle - 1.0))
+                yield GateWarning("slow_node", text.warning_node(name, level / middle - 1.0))

@@ -5,7 +5,6 @@ direction of worse: more is worse.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -20,6 +19,18 @@ _MOST_TERMS = 500
 _HALVINGS = 80
 _LARGEST = 1e6
 
+# Chances to call an unchanged run a regression, and to pass one that is worse by the tolerance.
+FALSE_ALARM, MISSED = 0.005, 0.02
+
+# A change below this part of the tolerance is no regression, however sure it is.
+MATERIAL = 0.6
+
+# Further runs beyond are no help.
+MOST_FURTHER = 100
+
+# Runs to add, of candidate and of baseline.
+Further = tuple[int, int]
+
 
 @lru_cache(maxsize=4_096)
 def t_quantile(probability: float, freedom: float) -> float:
@@ -27,12 +38,9 @@ def t_quantile(probability: float, freedom: float) -> float:
     low, high = 0.0, _LARGEST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if _cumulated(middle, freedom) < probability else (low, middle)
+        cumulated = 1.0 - 0.5 * _incomplete_beta(freedom / (freedom + middle * middle), freedom / 2.0, 0.5)
+        low, high = (middle, high) if cumulated < probability else (low, middle)
     return (low + high) / 2.0
-
-
-def _cumulated(value: float, freedom: float) -> float:
-    return 1.0 - 0.5 * _incomplete_beta(freedom / (freedom + value * value), freedom / 2.0, 0.5)
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
@@ -65,32 +73,10 @@ def _not_zero(value: float) -> float:
     return value if abs(value) > 1e-300 else 1e-300
 
 
-# Chances to call an unchanged run a regression, and to pass one that is worse by the tolerance.
-FALSE_ALARM, MISSED = 0.005, 0.02
-
-# A change below this part of the tolerance is no regression, however sure it is.
-MATERIAL = 0.6
-
-# Further runs beyond are no help.
-MOST_FURTHER = 100
-
-
 class Answer(StrEnum):
     PASSED = "pass"
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Further:
-    """Runs to add, of candidate and of baseline."""
-
-    candidate: int
-    baseline: int
-
-    @property
-    def runs(self) -> int:
-        return self.candidate + self.baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +144,11 @@ def further_runs(found: Levels, prior: Prior, tolerance: float, *, sign: float) 
     noise, _ = _noise(found, candidate, baseline, prior)
     for more in range(1, MOST_FURTHER + 1):
         freedom = noise.freedom + more
-        errors = {
-            each: noise.error(len(candidate) + each.candidate, len(baseline) + each.baseline) for each in _splits(more)
-        }
+        splits = [(own, more - own) for own in range(more + 1)]
+        errors = {(own, of): noise.error(len(candidate) + own, len(baseline) + of) for own, of in splits}
         least = min(errors, key=lambda each: errors[each])
         low = change - t_quantile(1.0 - FALSE_ALARM, freedom) * errors[least]
         high = change + t_quantile(1.0 - MISSED, freedom) * errors[least]
         if _answer(change, low, high, tolerance) is not Answer.INCONCLUSIVE:
             return least
     return None
-
-
-def _splits(more: int) -> Iterator[Further]:
-    return (Further(candidate, more - candidate) for candidate in range(more + 1))

@@ -17,6 +17,7 @@ _SHOWN_OPERATORS, _LONGEST_NAME = 5, 80
 
 # What Markdown and GitHub read as markup, names of people and numbers of issues too.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!&@$:])")
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _plain(text: str) -> str:
@@ -61,9 +62,6 @@ def _row(metric: MetricVerdict) -> str:
         cells += [change_of(metric, metric.change), f"{low} to {high}", f"{100.0 * metric.noise_between:.2f} %"]
     needed = "not by runs" if metric.runs_needed is None else f"{metric.runs_needed:,}"
     return f"| {' | '.join([*cells, needed])} |"
-
-
-_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(verdict: GateVerdict) -> str:

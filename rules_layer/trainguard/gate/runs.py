@@ -11,6 +11,24 @@ from numpy.typing import NDArray
 from trainguard.formats.tensors.scalars.names import EVALUATION, LOSSES, has_meaning
 from trainguard.ledger.bucket import Bucket
 
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_WORK = (
+    "samples|sample|tokens|token|tok|images|image|imgs|img|examples|sequences|sentences|steps|step|iterations|iters|it|"
+)
+_THROUGHPUT = re.compile(
+    rf"(?:.*_)?(?:throughput|tps|ips|fps|qps|wps|(?:{_WORK})_(?:per_)?(?:s|sec|secs|second|seconds))(?:_.*)?"
+)
+_STEP = "step|iter|iteration|batch"
+
+_STEP_TIME = re.compile(
+    rf"(?:.*_)?(?:(?:{_STEP})_(?:time|timing|duration|seconds|latency|ms|us|ns)|(?:time|seconds|secs?|ms)_per_(?:{_STEP})"
+    rf"|(?:seconds|secs?|ms)_(?:{_STEP})|s_it)"
+    r"(?:_.*)?"
+)
+_MEMORY = re.compile(r"(?:.*_)?(?:mem|memory|vram)(?:_.*)?")
+_OF_HOST = re.compile(r"(?:^|_)(?:host|cpu|ram|percent|util|utilization|bandwidth|clock|time)(?:_|$)")
+_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
+
 
 class Metric(StrEnum):
     STEP_TIME = "step_time"
@@ -67,23 +85,7 @@ KINDS: Mapping[Metric, MetricKind] = {
     Metric.GOODPUT: MetricKind("share", more_is_better=True, tolerance=0.05, prior=Prior(0.01, 3.0), is_share=True),
 }
 
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
-_WORK = (
-    "samples|sample|tokens|token|tok|images|image|imgs|img|examples|sequences|sentences|steps|step|iterations|iters|it|"
-)
 _WORK += "batches|frames|graphs|items|queries"
-_THROUGHPUT = re.compile(
-    rf"(?:.*_)?(?:throughput|tps|ips|fps|qps|wps|(?:{_WORK})_(?:per_)?(?:s|sec|secs|second|seconds))(?:_.*)?"
-)
-_STEP = "step|iter|iteration|batch"
-_STEP_TIME = re.compile(
-    rf"(?:.*_)?(?:(?:{_STEP})_(?:time|timing|duration|seconds|latency|ms|us|ns)|(?:time|seconds|secs?|ms)_per_(?:{_STEP})"
-    rf"|(?:seconds|secs?|ms)_(?:{_STEP})|s_it)"
-    r"(?:_.*)?"
-)
-_MEMORY = re.compile(r"(?:.*_)?(?:mem|memory|vram)(?:_.*)?")
-_OF_HOST = re.compile(r"(?:^|_)(?:host|cpu|ram|percent|util|utilization|bandwidth|clock|time)(?:_|$)")
-_UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 
 
 def metric_of(name: str) -> tuple[Metric, float] | None:

@@ -8,13 +8,7 @@ from trainguard.gate.document import Cause, FaultKind, GateFault, GateVerdict, M
 from trainguard.gate.noise import MOST_FURTHER, Answer
 from trainguard.gate.runs import KINDS, Metric
 
-NAMES: Mapping[Metric, str] = {
-    Metric.STEP_TIME: "step time",
-    Metric.THROUGHPUT: "throughput",
-    Metric.MEMORY: "memory",
-    Metric.LOSS: "loss",
-    Metric.GOODPUT: "goodput",
-}
+NAMES: Mapping[Metric, str] = {each: each.replace("_", " ") for each in Metric}
 _CAUSES = {
     "data": "waits for batches",
     "host": "GPUs that wait for the host",
@@ -24,6 +18,13 @@ _CAUSES = {
     "evaluation": "evaluation",
     "restart": "restarts and gaps",
     "start_up": "start-up and the end",
+}
+
+_FAULTS: Mapping[FaultKind, str] = {
+    "failed": "{place} failed, by what recorded it",
+    "not_finite": "{place} has a loss that is no number",
+    "cut_short": "{place} ends after {own}, the baselines after {of:,} or more: it may have crashed, or still run",
+    "unusable": "{place} has no number above 0 in {many:,} of {of:,} values of {name}: it may have stood still",
 }
 
 
@@ -46,7 +47,8 @@ def reason_of(metric: MetricVerdict) -> str:
     if metric.verdict is Answer.REGRESSION:
         return f"{said}, more than the noise between runs explains."
     if metric.verdict is Answer.PASSED:
-        return f"{said}, {_within(metric)}."
+        is_better = metric.interval[0] > 0.0 if KINDS[metric.metric].more_is_better else metric.interval[1] < 0.0
+        return f"{said}, {'better than the baselines' if is_better else f'within the tolerance of {_plain(metric)}'}."
     if metric.why == "stalls":
         longer = _part(metric.mean_worse)
         return f"{said} by the usual step, but the mean step takes {longer} longer: some take longer than in baselines."
@@ -54,13 +56,6 @@ def reason_of(metric: MetricVerdict) -> str:
     noise = f"noise of {_part(metric.noise_between)} between runs{assumed} and {_part(metric.noise_within)} within them"
     more = further(metric.runs_needed, metric.candidate_runs_needed)
     return f"{said}: {noise} leaves open whether it is within the tolerance of {_plain(metric)}. {more}"
-
-
-def _within(metric: MetricVerdict) -> str:
-    """Say how a change passes: all of its interval is better, or less than the tolerance worse."""
-    low, high = metric.interval or (0.0, 0.0)
-    is_better = low > 0.0 if KINDS[metric.metric].more_is_better else high < 0.0
-    return "better than the baselines" if is_better else f"within the tolerance of {_plain(metric)}"
 
 
 def _part(part: float | None) -> str:
@@ -80,31 +75,20 @@ def _plain(metric: MetricVerdict) -> str:
     return f"{100.0 * metric.tolerance:.3g} {'points' if KINDS[metric.metric].is_share else '%'}"
 
 
-_FAULTS: Mapping[FaultKind, str] = {
-    "failed": "{place} failed, by what recorded it",
-    "not_finite": "{place} has a loss that is no number",
-    "cut_short": "{place} ends after {own}, the baselines after {of:,} or more: it may have crashed, or still run",
-    "unusable": "{place} has no number above 0 in {many:,} of {of:,} values of {name}: it may have stood still",
-}
-
-
 def fault_text(kind: FaultKind, place: str, own: int, of: int, name: str) -> str:
     return _FAULTS[kind].format(place=place, own=counted(own, "record"), many=own, of=of, name=one_line(name, 80))
-
-
-_WORDS = {Answer.PASSED: "Pass", Answer.REGRESSION: "Regression", Answer.INCONCLUSIVE: "Inconclusive"}
 
 
 def summary(verdict: Answer, faults: Sequence[GateFault], metrics: Sequence[MetricVerdict], candidate: str) -> str:
     """Say the answer in a sentence, by what decides it first."""
     if broken := [each.text for each in faults if each.verdict is verdict]:
-        return f"{_WORDS[verdict]}: {broken[0]}."
+        return f"{verdict.capitalize()}: {broken[0]}."
     deciding = [each for each in metrics if each.verdict is verdict]
     if verdict is Answer.PASSED:
         return f"Pass: {' '.join(each.reason for each in deciding)}"
     if not deciding:
         return f"Inconclusive: {candidate} and the baselines have nothing in common that can be compared."
-    return f"{_WORDS[verdict]}: {deciding[0].reason}"
+    return f"{verdict.capitalize()}: {deciding[0].reason}"
 
 
 def other_faults(verdict: GateVerdict) -> list[GateFault]:

@@ -22,6 +22,11 @@ _NETWORK = {
     "trn2.48xlarge": 3200,
 }  # fmt: skip
 
+# Of smaller messages the latency counts, not the bytes (NCCL changes its algorithm there, too).
+_SMALL_BYTES = 1 << 20
+_ALL_REDUCE = ("allreduce", "all_reduce")
+_PARTS = ("gather", "scatter", "alltoall", "all_to_all")
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -69,12 +74,6 @@ def _peaks(model: str) -> PeaksEntry | None:
 def machines_of(cluster: Cluster) -> str:
     kind = cluster.instance_type
     return f"{cluster.nodes:,} x {kind}" if kind else counted(cluster.nodes, "node")
-
-
-# Of smaller messages the latency counts, not the bytes (NCCL changes its algorithm there, too).
-_SMALL_BYTES = 1 << 20
-_ALL_REDUCE = ("allreduce", "all_reduce")
-_PARTS = ("gather", "scatter", "alltoall", "all_to_all")
 
 
 @dataclass(frozen=True, slots=True)

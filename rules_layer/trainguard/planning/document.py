@@ -74,28 +74,14 @@ class Range(msgspec.Struct, frozen=True):
 class PlannedRow(msgspec.Struct, frozen=True, kw_only=True):
     """The job on some machines.
 
-    Attributes
-    ----------
-    measured : bool
-        Whether the job ran so; times then are its own.
-    gpus : int
-        Of a node.
-    batch_factor : float
-        On the samples of a GPU in a step.
-    steps_factor : float
-        On the number of steps.
-    seconds : Range
-        From the job's start to its end.
-    cost : Range or None
-        None where no price is known.
-    faster : Range
-        How many times faster than the job as it ran.
-    dearer : Range or None
-        Its cost by that of the job as it ran.
-    parts : dict of str to float
-        Seconds by bucket of the ledger.
-    words : str
-        The row in a sentence.
+    measured: Whether the job ran so; times then are its own.
+    gpus: Of a node.
+    batch_factor, steps_factor: On the samples of a GPU in a step, and on the number of steps.
+    seconds: From the job's start to its end.
+    cost: None where no price is known.
+    faster, dearer: How many times faster than the job as it ran, and its cost by that of the job as it ran.
+    parts: Seconds by bucket of the ledger.
+    words: The row in a sentence.
     """
 
     measured: bool
@@ -115,16 +101,9 @@ class PlannedRow(msgspec.Struct, frozen=True, kw_only=True):
 class FinishForecast(msgspec.Struct, frozen=True, kw_only=True):
     """When a job reaches its last step; times are epoch seconds.
 
-    Attributes
-    ----------
-    done, total : int
-        Steps.
-    at : float
-        When ``done`` was reached.
-    end : Range
-        Of 80 %.
-    limit_at : float or None
-        When the job's time limit ends it.
+    done, total: Steps; ``done`` was reached at ``at``.
+    end: With its interval of 80 %.
+    limit_at: When the job's time limit ends it.
     """
 
     done: int

@@ -13,6 +13,22 @@ _FLOOR = 0.1
 # Software for GPUs of another generation may compute in the next precision, in which arithmetic is twice as fast.
 _PRECISION = math.log(2.0)
 
+# Once in a job, however large it is.
+_ONCE = (Bucket.START_UP, Bucket.TAIL)
+
+# As often as before: at the same epochs.
+_AS_OFTEN = (Bucket.CHECKPOINT,)
+
+# Mishaps, which the next run is not expected to have.
+_MISHAPS = (Bucket.RESTART, Bucket.HANG, Bucket.BROKEN)
+_OF_STEPS = (Bucket.COMPUTE, Bucket.COMMUNICATION, Bucket.PEERS, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
+
+# Published results have up to so many times as many GPUs: what is more unlike is not planned.
+MOST_UNLIKE = 64.0
+
+# The job has the same length for all machines: nothing is known of a step without them.
+_LEAST_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
@@ -55,19 +71,6 @@ def sort_factor(old: PeaksEntry, new: PeaksEntry, precision: str | None) -> floa
     if known not in old.tflops or known not in new.tflops:
         return memory
     return math.sqrt(memory * old.tflops[known] / new.tflops[known])
-
-
-# Once in a job, however large it is.
-_ONCE = (Bucket.START_UP, Bucket.TAIL)
-# As often as before: at the same epochs.
-_AS_OFTEN = (Bucket.CHECKPOINT,)
-# Mishaps, which the next run is not expected to have.
-_MISHAPS = (Bucket.RESTART, Bucket.HANG, Bucket.BROKEN)
-_OF_STEPS = (Bucket.COMPUTE, Bucket.COMMUNICATION, Bucket.PEERS, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
-# Published results have up to so many times as many GPUs: what is more unlike is not planned.
-MOST_UNLIKE = 64.0
-# The job has the same length for all machines: nothing is known of a step without them.
-_LEAST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +138,8 @@ class Planner:
         gpus = asked.cluster.world / self.job.cluster.world
         if any(not 1.0 / MOST_UNLIKE <= each <= MOST_UNLIKE for each in (gpus, asked.batch)):
             return [Lack(kind=Lacking.TOO_UNLIKE, name=machines_of(asked.cluster))]
-        unknown = self._changes_sort(asked) and self._sort(asked) is None
+        unknown = asked.cluster.instance_type != self.job.cluster.instance_type and self._sort(asked) is None
         return [Lack(kind=Lacking.PEAKS, name=name)] if unknown else []
-
-    def _changes_sort(self, asked: Wanted) -> bool:
-        return asked.cluster.instance_type != self.job.cluster.instance_type
 
     def _sort(self, asked: Wanted) -> float | None:
         """Return the factor of other GPUs; None where the peaks of one of both are unknown."""
@@ -150,7 +150,10 @@ class Planner:
         parts = self.job.whole() if ran is None else self._parts(asked)
         total = max(sum(parts.values()), _LEAST_S)
         fixed = sum(parts.get(bucket, 0.0) for bucket in (*_ONCE, *_AS_OFTEN))
-        width, left = 0.0 if ran is None else self._half_width(asked), self.job.left_width * (1.0 - 1.0 / self.job.left)
+        gpus, width = asked.cluster.world / self.job.cluster.world, 0.0
+        if ran is not None:
+            width = self.scaling.half_width(asked.batch, gpus, self._sort(asked) if self._other_gpu(asked) else None)
+        left = self.job.left_width * (1.0 - 1.0 / self.job.left)
         seconds = _around(total, fixed, math.hypot(width, left))
         # How long the rest takes is as unsure on the job's own machines: comparisons with them do not have it.
         compared = _around(total, fixed, width)
@@ -167,17 +170,15 @@ class Planner:
             seconds=seconds,
             cost=cost,
             faster=Range(before / total, before / compared.high, before / compared.low),
-            dearer=None if changed is None or was is None else _by(changed, was),
+            dearer=None
+            if changed is None or was is None
+            else Range(changed.value / was, changed.low / was, changed.high / was),
             parts={bucket.value: each for bucket, each in parts.items() if each > 0.0},
         )
 
-    def _half_width(self, asked: Wanted) -> float:
-        gpus = asked.cluster.world / self.job.cluster.world
-        sort = self._sort(asked) if self._other_gpu(asked) else None
-        return self.scaling.half_width(asked.batch, gpus, sort)
-
     def _other_gpu(self, asked: Wanted) -> bool:
-        return _name(asked.cluster.peaks) != _name(self.job.cluster.peaks)
+        old, new = self.job.cluster.peaks, asked.cluster.peaks
+        return (old and old.gpu) != (new and new.gpu)
 
     def _parts(self, asked: Wanted) -> dict[Bucket, float]:
         """Return the seconds by bucket on other machines or with another batch."""
@@ -256,11 +257,3 @@ def _around(total: float, fixed: float, width: float) -> Range:
 def _costs(cluster: Cluster, seconds: Range) -> Range | None:
     low, middle, high = (cluster.cost(each) for each in (seconds.low, seconds.value, seconds.high))
     return None if low is None or middle is None or high is None else Range(middle, low, high)
-
-
-def _name(peaks: PeaksEntry | None) -> str | None:
-    return None if peaks is None else peaks.gpu
-
-
-def _by(cost: Range, before: float) -> Range:
-    return Range(cost.value / before, cost.low / before, cost.high / before)

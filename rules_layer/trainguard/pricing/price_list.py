@@ -4,15 +4,17 @@ import datetime
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable
 
 _SAGEMAKER_TYPE = re.compile(r"ml\.[a-z0-9-]+\.[a-z0-9-]+")
 _EC2_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+ML = "ml."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,83 +55,57 @@ ON_EC2 = Offer(
 OFFERS = (TRAINING, ON_EC2)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPrice:
-    """A listed instance type; ``gpus`` None where the list does not say."""
-
-    per_hour: float
-    gpus: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPrices:
-    """Prices of an offer by instance type, and how much of the list was not used, by reason."""
-
-    prices: Mapping[str, ListedPrice]
-    unused: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Product(msgspec.Struct, frozen=True):
-    attributes: dict[str, str]
-
-
 class _Dimension(msgspec.Struct, frozen=True, rename="camel"):
     unit: str
     price_per_unit: dict[str, str]
 
 
-class _Term(msgspec.Struct, frozen=True, rename="camel"):
-    price_dimensions: dict[str, _Dimension]
+def _product(body: str) -> tuple[dict[str, str], list[_Dimension]]:
+    """Return a product's attributes and the dimensions of its price on demand; raises for another document."""
+    entry = msgspec.json.decode(body)
+    terms = entry["terms"].get("OnDemand", {}).values()
+    dimensions = [each for term in terms for each in term["priceDimensions"].values()]
+    attributes = entry["product"]["attributes"]
+    return msgspec.convert(attributes, dict[str, str]), msgspec.convert(dimensions, list[_Dimension])
 
 
-class _Terms(msgspec.Struct, frozen=True):
-    on_demand: dict[str, _Term] = msgspec.field(default_factory=dict, name="OnDemand")
+def read_offer(
+    offer: Offer, currency: str, products: Iterable[str], day: datetime.date
+) -> tuple[dict[str, InstanceRow], dict[str, int]]:
+    """Return rows of ``day`` by the instance types among products, each a JSON document; none of them is an error.
 
-
-class _Entry(msgspec.Struct, frozen=True):
-    product: _Product
-    terms: _Terms
-
-
-_DECODER = msgspec.json.Decoder(_Entry)
-
-
-def read_offer(offer: Offer, currency: str, products: Iterable[str]) -> ListedPrices:
-    """Return the prices among products, each a JSON document; none of them is an error."""
-    found: dict[str, ListedPrice] = {}
+    The second are products that were not used, counted by reason. Accelerators are those that the list names.
+    """
+    found: dict[str, InstanceRow] = {}
     unused: Counter[str] = Counter()
     contested = set()
     for body in products:
         try:
-            entry = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            attributes, dimensions = _product(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
             unused["products that cannot be read"] += 1
             continue
-        name = entry.product.attributes.get(offer.type_attribute, "")
-        usage = entry.product.attributes.get("usagetype")
+        name, usage = attributes.get(offer.type_attribute, ""), attributes.get("usagetype")
         if not offer.type_pattern.fullmatch(name) or (usage is not None and not offer.usage.fullmatch(usage)):
             unused["products of other kinds"] += 1
             continue
-        price = _on_demand(entry, currency)
+        price = _one_price(dimensions, currency)
         if price is None:
             unused[f"products without one price in {currency} an hour"] += 1
             continue
         if name in found and found[name].per_hour != price:
             contested.add(name)
-        found[name] = ListedPrice(price, _count(entry.product.attributes.get("gpu")))
+        gpus = attributes.get("gpu", "")
+        count = int(gpus) if gpus.isdecimal() and len(gpus) < 4 else 0
+        found[name] = InstanceRow(price, offer.source, day, Accelerators(count, "gpu") if count else None)
     for name in contested:
         unused["instance types with two prices"] += 1
         del found[name]
-    return ListedPrices(found, dict(unused))
+    return found, dict(unused)
 
 
-def _on_demand(entry: _Entry, currency: str) -> float | None:
-    prices = {
-        each.price_per_unit.get(currency)
-        for term in entry.terms.on_demand.values()
-        for each in term.price_dimensions.values()
-        if each.unit.lower() in {"hrs", "hours", "hour"}
-    }
+def _one_price(dimensions: Iterable[_Dimension], currency: str) -> float | None:
+    prices = {each.price_per_unit.get(currency) for each in dimensions if each.unit.lower() in {"hrs", "hours", "hour"}}
     if len(prices) != 1:
         return None
     try:
@@ -139,34 +115,10 @@ def _on_demand(entry: _Entry, currency: str) -> float | None:
     return price if math.isfinite(price) and price > 0.0 else None
 
 
-def _count(written: str | None) -> int | None:
-    return int(written) if written is not None and written.isdecimal() and len(written) < 4 and int(written) else None
-
-
-ML = "ml."
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Instance types by change of price; the list does not have ``kept``."""
-
-    new: Sequence[str]
-    dearer: Sequence[str]
-    cheaper: Sequence[str]
-    same: Sequence[str]
-    kept: Sequence[str]
-
-
 def updated(
-    before: PriceTable,
-    packaged: PriceTable,
-    listed: Mapping[Offer, ListedPrices],
-    *,
-    region: str,
-    currency: str,
-    day: datetime.date,
+    before: PriceTable, packaged: PriceTable, listed: Mapping[str, InstanceRow], *, region: str, currency: str
 ) -> PriceTable:
-    """Return the table with the listed prices of ``day``; others of the same Region and currency stay."""
+    """Return the table with the ``listed`` rows; others of the same Region and currency stay."""
     same_place = (before.region, before.currency) == (region, currency)
     rows: dict[str, InstanceRow] = {}
     for table, keeps_prices in ((packaged, False), (before, same_place)):
@@ -174,32 +126,28 @@ def updated(
             known = row.accelerators or rows.get(name, InstanceRow()).accelerators
             kept = row if keeps_prices else InstanceRow()
             rows[name] = InstanceRow(kept.per_hour, kept.source, kept.date, known)
-    for offer, prices in listed.items():
-        for name, price in prices.prices.items():
-            rows[name] = InstanceRow(price.per_hour, offer.source, day, _accelerators(name, price, rows))
+    for name, row in listed.items():
+        alike = (rows.get(each) for each in (name, name.removeprefix(ML), f"{ML}{name}"))
+        known = next((each.accelerators for each in alike if each is not None and each.accelerators is not None), None)
+        rows[name] = replace(row, accelerators=known or row.accelerators)
     return PriceTable(region, currency, {name: rows[name] for name in sorted(rows, key=_order)})
 
 
-def changes(before: PriceTable, after: PriceTable, listed: Mapping[Offer, ListedPrices]) -> Changes:
-    """Compare two tables, of which ``after`` was made from ``listed``; types without a price are left out."""
-    found = {name for prices in listed.values() for name in prices.prices}
+def changes(before: PriceTable, after: PriceTable, listed: Mapping[str, InstanceRow]) -> dict[str, list[str]]:
+    """Return the types that are new, dearer, cheaper and the same in ``after``, which was made from ``listed``.
+
+    Those that the list does not have are kept; types without a price are left out.
+    """
     comparable = (before.region, before.currency) == (after.region, after.currency)
-    old = {name: before.hourly(name) if comparable else None for name in found}
-    pairs = [(name, old[name], after.hourly(name) or 0.0) for name in sorted(found, key=_order)]
-    return Changes(
-        new=[name for name, was, _ in pairs if was is None],
-        dearer=[name for name, was, now in pairs if was is not None and now > was],
-        cheaper=[name for name, was, now in pairs if was is not None and now < was],
-        same=[name for name, was, now in pairs if was == now],
-        kept=[name for name, row in after.instances.items() if name not in found and row.per_hour is not None],
-    )
-
-
-def _accelerators(name: str, price: ListedPrice, rows: Mapping[str, InstanceRow]) -> Accelerators | None:
-    for known in (name, name.removeprefix(ML), f"{ML}{name}"):
-        if known in rows and rows[known].accelerators is not None:
-            return rows[known].accelerators
-    return None if price.gpus is None else Accelerators(price.gpus, "gpu")
+    old = {name: before.hourly(name) if comparable else None for name in listed}
+    pairs = [(name, old[name], after.hourly(name) or 0.0) for name in sorted(listed, key=_order)]
+    return {
+        "new": [name for name, was, _ in pairs if was is None],
+        "dearer": [name for name, was, now in pairs if was is not None and now > was],
+        "cheaper": [name for name, was, now in pairs if was is not None and now < was],
+        "same": [name for name, was, now in pairs if was == now],
+        "kept": [name for name, row in after.instances.items() if name not in listed and row.per_hour is not None],
+    }
 
 
 def _order(name: str) -> tuple[bool, str, int, str]:

@@ -1,9 +1,13 @@
-"""Cost of what is a choice: profile, kernel traces, a network without internet, a key, an audit, webhook, OpsItems."""
+"""Cost of what is a choice: profile, traces, saved steps, a network without internet, a key, an audit, messages.
+
+The model of saved steps is compared with counts of the real engine in a test.
+"""
 
 from collections.abc import Iterator
 
+from trainguard.engine.training.family import DEFAULT_NAMES
 from trainguard.running_costs.unit_prices import CostLine, UnitPrices
-from trainguard.running_costs.workload import HOURS_A_MONTH, REQUEST_BATCH, Workload
+from trainguard.running_costs.workload import HOURS_A_MONTH, MINUTES_AN_HOUR, REQUEST_BATCH, FunctionMemory, Workload
 
 _GB = 1e9
 _ENDPOINT_BYTES_AN_OBJECT = 4_000
@@ -21,6 +25,19 @@ _WEBHOOK_WRITES = 2
 # Of a cold start, as GPUs seldom break.
 _OPS_ITEM_GIB_S = 1.0
 
+OBJECTS_A_STEP = 2
+# S3 says which steps are complete. The index is read, and of the event file the parts with the values asked for.
+_LISTS_A_STEP, _GETS_A_STEP = 1, 3
+
+# The item of a run of 300 weights with their gradients has 2,142 bytes after an hour.
+_STATE_UNITS = 3
+
+_REQUESTS_A_MESSAGE = 3
+_ROWS_A_RULE, _SHOWS_AN_HOUR = 2, 4
+# A listing, three reads and a write wait some 15 ms each. The rules over 600 tensors with six reductions each compute
+# for 0.1 s, on the share of a core that comes with 1,024 MiB.
+_STEP_S = 0.25
+
 
 def profile_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
     """Yield the cost an hour of the profile: of storing an hour as long as it is kept, and of writing it."""
@@ -31,11 +48,15 @@ def profile_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
         yield CostLine("S3", "GB-months of kernel traces", job.traces_gb * months, prices.object_gb_month)
     if job.statuses:
         yield CostLine("S3", "PUT of the collector's status", job.statuses, prices.object_put)
-        if job.sends_events:
-            yield CostLine("EventBridge", "events of the collector's status", 2 * job.statuses, prices.event)
-        else:
-            requests = job.statuses * (1 + 2 / REQUEST_BATCH)
-            yield CostLine("SQS", "requests for messages of the collector's status", requests, prices.queue_request)
+        yield messages_of("the collector's status", job.statuses, prices, by_events=job.sends_events)
+
+
+def messages_of(what: str, objects: float, prices: UnitPrices, *, by_events: bool) -> CostLine:
+    """Return the cost of messages of objects that are no profile, which the evaluator drops."""
+    if by_events:
+        return CostLine("EventBridge", f"events of {what}", 2 * objects, prices.event)
+    requests = objects * (1 + 2 / REQUEST_BATCH)
+    return CostLine("SQS", f"requests for messages of {what}", requests, prices.queue_request)
 
 
 def chosen_lines(job: Workload, prices: UnitPrices, called: float) -> Iterator[CostLine]:
@@ -73,3 +94,33 @@ def webhook_lines(job: Workload, prices: UnitPrices) -> Iterator[CostLine]:
         yield CostLine("EventBridge", "events for the webhook", 1, prices.event)
         yield CostLine("EventBridge", "posts of the webhook", 1, prices.webhook_post)
         yield CostLine("DynamoDB", "write units for the webhook", _WEBHOOK_WRITES, prices.write_unit)
+
+
+def saved_step_lines(
+    job: Workload, prices: UnitPrices, memory: FunctionMemory, *, reconcile_gib_s: float, reconcile_reads: int
+) -> tuple[CostLine, ...]:
+    """Return the cost an hour of saved steps; ``reconcile_gib_s`` and ``reconcile_reads`` are each minute's."""
+    steps = job.saved_steps
+    if not steps:
+        return ()
+    reconciliations = MINUTES_AN_HOUR - job.reconciliations
+    compute = steps * _STEP_S * memory.evaluator_memory_mb / 1_024 + reconciliations * reconcile_gib_s
+    rows = len(DEFAULT_NAMES) * _ROWS_A_RULE * _SHOWS_AN_HOUR
+    events = 2 * OBJECTS_A_STEP * steps if job.sends_events else 0.0
+    return (
+        *((CostLine("EventBridge", "events of saved steps", events, prices.event),) if events else ()),
+        CostLine("SQS", "requests for saved steps", steps * OBJECTS_A_STEP * _REQUESTS_A_MESSAGE, prices.queue_request),
+        CostLine("Lambda", "invocations for saved steps", steps + reconciliations, prices.invocation),
+        CostLine("Lambda", "GiB-s for saved steps", compute, prices.compute_gib_s),
+        CostLine("S3", "LIST for saved steps", steps * _LISTS_A_STEP, prices.object_put),
+        CostLine("S3", "GET for saved steps", steps * _GETS_A_STEP, prices.object_get),
+        CostLine(
+            "DynamoDB",
+            "write units for saved steps",
+            steps * _STATE_UNITS + rows + reconciliations + min(steps, reconciliations),
+            prices.write_unit,
+        ),
+        CostLine(
+            "DynamoDB", "read units for saved steps", 2 * steps + reconciliations * reconcile_reads, prices.read_unit
+        ),
+    )

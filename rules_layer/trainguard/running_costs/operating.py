@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
-from trainguard.running_costs.choices import chosen_lines, monthly_lines, profile_lines, webhook_lines
-from trainguard.running_costs.saved_steps import saved_step_lines
+from trainguard.running_costs.choices import (
+    chosen_lines,
+    messages_of,
+    monthly_lines,
+    profile_lines,
+    saved_step_lines,
+    webhook_lines,
+)
 from trainguard.running_costs.unit_prices import CostLine, FreeTier, UnitPrices, total
 from trainguard.running_costs.workload import (
     DEFAULT_MEMORY,
@@ -207,8 +213,10 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     state_units += job.reconciliations * own_units(job.nodes)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     called = 3 * job.objects + _evaluations(job) + 2 * invocations + job.reconciliations * _CALLS_A_RECONCILIATION
+    sent = ("events of S3", "events of S3 when objects expire") if job.sends_events else ()
+    events = (CostLine("EventBridge", what, job.objects, prices.event) for what in sent)
     return (
-        *(_events(job.objects, prices) if job.sends_events else ()),
+        *events,
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
         CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
         CostLine(
@@ -234,13 +242,6 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             reconcile_reads=_reconcile_reads(job),
         ),
         *chosen_lines(job, prices, called),
-    )
-
-
-def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
-    return (
-        CostLine("EventBridge", "events of S3", objects, prices.event),
-        CostLine("EventBridge", "events of S3 when objects expire", objects, prices.event),
     )
 
 
@@ -311,17 +312,9 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         ),
         CostLine("Step Functions", "transitions", transitions, prices.transition),
         CostLine("CloudWatch", "GB of execution logs", transitions * _LOG_BYTES_A_TRANSITION / _GB, prices.log_gb),
-        _messages_of(written, job, prices),
+        messages_of("the report's objects", written, prices, by_events=job.existing_bucket),
         CostLine("DynamoDB", "write units of Jobs, with its index", _CLOSE_WRITES, prices.write_unit),
     )
-
-
-def _messages_of(written: float, job: Workload, prices: UnitPrices) -> CostLine:
-    """Return the cost of the stack's own objects: its bucket sends a message of each, which the evaluator drops."""
-    if job.existing_bucket:
-        return CostLine("EventBridge", "events of the report's objects", 2 * written, prices.event)
-    requests = written * (1 + 2 / REQUEST_BATCH)
-    return CostLine("SQS", "requests for messages of the report's objects", requests, prices.queue_request)
 
 
 def _listings(job: Workload) -> tuple[float, int]:
@@ -345,7 +338,7 @@ def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
         CostLine("EventBridge", "events", 1, prices.event),
-        _messages_of(len(RULE_NAMES) + 3, job, prices),
+        messages_of("the report's objects", len(RULE_NAMES) + 3, prices, by_events=job.existing_bucket),
     )
 
 

@@ -19,8 +19,7 @@ from tests.verdicts.agents.injected import MARKS, TEXTS, injected, outside
 from tests.verdicts.agents.jobs import losses
 from tests.verdicts.agents.trial import session_of
 from trainguard.cli.commands.mcp.acting import acting_tools
-from trainguard.cli.commands.mcp.server import make_server
-from trainguard.cli.commands.mcp.serving import PATH, http_app
+from trainguard.cli.commands.mcp.server import PATH, http_app, make_server
 from trainguard.cli.commands.mcp.session import Session
 from trainguard.cli.commands.mcp.tools import READING
 from trainguard.cli.options import Where

@@ -101,9 +101,10 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
         partition="aws",
         account="111122223333",
         outputs={},
+        clients=offline_clients(),
     )
-    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", lambda *_: (place, offline_clients()))
-    monkeypatch.setattr("trainguard.cli.services.deployment.open_stores", lambda *_: found.stores)
+    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", lambda _: place)
+    monkeypatch.setattr("trainguard.cli.services.deployment.open_stores", lambda _: found.stores)
     for module in CLOCKS:
         monkeypatch.setattr(f"trainguard.cli.commands.{module}.time", SimpleNamespace(time=lambda: now))
     return found

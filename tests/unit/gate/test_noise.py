@@ -57,11 +57,11 @@ def test_answer_by_change_and_noise(found: Levels, answer: Answer) -> None:
 def test_further_runs_decide_a_group_that_goes_on_alike() -> None:
     more = further_runs(levels(0.015, 0.0), KIND.prior, LIMIT, sign=1.0)
     assert more is not None
-    assert 1 <= more.runs <= 4
+    assert 1 <= sum(more) <= 4
     loud = further_runs(levels(0.02, *LOUD), KIND.prior, LIMIT, sign=1.0)
     assert loud is not None
-    assert loud.runs > 10
-    assert loud.candidate > 0
+    assert sum(loud) > 10
+    assert loud[0] > 0
     assert further_runs(levels(0.0199, *(10 * each for each in LOUD)), KIND.prior, LIMIT, sign=1.0) is None
 
 

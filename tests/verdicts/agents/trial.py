@@ -14,9 +14,8 @@ import anyio
 from mcp import Client
 
 from tests.verdicts.agents.jobs import labelled_jobs
-from trainguard.cli.commands.mcp.places import Places
 from trainguard.cli.commands.mcp.server import make_server
-from trainguard.cli.commands.mcp.session import Session
+from trainguard.cli.commands.mcp.session import Places, Session
 from trainguard.cli.commands.mcp.tools import READING
 from trainguard.cli.options import Where
 from trainguard.cli.services.readings import read

@@ -22,6 +22,12 @@ _MEANINGS = {
     StopSwitch.DISABLED: "nothing is stopped",
 }
 _PENDING = "PendingConfirmation"
+_FIRES = "FireStateMachineArn"
+_UNSENT = " `trainguard alerts list` shows the alerts that were not sent."
+_DAY_S = 86_400.0
+_ALARMS_A_CALL = 100
+_LOOKED_AT = 50
+_BAD_ENDS: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
 
 
 def stop_switches(site: Site) -> StopSwitches:
@@ -86,15 +92,6 @@ def check_topic(site: Site, output: str, what: str, setting: str) -> Iterator[Ch
         words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
         advice = f"Nobody is notified of {what}: subscribe somebody, or deploy with -c {setting}=…."
         yield warn("no subscription", advice, site.aws("sns", "subscribe", *words))
-
-
-_FIRES = "FireStateMachineArn"
-_UNSENT = " `trainguard alerts list` shows the alerts that were not sent."
-_DAY_S = 86_400.0
-_ALARMS_A_CALL = 100
-_LOOKED_AT = 50
-
-_BAD_ENDS: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
 
 
 def check_alarms(site: Site) -> Iterable[CheckResult]:

@@ -9,11 +9,11 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
+from trainguard.aws.aws_errors import unless as unless_refused
 from trainguard.cli.doctor.site import DEPLOY, CheckResult, Level, Site, allows, asking, fail, listed, ok, unless, warn
 from trainguard.cli.services.bucket_notifications import (
     EVENT_BRIDGE,
     S3,
-    S3Sends,
     Wanted,
     announced,
     read_configuration,
@@ -38,6 +38,16 @@ SAMPLE_KEYS = (
     "prefix/job/profiler-output/system/training_job_end.ts",
     "prefix/job/profiler-output/framework/training_job_end.ts",
 )
+_NO_BUCKET = "NoSuchBucket"
+
+# The report at a job's end reads its whole profile, and SageMaker lets a job run for days.
+_FEWEST_DAYS = 7
+
+# Storage classes from which an object must be restored before it can be read.
+_DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_BY_QUEUE = "-c profile_notifications=queue"
+_KEY_SECTION = "docs/deployment.md, section Your own key"
+_NEEDED = ("kms:GenerateDataKey", "kms:Decrypt")
 
 
 def check_rules(site: Site) -> Iterable[CheckResult]:
@@ -53,7 +63,7 @@ def check_rules(site: Site) -> Iterable[CheckResult]:
             faults.append(fail(f"{about} is {rule['State']}", "Enable it.", enable))
         if not targets:
             faults.append(fail(f"{about} has no target", DEPLOY))
-    sources = {source for rule in site.rules for source in _pattern(rule).get("source", [])}
+    sources = {source for rule in site.rules for source in _sources(rule)}
     wanted = {"state changes of training jobs": "aws.sagemaker"}
     if site.names("AWS::S3::Bucket"):
         wanted = {"new objects": _S3, **wanted}
@@ -68,7 +78,7 @@ def check_pattern(site: Site) -> Iterable[CheckResult]:
     """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated."""
     if site.bucket != site.deployment.bucket:
         return ()
-    patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _pattern(rule).get("source", [])]
+    patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _sources(rule)]
     if not patterns and not site.names("AWS::S3::Bucket"):
         return ()
     silent = [key for key in SAMPLE_KEYS if not any(_matches(site, pattern, key) for pattern in patterns)]
@@ -95,17 +105,10 @@ def _matches(site: Site, pattern: str, key: str) -> bool:
     return answer.get("Result", False)
 
 
-def _pattern(rule: "DescribeRuleResponseTypeDef") -> Mapping[str, Any]:
-    pattern: Mapping[str, Any] = msgspec.json.decode(rule.get("EventPattern") or "{}")
-    return pattern
-
-
-_NO_BUCKET = "NoSuchBucket"
-# The report at a job's end reads its whole profile, and SageMaker lets a job run for days.
-_FEWEST_DAYS = 7
-
-# Storage classes from which an object must be restored before it can be read.
-_DECODE_ERRORS = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+def _sources(rule: "DescribeRuleResponseTypeDef") -> Sequence[str]:
+    """Return whose events a rule's pattern matches; nobody's of a schedule."""
+    sources: list[str] = msgspec.json.decode(rule.get("EventPattern") or "{}").get("source", [])
+    return sources
 
 
 def check_bucket(site: Site) -> Iterator[CheckResult]:
@@ -116,17 +119,17 @@ def check_bucket(site: Site) -> Iterator[CheckResult]:
             f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.deployment.bucket}/.",
         )
     with asking("s3:ListBucket"):
-        try:
-            lies_in = site.clients.s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
-        except ClientError as error:
-            if error_code(error) not in {"404", _NO_BUCKET}:
-                raise
-            advice = "Is its name right? The stack's own bucket comes back with `make deploy`."
-            yield fail(f"{bucket} does not exist", advice)
-            return
+        found = unless_refused({"404", _NO_BUCKET}, lambda: site.clients.s3.head_bucket(Bucket=bucket))
+    if found is None:
+        advice = "Is its name right? The stack's own bucket comes back with `make deploy`."
+        yield fail(f"{bucket} does not exist", advice)
+        return
+    lies_in = found.get("BucketRegion", region)
     if lies_in != region:
-        found = f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here"
-        yield fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
+        yield fail(
+            f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here",
+            f"Deploy a stack in {lies_in}, or use a bucket of {region}.",
+        )
     elif bucket == site.deployment.bucket:
         yield ok(f"{bucket} in {lies_in}")
 
@@ -154,35 +157,26 @@ def check_lifecycle(site: Site) -> Iterable[CheckResult]:
         for kind in sorted({str(each.get("StorageClass")) for each in rule.get("Transitions", [])} & _DECODE_ERRORS):
             found = f"rule {name} moves objects to {kind}, from where no report can read them"
             faults.append(warn(found, "Use STANDARD_IA or GLACIER_IR, or spare profiler-output/."))
-    return unless(faults, _kept(whole, len(enabled) - len(whole)))
-
-
-def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
-    days = [rule["Expiration"]["Days"] for rule in whole if "Days" in rule.get("Expiration", {})]
-    kept = f"profiles and reports are deleted after {counted(min(days), 'day')}" if days else "nothing is deleted"
-    return f"{kept}; {counted(others, 'rule')} for a part of the bucket" if others else kept
-
-
-_BY_QUEUE = "-c profile_notifications=queue"
-_KEY_SECTION = "docs/deployment.md, section Your own key"
-_NEEDED = ("kms:GenerateDataKey", "kms:Decrypt")
+    least = min((rule["Expiration"]["Days"] for rule in whole if "Days" in rule.get("Expiration", {})), default=None)
+    kept = "nothing is deleted" if least is None else f"profiles and reports are deleted after {counted(least, 'day')}"
+    others = len(enabled) - len(whole)
+    return unless(faults, f"{kept}; {counted(others, 'rule')} for a part of the bucket" if others else kept)
 
 
 def check_notifications(site: Site) -> Iterator[CheckResult]:
     """Judge whether the bucket's new objects send messages; a missing bucket was reported before."""
     with asking("s3:GetBucketNotification"):
-        try:
-            configured = read_configuration(site.clients.s3, site.bucket, site.deployment.account)
-        except ClientError as error:
-            if error_code(error) != "NoSuchBucket":
-                raise
-            return
+        configured = unless_refused(
+            {_NO_BUCKET}, lambda: read_configuration(site.clients.s3, site.bucket, site.deployment.account)
+        )
+    if configured is None:
+        return
     result = _grade_notifications(configured, site)
     if result.level is Level.OK and announced(configured, site.deployment.queue_arn) is not None:
         with asking("sqs:GetQueueAttributes"):
             sends = s3_sends(site.clients.sqs, site.queue_url)
         refused = "the queue's policy does not let S3 send: nothing is evaluated"
-        faults = [fail(refused, DEPLOY)] if sends is S3Sends.NOTHING else []
+        faults = [fail(refused, DEPLOY)] if sends == "no bucket" else []
         yield from unless([*faults, *_faults_of_key(site)], result.found)
     else:
         yield result
@@ -197,7 +191,7 @@ def _grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResu
     is_own = site.bucket in site.names("AWS::S3::Bucket")
     prefixes = announced(configured, site.deployment.queue_arn)
     takes_events = not is_own and (
-        site.bucket != site.deployment.bucket or any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
+        site.bucket != site.deployment.bucket or any(_S3 in _sources(rule) for rule in site.rules)
     )
     if prefixes is not None and takes_events:
         if EVENT_BRIDGE not in configured:

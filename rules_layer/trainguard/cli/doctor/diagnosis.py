@@ -26,8 +26,6 @@ from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 _POLICY = "It is not checked. Ask for the policy in docs/cli.md, section Permissions."
 _GONE = "Somebody has deleted it: delete the stack and deploy it again, or make it again under its name."
 
-_FINDINGS = ("AlertTopicArn", "findings", "alert_emails")
-_ALARMS = ("OperationsTopicArn", "alarms", "operations_emails")
 
 # In the order of an object's way through the stack.
 CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
@@ -58,8 +56,8 @@ CHECKS: tuple[tuple[str, Callable[[Site], Findings]], ...] = (
     ("executions", actions.check_executions),
     ("stop switch", actions.check_switch),
     ("brakes", actions.check_brakes),
-    ("alert topic", lambda site: actions.check_topic(site, *_FINDINGS)),
-    ("operations topic", lambda site: actions.check_topic(site, *_ALARMS)),
+    ("alert topic", lambda site: actions.check_topic(site, "AlertTopicArn", "findings", "alert_emails")),
+    ("operations topic", lambda site: actions.check_topic(site, "OperationsTopicArn", "alarms", "operations_emails")),
     ("alarms", actions.check_alarms),
     ("permissions", roles.check_access),
 )
@@ -78,6 +76,8 @@ JOB_CHECKS: tuple[tuple[str, Callable[[JobCase], Findings]], ...] = (
     ("rules", lambda case: job.grade_rows(case.rows)),
     ("stop", job.check_stop),
 )
+_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_LEVEL_WIDTH, _CHECK_WIDTH = 4, 18
 
 
 def diagnose(site: Site, job_name: str | None) -> Iterator[CheckResult]:
@@ -124,10 +124,6 @@ def _unanswered(fault: UnansweredError) -> CheckResult:
     if fault.is_gone:
         return fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
     return warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")
-
-
-_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
-_LEVEL_WIDTH, _CHECK_WIDTH = 4, 18
 
 
 def refuse_name(job: str | None) -> None:

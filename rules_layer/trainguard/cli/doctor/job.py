@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 
 _NEXT_JOB = "Tags are read once, when a job becomes known: set it right when you start the next one."
 _START_WITH = "Start the job with ProfilerConfig S3OutputPath s3://{}/…, as docs/launching.md has it."
+MINUTE_S = 60.0
+
+# Objects come once a minute, and may take minutes: after ten, something is wrong.
+SILENT_S = 600.0
+BEHIND_S = 900.0
+_MESSAGES = "See the lines on notifications, event pattern, queue and functions above."
+MOST_FILES = 64
+_LONGEST = 300
+_SUFFIX = ".json"
+_ADVICE = "May the function reach the service, and does the job's setting `source` name it as live_sources does?"
 
 
 def grade_description(job: str, description: TrainingJobDescription | None) -> CheckResult:
@@ -129,15 +139,6 @@ def grade_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) ->
     return warn(found, "Tags can be set while the job runs: the stop tag is read at each fire.")
 
 
-MINUTE_S = 60.0
-# Objects come once a minute, and may take minutes: after ten, something is wrong.
-SILENT_S = 600.0
-
-BEHIND_S = 900.0
-
-_MESSAGES = "See the lines on notifications, event pattern, queue and functions above."
-
-
 def grade_objects(profile: SeenProfile, record: JobRecord, place: str, now: float) -> Iterator[CheckResult]:
     """Judge a profile's objects, by their keys and their times."""
     if profile.first_minute is None or profile.last_minute is None or profile.last_modified is None:
@@ -207,10 +208,6 @@ def grade_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile
     elif not unknown:
         worst = max(behind.values(), default=0.0)
         yield ok(f"{counted(len(system), 'node')} evaluated, {span(worst)} before the newest object")
-    yield from _unused(nodes)
-
-
-def _unused(nodes: Sequence[NodeRecord]) -> Iterator[CheckResult]:
     tally: Counter[str] = Counter()
     for record in nodes:
         tally.update({name: amount for name, amount in record.counters.items() if name not in HARMLESS_COUNTERS})
@@ -235,12 +232,6 @@ def grade_rows(rows: Sequence[RuleRow]) -> Iterable[CheckResult]:
 
 def _time(epoch_s: float) -> str:
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-MOST_FILES = 64
-
-_LONGEST = 300
-_SUFFIX = ".json"
 
 
 def check_source(case: JobCase) -> Iterator[CheckResult]:
@@ -284,6 +275,3 @@ def grade_source(name: str, status: PollStatus | None, *, now: float, final: boo
     if status.bad:
         listed = "; ".join(f"{one_line(why, _LONGEST)} ({count:,})" for why, count in islice(status.bad.items(), 3))
         yield warn(f"{what}: not read: {listed}", "See docs/sources.md for what each source has.")
-
-
-_ADVICE = "May the function reach the service, and does the job's setting `source` name it as live_sources does?"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from trainguard.aws.sagemaker import SageMakerTrainingJobs
 from trainguard.aws.ssm import SsmSettingDocuments
 from trainguard.cli.doctor.site import CheckResult, Site, asking, ok, warn
-from trainguard.cli.services.deployment import Stores, open_stores
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import RESULTS_FOLDER, ProfileRoot, hour_folder
 from trainguard.core.ports import ListedObject, ProfileObjects, TrainingJobDescription
@@ -40,6 +39,16 @@ _RECENT_S = 7_200.0
 _FIRST_LOOK = 2_000
 
 _LAST_LOOK = 20_000
+MOST_LOOKED_AT = 20_000
+_NAMED = 3
+_LONGEST = 160
+_LAST = "\U0010ffff"
+
+# A folder, and whether its memory snapshots are meant, or its traces.
+Sort = tuple[str, bool]
+
+# Traces and snapshots of a job: how many of each sort, keys by why they are not read, whether there are more.
+SeenTraces = tuple[Mapping[Sort, int], Mapping[str, Sequence[str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ class JobCase:
 
     @cached_property
     def stored(self) -> JobRecord | None:
-        return self._stores.jobs.load(self.job)
+        return self.site.deployment.stores.jobs.load(self.job)
 
     @cached_property
     def record(self) -> JobRecord:
@@ -96,11 +105,13 @@ class JobCase:
 
     @cached_property
     def nodes(self) -> Sequence[NodeRecord]:
-        return [record for record in items_of(self.record, self._stores.nodes) if record.key.node != JOB_NODE]
+        return [
+            record for record in items_of(self.record, self.site.deployment.stores.nodes) if record.key.node != JOB_NODE
+        ]
 
     @cached_property
     def rows(self) -> Sequence[RuleRow]:
-        return [row for row in self._stores.rows.of_job(self.job) if row.node is None]
+        return [row for row in self.site.deployment.stores.rows.of_job(self.job) if row.node is None]
 
     @property
     def root(self) -> ProfileRoot:
@@ -113,15 +124,11 @@ class JobCase:
     @cached_property
     def profile(self) -> SeenProfile:
         until = self.record.ended_at or self.site.now
-        return look_at(self._stores.objects, self.record.bucket, self.root, until)
+        return look_at(self.site.deployment.stores.objects, self.record.bucket, self.root, until)
 
     @property
     def objects(self) -> ProfileObjects:
-        return self._stores.objects
-
-    @cached_property
-    def _stores(self) -> Stores:
-        return open_stores(self.site.deployment, self.site.clients)
+        return self.site.deployment.stores.objects
 
 
 def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: float) -> SeenProfile:
@@ -132,7 +139,8 @@ def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: floa
     late = f"{root.system}{hour_folder(int(until - _RECENT_S))}/"
     earliest = islice(objects.list(bucket, root.system, ""), 1)
     recent = islice(objects.list(bucket, root.system, late), _LAST_LOOK)
-    minutes = sorted(_minutes(chain(first, earliest, recent)))
+    keys = ((each, _parsed(each)) for each in chain(first, earliest, recent))
+    minutes = sorted((key.minute, each.last_modified, key.node) for each, key in keys if isinstance(key, SystemKey))
     return SeenProfile(
         looked_at=len(first),
         foreign=[each.key for each, key in parsed if key is None and parse_trace_key(each.key) is None],
@@ -143,32 +151,11 @@ def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: floa
     )
 
 
-def _minutes(listed: Iterable[ListedObject]) -> Iterable[tuple[int, float, str]]:
-    for each in listed:
-        key = _parsed(each)
-        if isinstance(key, SystemKey):
-            yield key.minute, each.last_modified, key.node
-
-
 def _parsed(listed: ListedObject) -> ProfileKey | None:
     try:
         return parse_key(listed.key)
     except ForeignKeyError:
         return None
-
-
-MOST_LOOKED_AT = 20_000
-
-_NAMED = 3
-_LONGEST = 160
-_LAST = "\U0010ffff"
-
-
-# A folder, and whether its memory snapshots are meant, or its traces.
-Sort = tuple[str, bool]
-
-# Traces and snapshots of a job: how many of each sort, keys by why they are not read, whether there are more.
-SeenTraces = tuple[Mapping[Sort, int], Mapping[str, Sequence[str]], bool]
 
 
 def look_at_traces(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenTraces:

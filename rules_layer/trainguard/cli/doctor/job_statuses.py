@@ -22,17 +22,26 @@ MAX_BYTES = 256 * 1024
 _NAMED = 3
 _LONGEST = 160
 
+# The field that counts a loss, its noun, what happened, and what to do.
+_Loss = tuple[str, str, str, str]
+_MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
+
+_OF_COLLECTOR: tuple[_Loss, ...] = (
+    ("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
+    ("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
+    ("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
+    ("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
+    ("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
+)
+
 
 class _Status(msgspec.Struct, kw_only=True):
     """A status object, as docs/formats.md has it; later fields are ignored."""
 
     node: str
+    process: str = ""
     dropped_objects: int = 0
     errors: dict[str, str] = {}
-
-    @property
-    def writer(self) -> str:
-        return self.node
 
 
 class CollectorStatus(_Status, kw_only=True):
@@ -58,26 +67,10 @@ class RecorderStatus(_Status, kw_only=True):
     skipped_tensor_steps: int = 0
     tensors_left_out: list[str] = []
 
-    @property
-    def writer(self) -> str:
-        return f"{self.node} {self.process}"
-
 
 Status = TypeVar("Status", CollectorStatus, RecorderStatus)
 _SUFFIXES = {CollectorStatus: ".status.json", RecorderStatus: ".recorder.json"}
 
-
-# The field that counts a loss, its noun, what happened, and what to do.
-_Loss = tuple[str, str, str, str]
-
-_MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
-_OF_COLLECTOR: tuple[_Loss, ...] = (
-    ("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
-    ("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
-    ("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
-    ("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
-    ("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
-)
 _OF_RECORDER: tuple[_Loss, ...] = (
     (
         "dropped_events",
@@ -93,7 +86,6 @@ _OF_RECORDER: tuple[_Loss, ...] = (
         "Save tensors less often: watch(model, every=…).",
     ),
 )
-
 
 # The status objects of a job that were read, how many there are, and why some could not be read.
 Seen = tuple[Sequence[Status], int, Mapping[str, str]]
@@ -176,7 +168,8 @@ def _of_nodes(statuses: Sequence[CollectorStatus], now: float, *, final: bool) -
 
 def _losses(losses: Sequence[_Loss], statuses: Sequence[Status], between: str) -> Iterator[CheckResult]:
     for field, noun, what, advice in losses:
-        lost = {each.writer: getattr(each, field) for each in statuses if getattr(each, field)}
+        lost = {f"{each.node} {each.process}".rstrip(): getattr(each, field) for each in statuses}
+        lost = {writer: amount for writer, amount in lost.items() if amount}
         if lost:
             writers = _listed([f"{writer}{between}{amount:,}" for writer, amount in lost.items()])
             yield warn(f"{counted(sum(lost.values()), noun)} {what}: {writers}", advice)

@@ -26,15 +26,19 @@ def check_network(site: Site) -> Iterable[CheckResult]:
         *services_called(each.get("Environment", {}).get("Variables", {}) for each in functions),
     )
     missing = [each for each in services if each not in _endpoints(site, vpc)]
-    kinds = [(each, "Gateway" if each in GATEWAY_SERVICES else "Interface") for each in missing]
-    faults = [
-        fail(
-            f"{service} cannot be reached: {', '.join(shut)} without a default route, {vpc} without its endpoint",
-            "Make the endpoint, with private DNS, in these subnets; or give them a route to a NAT gateway.",
-            _making(site, vpc, service, kind, shut),
+    faults = []
+    for service in missing:
+        by_gateway = service in GATEWAY_SERVICES
+        words = ["--vpc-id", vpc, "--service-name", f"com.amazonaws.{site.deployment.region}.{service}"]
+        words += ["--vpc-endpoint-type", "Gateway" if by_gateway else "Interface"]
+        words += [] if by_gateway else ["--subnet-ids", *shut, "--private-dns-enabled"]
+        faults.append(
+            fail(
+                f"{service} cannot be reached: {', '.join(shut)} without a default route, {vpc} without its endpoint",
+                "Make the endpoint, with private DNS, in these subnets; or give them a route to a NAT gateway.",
+                site.aws("ec2", "create-vpc-endpoint", *words),
+            )
         )
-        for service, kind in kinds
-    ]
     return unless(faults, f"the endpoints of {counted(len(services), 'service')} in {vpc}")
 
 
@@ -91,9 +95,3 @@ def _described(site: Site, what: str, answer: str, vpc: str) -> Sequence[Mapping
             Filters=[{"Name": "vpc-id", "Values": [vpc]}]
         )
         return [each for page in pages for each in page[answer]]
-
-
-def _making(site: Site, vpc: str, service: str, kind: str, subnets: Sequence[str]) -> str:
-    words = ["--vpc-id", vpc, "--service-name", f"com.amazonaws.{site.deployment.region}.{service}"]
-    where = ["--subnet-ids", *subnets, "--private-dns-enabled"] if kind == "Interface" else []
-    return site.aws("ec2", "create-vpc-endpoint", *words, "--vpc-endpoint-type", kind, *where)

@@ -4,11 +4,13 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code
+from trainguard.aws.aws_errors import unless as unless_refused
 from trainguard.aws.dynamodb.jobs import ACTIVE_JOBS_INDEX
 from trainguard.cli.doctor.site import (
     CheckResult,
@@ -32,6 +34,34 @@ if TYPE_CHECKING:
     from mypy_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
 _SIMULATE = "iam:SimulatePrincipalPolicy"
+REPORT_MACHINE = "the report state machine"
+KERNELS_MACHINE = "the kernels state machine"
+
+# State machines whose roles use the bucket, with the outputs that name them.
+MACHINES = {REPORT_MACHINE: "ReportStateMachineArn", KERNELS_MACHINE: "KernelsStateMachineArn"}
+GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
+_PROFILES = "*/profiler-output/*"
+_JOB_FILES = "*/job.json"
+_REPORTS = "*/rule-output/TrainGuardReport/*"
+_PARTS = "*/rule-output/TrainGuardReport/parts/*"
+_KERNELS = "*/rule-output/TrainGuardReport/kernels/*"
+_NEWEST_CAPTURE = "*/rule-output/TrainGuardReport/kernels.*"
+_CAPTURE_RUNS = "*/rule-output/TrainGuardReport/kernels/runs/*"
+_CAPTURE_DIGESTS = "*/rule-output/TrainGuardReport/kernels/digests/*"
+_CANARIES = "trainguard-canary-*"
+_EXAMPLE = "trainguard-doctor"
+
+# A job that there is none of: asking for it says only whether one may ask.
+_NOBODY = "trainguard-doctor"
+
+# Answers of S3 and SageMaker about what does not exist, to a permitted caller.
+_ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationException", "ResourceNotFound"})
+_POLICY = "Ask for the policy in docs/cli.md, section Permissions."
+_DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
+_SECTION = "docs/deployment.md, section An existing bucket"
+
+# S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key.
+_NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
 
 
 def denials(
@@ -62,24 +92,7 @@ def _why(result: "EvaluationResultTypeDef") -> str:
     return "no statement of its policies allows it"
 
 
-REPORT_MACHINE = "the report state machine"
-KERNELS_MACHINE = "the kernels state machine"
-# State machines whose roles use the bucket, with the outputs that name them.
-MACHINES = {REPORT_MACHINE: "ReportStateMachineArn", KERNELS_MACHINE: "KernelsStateMachineArn"}
-
-GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
-
 _READ = tuple(keys for family in FAMILIES for keys in family.reads)
-_PROFILES = "*/profiler-output/*"
-_JOB_FILES = "*/job.json"
-_REPORTS = "*/rule-output/TrainGuardReport/*"
-_PARTS = "*/rule-output/TrainGuardReport/parts/*"
-_KERNELS = "*/rule-output/TrainGuardReport/kernels/*"
-_NEWEST_CAPTURE = "*/rule-output/TrainGuardReport/kernels.*"
-_CAPTURE_RUNS = "*/rule-output/TrainGuardReport/kernels/runs/*"
-_CAPTURE_DIGESTS = "*/rule-output/TrainGuardReport/kernels/digests/*"
-_CANARIES = "trainguard-canary-*"
-_EXAMPLE = "trainguard-doctor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +178,11 @@ def check_roles(site: Site) -> Iterable[CheckResult]:
                 where = "all objects" if use.keys == "*" else use.keys
                 lacking.setdefault((name, why), {}).setdefault(action, []).append(where)
     remedy = "Let it, as docs/permissions.md says, or deploy the stack again: `make deploy`."
-    faults = [
-        fail(f"{name} may not {_rights(by_action)} in {site.bucket}: {why}", remedy)
-        for (name, why), by_action in lacking.items()
-    ]
+    faults = []
+    for (name, why), by_action in lacking.items():
+        rights = "; ".join(f"{action} on {', '.join(where)}" for action, where in by_action.items())
+        faults.append(fail(f"{name} may not {rights} in {site.bucket}: {why}", remedy))
     return unless(faults, f"{counted(len(roles), 'role')} may do in {site.bucket} what they are for")
-
-
-def _rights(by_action: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{action} on {', '.join(where)}" for action, where in by_action.items())
-
-
-# A job that there is none of: asking for it says only whether one may ask.
-_NOBODY = "trainguard-doctor"
-
-# Answers of S3 and SageMaker about what does not exist, to a permitted caller.
-_ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationException", "ResourceNotFound"})
-
-_POLICY = "Ask for the policy in docs/cli.md, section Permissions."
 
 
 def _query(site: Site, output: str, name: str, value: str, **more: Any) -> object:
@@ -260,27 +260,13 @@ def check_access(site: Site) -> Iterable[CheckResult]:
         needed = f"{action} on {of}, for {commands}"
         try:
             with asking(action):
-                _try(ask, site)
+                unless_refused(_ALLOWED_CODES, partial(ask, site))
         except UnansweredError as fault:
             if fault.is_denied:
                 faults.append(warn(f"you may not {needed}", _POLICY))
             else:
                 faults.append(warn(f"it is unknown whether you may {needed}: {fault.reason}", "Try again."))
     return unless(faults, f"{counted(len(PROBES), 'kind')} of reads that the commands need are allowed")
-
-
-def _try(ask: Callable[[Site], object], site: Site) -> None:
-    try:
-        ask(site)
-    except ClientError as error:
-        if error_code(error) not in _ALLOWED_CODES:
-            raise
-
-
-_DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
-_SECTION = "docs/deployment.md, section An existing bucket"
-# S3's answer for an old bucket whose encryption nobody has chosen: then S3 keeps the key.
-_NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
 
 
 def check_encryption(site: Site) -> Iterator[CheckResult]:

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import FunctionConfigurationResponseTypeDef
 
 DEPLOY = "Deploy the stack again: `make deploy`."
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "403"})
+
+# Error codes for something that the stack has made and somebody has deleted.
+_GONE = frozenset(
+    {"ResourceNotFoundException", "ParameterNotFound", "NotFound", "NotFoundException", "StateMachineDoesNotExist"}
+    | {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"}
+)
+_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
+_SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
+_PERIOD_S = 60
 
 
 class Level(StrEnum):
@@ -87,14 +97,6 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation", "403"})
-# Error codes for something that the stack has made and somebody has deleted.
-_GONE = frozenset(
-    {"ResourceNotFoundException", "ParameterNotFound", "NotFound", "NotFoundException", "StateMachineDoesNotExist"}
-    | {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"}
-)
-
-
 class UnansweredError(TrainGuardError):
     """A question that AWS did not answer; ``action`` is IAM's name for it, ``code`` that of AWS's error."""
 
@@ -127,24 +129,14 @@ class DoctorClients(Clients):
     ec2: "cached_property[Any]" = client_of("ec2")
 
 
-_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".c2s.ic.gov", ".sc2s.sgov.gov", ".api.aws")
-_SERVICE_NAME = "POWERTOOLS_SERVICE_NAME"
-
-
 class Site:
     """A deployed stack under examination; ``now`` in epoch seconds, ``bucket`` by default the stack's own."""
 
     def __init__(
-        self,
-        deployment: Deployment,
-        clients: Clients,
-        *,
-        now: float,
-        profile: str | None = None,
-        bucket: str | None = None,
+        self, deployment: Deployment, *, now: float, profile: str | None = None, bucket: str | None = None
     ) -> None:
         self.deployment = deployment
-        self.clients = DoctorClients(session=clients.session, region=deployment.region)
+        self.clients = DoctorClients(session=deployment.clients.session, region=deployment.region)
         self.now = now
         self._profile = profile
         self._bucket = bucket
@@ -216,9 +208,6 @@ def allows(statement: Mapping[str, Any], action: str) -> bool:
     """Whether a policy's statement allows an action, to whomever it names."""
     patterns = listed(statement.get("Action"))
     return statement.get("Effect") == "Allow" and any(fnmatchcase(action.lower(), each.lower()) for each in patterns)
-
-
-_PERIOD_S = 60
 
 
 def metric_values(

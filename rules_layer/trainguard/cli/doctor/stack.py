@@ -18,6 +18,13 @@ _SPARE = 10
 _SCHEDULER_WINDOW_MIN = 15
 # Of fifteen; the metric comes minutes late.
 _FEWEST_SCHEDULER_RUNS = 8
+AGE_LIMIT_S = 900.0
+_AGE_WINDOW_MIN = 10
+_DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
+_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable", "BookkeepingTable")
+_EXPIRES_AT = "ExpiresAt"
+_WORKING = frozenset({"ACTIVE", "UPDATING"})
+_PAGE = "docs/reliability.md"
 
 
 def check_functions(site: Site) -> Iterable[CheckResult]:
@@ -130,11 +137,6 @@ def _most_at_once(mapping: "EventSourceMappingConfigurationTypeDef") -> int:
     return mapping.get("ScalingConfig", {}).get("MaximumConcurrency", 0)
 
 
-AGE_LIMIT_S = 900.0
-
-_AGE_WINDOW_MIN = 10
-
-
 def check_evaluation_queue(site: Site) -> CheckResult:
     counts = _depth(site, site.queue_url)
     hidden = counts["ApproximateNumberOfMessagesNotVisible"]
@@ -154,30 +156,21 @@ def check_delay(site: Site) -> CheckResult:
 
 
 def check_dead_letters(site: Site) -> Iterable[CheckResult]:
-    outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
-    faults = [fault for output in outputs for fault in _grade_dead_letters(site, output)]
+    messages, events = map(site.deployment.output, ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl"))
+    faults = []
+    if waiting := sum(_depth(site, messages).values()):
+        arn = site.deployment.arn("sqs", messages.rpartition("/")[2])
+        found = f"{counted(waiting, 'message')} failed five times"
+        remedy = (
+            "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue."
+        )
+        faults.append(fail(found, remedy, site.aws("sqs", "start-message-move-task", "--source-arn", arn)))
+    if waiting := sum(_depth(site, events).values()):
+        words = ("--queue-url", events, "--max-number-of-messages", "10", "--message-attribute-names", "All")
+        found = f"{counted(waiting, 'event')} or notices were not delivered, or their function failed"
+        read = site.aws("sqs", "receive-message", *words)
+        faults.append(fail(found, "Read them, repair, and send them again.", read))
     return unless(faults, "none, of messages and of events")
-
-
-def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
-    url = site.deployment.output(output)
-    waiting = sum(_depth(site, url).values())
-    if waiting == 0:
-        return
-    if output == "DoorbellDeadLetterQueueUrl":
-        arn = site.deployment.arn("sqs", url.rpartition("/")[2])
-        yield fail(
-            f"{counted(waiting, 'message')} failed five times",
-            "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue.",
-            site.aws("sqs", "start-message-move-task", "--source-arn", arn),
-        )
-    else:
-        words = ("--max-number-of-messages", "10", "--message-attribute-names", "All")
-        yield fail(
-            f"{counted(waiting, 'event')} or notices were not delivered, or their function failed",
-            "Read them, repair, and send them again.",
-            site.aws("sqs", "receive-message", "--queue-url", url, *words),
-        )
 
 
 def _depth(site: Site, url: str) -> Mapping[str, int]:
@@ -209,7 +202,6 @@ EXPECTED_OUTPUTS = (
     "AlertTopicArn",
     "OperationsTopicArn",
 )
-_DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
 
 
 def check_credentials(site: Site) -> CheckResult:
@@ -246,11 +238,6 @@ def grade_version(own: str | None, deployed: str | None) -> CheckResult:
         return ok(f"the command line and the stack are {own}")
     found = f"the command line is {own}, the stack {deployed}"
     return warn(found, "Install the stack's version, or deploy this one: `make deploy`.")
-
-
-_TABLES = ("JobsTable", "NodeStateTable", "RuleStateTable", "BookkeepingTable")
-_EXPIRES_AT = "ExpiresAt"
-_WORKING = frozenset({"ACTIVE", "UPDATING"})
 
 
 def check_tables(site: Site) -> Iterable[CheckResult]:
@@ -296,9 +283,6 @@ def check_backups(site: Site) -> Iterable[CheckResult]:
             found = f"point-in-time recovery of {table} is {state}"
             faults.append(warn(found, "What is deleted by mistake is lost: enable it.", enable))
     return unless(faults, f"point-in-time recovery is on for {len(_TABLES)} tables")
-
-
-_PAGE = "docs/reliability.md"
 
 
 def check_sizing(site: Site) -> Iterator[CheckResult]:

@@ -65,18 +65,13 @@ _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str
 
 
 def advised(fault: TrainGuardError) -> TrainGuardError:
-    if isinstance(fault, PortUnavailableError) and isinstance(fault.__cause__, (ClientError, BotoCoreError)):
-        return _advice(fault.__cause__) or fault
-    return fault
-
-
-def _advice(error: ClientError | BotoCoreError) -> TrainGuardError | None:
+    error = fault.__cause__ if isinstance(fault, PortUnavailableError) else None
     if isinstance(error, ClientError):
-        return _advice_on_answer(error)
-    for kinds, fault, what, remedy in _FAULTS:
+        return _advice_on_answer(error) or fault
+    for kinds, advice, what, remedy in _FAULTS:
         if isinstance(error, kinds):
-            return fault(what.format(str(error).rstrip(".")), remedy)
-    return None
+            return advice(what.format(str(error).rstrip(".")), remedy)
+    return fault
 
 
 def _advice_on_answer(error: ClientError) -> TrainGuardError | None:

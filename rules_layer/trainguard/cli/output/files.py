@@ -2,8 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from trainguard.report.job.build import BuiltReport
 
 _FILES = frozenset({".csv", ".htm", ".html", ".json", ".md", ".pdf", ".png", ".svg", ".txt", ".xlsx", ".zip"})
+_PAGE_SUFFIXES = frozenset({".html", ".htm"})
 
 
 def prepare(folder: Path) -> None:
@@ -52,46 +52,31 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             left.unlink(missing_ok=True)
 
 
-_PAGE_SUFFIXES = frozenset({".html", ".htm"})
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPath:
-    """A folder, or with ``page`` the one file in it that is wanted."""
-
-    folder: Path
-    page: str | None = None
-
-    @property
-    def shown(self) -> Path:
-        return self.folder / (self.page or REPORT_PAGE)
-
-    def names(self, files: Iterable[str]) -> list[str]:
-        """Return the names of those of a report's files that go here."""
-        return list(files) if self.page is None else [self.page]
-
-    def prepare(self) -> None:
-        prepare(self.folder)
-
-    def write(self, built: "BuiltReport") -> Mapping[str, bytes]:
-        """Write and return a report's files, ``report.json`` last; raises OutputError, ReportPageError."""
-        # A command that writes no report does not wait for what builds one.
-        from trainguard.report.job.build import report_files
-
-        try:
-            files = report_files(built)
-        except ReportPageError as fault:
-            if self.page is None:
-                write_files(self.folder, fault.files)
-            raise
-        write_files(self.folder, files if self.page is None else {self.page: files[REPORT_PAGE]})
-        return files
-
-
-def output_path(out: Path | None, name: str) -> OutputPath:
-    """Return the path of ``out``: a file if it is called as one, else a folder; ``./<name>-report`` by default."""
+def output_path(out: Path | None, name: str) -> tuple[Path, str | None]:
+    """Return a report's folder, by default ``./<name>-report``, and the name of its page where this alone is wanted."""
     if out is None:
-        return OutputPath(Path(f"{name}-report"))
+        return Path(f"{name}-report"), None
     if out.suffix.lower() in _PAGE_SUFFIXES and not out.is_dir():
-        return OutputPath(out.parent, out.name)
-    return OutputPath(out)
+        return out.parent, out.name
+    return out, None
+
+
+def write_report(
+    folder: Path, page: str | None, built: "BuiltReport"
+) -> tuple[Mapping[str, bytes], Path, Sequence[str]]:
+    """Write a report's files, ``report.json`` last, or its ``page`` alone; raises OutputError, ReportPageError.
+
+    Returns all of its files, the path of its page, and the names of what was written.
+    """
+    # A command that writes no report does not wait for what builds one.
+    from trainguard.report.job.build import report_files
+
+    try:
+        files = report_files(built)
+    except ReportPageError as fault:
+        if page is None:
+            write_files(folder, fault.files)
+        raise
+    written = files if page is None else {page: files[REPORT_PAGE]}
+    write_files(folder, written)
+    return files, folder / (page or REPORT_PAGE), list(written)

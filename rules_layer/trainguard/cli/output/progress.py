@@ -67,16 +67,12 @@ class Progress:
 
     def _draw(self, done: int, total: int, text: str) -> None:
         now = self._clock()
-        if not self._shown:
-            self._print(now, text)
-        elif now - self._drawn >= _REDRAW_S or done == total:
-            self._drawn = now
-            self._bar.update(self._task, completed=done, total=total, text=text, refresh=True)
-
-    def _print(self, now: float, text: str) -> None:
-        if now - self._printed >= _LINE_EVERY_S:
+        if not self._shown and now - self._printed >= _LINE_EVERY_S:
             self._printed = now
             self._console.print(f"trainguard: {text}", soft_wrap=True)
+        elif self._shown and (now - self._drawn >= _REDRAW_S or done == total):
+            self._drawn = now
+            self._bar.update(self._task, completed=done, total=total, text=text, refresh=True)
 
 
 def stderr_progress(*, shown: bool) -> Progress:

@@ -27,6 +27,10 @@ _STATUS_STYLES = {
 TOO_SHORT = "TOO_SHORT"
 
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
+T = TypeVar("T")
+_GAP = 2
+_FOLDED = 20
+_COMMAND_INDENT = 4
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -37,7 +41,6 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 Shown = str | Cell
-T = TypeVar("T")
 
 
 def status_cell(status: Status, *, over: bool = False) -> Cell:
@@ -76,17 +79,21 @@ class Facts(msgspec.Struct, frozen=True):
     rows: Sequence[tuple[str, Shown]]
 
 
-class Heading(msgspec.Struct, frozen=True):
-    text: str
-
-
 class Line(msgspec.Struct, frozen=True):
-    """A sentence or several; ``indent`` columns in on a terminal. ``whole`` is never wrapped: it can be copied."""
+    """A sentence or several; ``indent`` columns in on a terminal. ``whole`` is never wrapped: it can be copied.
+
+    ``apart`` is a terminal's blank line before it, where it is not the first.
+    """
 
     text: str
     style: str = ""
     indent: int = 0
     whole: bool = False
+    apart: bool = False
+
+
+def heading(text: str) -> Line:
+    return Line(text, style="bold", apart=True)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -98,7 +105,7 @@ class Item(msgspec.Struct, frozen=True):
     command: str | None = None
 
 
-Block = Grid | Facts | Heading | Line | Item
+Block = Grid | Facts | Line | Item
 
 
 class _Piped(Console):
@@ -126,11 +133,6 @@ def stderr_console() -> Console:
 def print_note(text: str) -> None:
     """Print a line for people to stderr."""
     stderr_console().print(Text(one_line(text)), soft_wrap=True)
-
-
-_GAP = 2
-_FOLDED = 20
-_COMMAND_INDENT = 4
 
 
 def show(console: Console, blocks: Iterable[Block]) -> None:
@@ -168,7 +170,7 @@ def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
 
 
 def _plain(block: Block) -> Iterator[list[str]]:
-    if isinstance(block, Heading | Line):
+    if isinstance(block, Line):
         yield [one_line(block.text)]
     elif isinstance(block, Item):
         cells = [*(_text(label) for label, _ in block.labels), block.text, block.advice, block.command]
@@ -180,16 +182,13 @@ def _plain(block: Block) -> Iterator[list[str]]:
 
 
 def _rich(block: Block, *, first: bool) -> RenderableType:
-    if isinstance(block, Heading):
-        return Padding(Text(one_line(block.text), style="bold"), (0 if first else 1, 0, 0, 0))
     if isinstance(block, Line):
-        return Padding(Text(one_line(block.text), style=block.style), (0, 0, 0, block.indent))
+        above = 1 if block.apart and not first else 0
+        return Padding(Text(one_line(block.text), style=block.style), (above, 0, 0, block.indent))
     if isinstance(block, Grid):
         return _Fitting(block)
-    return _facts(block) if isinstance(block, Facts) else _item(block)
-
-
-def _facts(block: Facts) -> RichTable:
+    if isinstance(block, Item):
+        return _item(block)
     facts = RichTable(box=None, pad_edge=False, show_header=False)
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column(overflow="fold")
@@ -218,9 +217,12 @@ class _Fitting:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table; a column that folds takes what the others leave, at least `_FOLDED` characters."""
         if options.max_width < self._grid.stacks_below:
-            yield from self._stacked()
+            # No room for columns: all cells of a row on one line, and the last one below.
+            for *cells, below in self._grid.rows:
+                yield Text(" ").join(_styled(cell) for cell in cells if _text(cell))
+                yield Padding(_styled(below), (0, 0, 0, _GAP))
             return
-        columns = list(self._grid.columns)
+        columns = self._grid.columns
         widths = [self._width(place) for place in range(len(columns))]
         kept = list(range(len(columns)))
         while not (fits := sum(widths[place] + _GAP for place in kept) - _GAP <= options.max_width):
@@ -241,12 +243,6 @@ class _Fitting:
         for row in self._grid.rows:
             table.add_row(*(_styled(row[place]) for place in kept))
         yield table
-
-    def _stacked(self) -> Iterator[RenderableType]:
-        """Yield the rows where there is no room for columns: all cells on one line, and the last one below."""
-        for *heading, last in self._grid.rows:
-            yield Text(" ").join(_styled(cell) for cell in heading if _text(cell))
-            yield Padding(_styled(last), (0, 0, 0, _GAP))
 
     def _width(self, place: int) -> int:
         column = self._grid.columns[place]

@@ -14,6 +14,10 @@ from trainguard.core.errors import PortUnavailableError, RequestError, TrainGuar
 if TYPE_CHECKING:
     from rich.console import Console
 
+SCHEMA_VERSION = "1"
+RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
+_CLOCK = "%Y-%m-%d %H:%M:%SZ"
+
 
 def print_fault(fault: TrainGuardError) -> None:
     """Print a fault to stderr, with advice where AWS's answer has caused it."""
@@ -32,10 +36,6 @@ def advised_fault(fault: TrainGuardError) -> TrainGuardError:
 
     with_advice = advised(behind)
     return fault if with_advice is behind else with_advice
-
-
-SCHEMA_VERSION = "1"
-RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,6 @@ def print_result(make: Callable[[], CommandResult | int], *, as_json: bool, fail
     return RAN if result.evaluated else NO_VERDICT
 
 
-_CLOCK = "%Y-%m-%d %H:%M:%SZ"
-
-
 def watch(
     read: Callable[[], CommandResult],
     *,
@@ -99,7 +96,10 @@ def watch(
 
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while not result.final:
-            live.update(rendered(_page(result, fault, every_s)), refresh=True)
+            head = f"{time.strftime(_CLOCK, time.gmtime())}, every {every_s:g} s; Ctrl-C ends"
+            stale = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
+            page = [Line(head, style="dim"), *stale, *result.blocks, *(Line(note) for note in result.notes)]
+            live.update(rendered(page), refresh=True)
             pause(every_s)
             try:
                 result, fault = read(), ""
@@ -107,9 +107,3 @@ def watch(
                 fault = str(advised_fault(failed))
     console.print(rendered(result.blocks))
     return FIRED if fail_on_fire and result.fired else RAN
-
-
-def _page(result: CommandResult, fault: str, every_s: float) -> Sequence[Block]:
-    head = f"{time.strftime(_CLOCK, time.gmtime())}, every {every_s:g} s; Ctrl-C ends"
-    stale = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
-    return [Line(head, style="dim"), *stale, *result.blocks, *(Line(note) for note in result.notes)]

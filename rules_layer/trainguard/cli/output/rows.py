@@ -56,14 +56,13 @@ def age(epoch_s: float | None, now: float) -> str:
     return "" if epoch_s is None else show_duration(max(round(now - epoch_s), 0))
 
 
-def _number_text(value: float) -> str:
-    """Return a number for people: to two decimals below ten, where a distance of 0.31 must not become 0.3."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < _FIXED_BELOW else show_number(value)
-
-
 def with_unit(value: float | None, unit: str | None) -> str:
     """Return a number for people with its unit, for example ``62.5 %``; empty where there is none."""
-    return "" if value is None else f"{_number_text(value)}{_FIXED_UNITS.get(unit or '', f' {unit}')}"
+    if value is None:
+        return ""
+    # To two decimals below ten, where a distance of 0.31 must not become 0.3.
+    number = f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < _FIXED_BELOW else show_number(value)
+    return number + _FIXED_UNITS.get(unit or "", f" {unit}")
 
 
 def measured_as(row: RuleRow) -> tuple[str | None, str]:

@@ -1,7 +1,7 @@
 """The operators' brakes for commands that show them beside something else."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
-from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading
+from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Shown, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import Deployment
 from trainguard.core.brakes import LONGEST_NAME, NO_BRAKES, Brake, BrakeList
@@ -18,23 +18,13 @@ from trainguard.core.errors import PortUnavailableError, RequestError
 
 BRAKES_OUTPUT = "BrakesParameter"
 
-_COLUMNS = (
-    Column("brake"),
-    Column("holds back", folds=True),
-    Column("since", drops=1),
-    Column("until"),
-    Column("by", folds=True, drops=2),
-    Column("why", folds=True),
-)
 
-
-def known_brakes(deployment: Deployment, clients: Clients) -> BrakeList:
+def known_brakes(deployment: Deployment) -> BrakeList:
     """Return the brakes; where they cannot be read, that as a fault. An older stack has none."""
-    parameter = deployment.outputs.get(BRAKES_OUTPUT)
-    if parameter is None:
+    if BRAKES_OUTPUT not in deployment.outputs:
         return NO_BRAKES
     try:
-        return SsmBrakes(client=lambda: clients.ssm, parameter=parameter).read()
+        return brake_store(deployment).read()
     except PortUnavailableError as fault:
         return BrakeList(faults=(f"The brakes are not known: {fault}",))
 
@@ -44,26 +34,30 @@ def brake_entries(brakes: Iterable[Brake], now: float) -> list[Mapping[str, Any]
     return [msgspec.structs.asdict(each) | {"in_force": each.in_force(now)} for each in brakes]
 
 
-def brake_table(entries: Sequence[Mapping[str, Any]]) -> list[Block]:
-    return [Grid(_COLUMNS, [_row(each) for each in entries])]
+def brake_table(brakes: Iterable[Brake], now: float) -> Grid:
+    def until(brake: Brake) -> str:
+        ended = "" if brake.in_force(now) else (" (released)" if brake.released_by else " (over)")
+        return f"{'it is released' if brake.until is None else brake.until}{ended}"
 
-
-def _row(entry: Mapping[str, Any]) -> Sequence[Any]:
-    brake = Brake(**{name: value for name, value in entry.items() if name != "in_force"})
-    ended = "" if entry["in_force"] else (" (released)" if brake.released_by else " (over)")
-    style = "bold yellow" if entry["in_force"] else "dim"
-    until = "it is released" if brake.until is None else brake.until
-    return [Cell(brake.id, style), brake.scope, brake.since, f"{until}{ended}", brake.by, brake.why]
+    cells: Mapping[Column, Callable[[Brake], Shown]] = {
+        Column("brake"): lambda brake: Cell(brake.id, "bold yellow" if brake.in_force(now) else "dim"),
+        Column("holds back", folds=True): lambda brake: brake.scope,
+        Column("since", drops=1): lambda brake: brake.since,
+        Column("until"): until,
+        Column("by", folds=True, drops=2): lambda brake: brake.by,
+        Column("why", folds=True): lambda brake: brake.why,
+    }
+    return table(brakes, cells)
 
 
 def with_brakes(result: CommandResult, found: BrakeList, now: float, job: str | None = None) -> CommandResult:
     """Return a command's result with the brakes in force, on a job or on any, before all else."""
-    entries = brake_entries((each for each in found.in_force(now) if job is None or each.job in {None, job}), now)
-    shown = [Heading("Brakes in force"), *brake_table(entries)] if entries else []
+    brakes = [each for each in found.in_force(now) if job is None or each.job in {None, job}]
+    shown: list[Block] = [heading("Brakes in force"), brake_table(brakes, now)] if brakes else []
     document = result.document if isinstance(result.document, Mapping) else msgspec.structs.asdict(result.document)
     return replace(
         result,
-        document={**document, "brakes": entries},
+        document={**document, "brakes": brake_entries(brakes, now)},
         blocks=[*shown, *result.blocks],
         notes=[*result.notes, *found.faults],
     )
@@ -79,8 +73,8 @@ def put_brake(store: SsmBrakes, make: Callable[[str], Brake], now: float) -> tup
     return brake, found
 
 
-def brake_store(deployment: Deployment, clients: Clients) -> SsmBrakes:
-    return SsmBrakes(client=lambda: clients.ssm, parameter=deployment.output(BRAKES_OUTPUT))
+def brake_store(deployment: Deployment) -> SsmBrakes:
+    return SsmBrakes(client=lambda: deployment.clients.ssm, parameter=deployment.output(BRAKES_OUTPUT))
 
 
 def caller(clients: Clients) -> str:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated
-from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.stored_form import frozen_mapping
 from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line
 from trainguard.cli.output.result import CommandResult
@@ -32,9 +30,13 @@ _ANY_CREATED = "s3:ObjectCreated:"
 # S3 replaces it as a whole: there is no call that changes a part.
 Configuration = Mapping[str, Any]
 
-
 # One configuration for people: its target, the events, and the keys that it is for.
 Entry = tuple[str, str, str]
+S3 = "s3.amazonaws.com"
+_COLUMNS = (Column("change"), Column("to", folds=True), Column("events"), Column("keys"))
+_STYLES = {"added": "green", "removed": "red", "kept": "dim"}
+_STAYS = "EventBridge stays on and bills each event. If no other program needs them, add --without-eventbridge."
+_SILENT = "The bucket then announces no new object to TrainGuard."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,25 +145,15 @@ def _entry(entry: Mapping[str, Any], target: str) -> Entry:
     return entry[target], ", ".join(entry["Events"]), f"{prefix}*{suffix}" if prefix or suffix else "all keys"
 
 
-S3 = "s3.amazonaws.com"
-
-
-class S3Sends(Enum):
-    """For which buckets S3 may send messages: none, the named one, or all of the account."""
-
-    NOTHING = "nothing"
-    OF_BUCKET = "of the bucket"
-    OF_ACCOUNT = "of the account"
-
-
-def s3_sends(client: "SQSClient", url: str) -> S3Sends:
+def s3_sends(client: "SQSClient", url: str) -> Literal["no bucket", "bucket", "account"]:
+    """Return for which buckets S3 may send messages to a queue: none, the named one, or all of the account."""
     answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
     policy = msgspec.json.decode(answer.get("Attributes", {}).get("Policy", "{}"))
     for statement in policy.get("Statement", []):
         if statement["Effect"] == "Allow" and S3 in services_of(statement):
             named = any("aws:SourceArn" in keys for keys in statement.get("Condition", {}).values())
-            return S3Sends.OF_BUCKET if named else S3Sends.OF_ACCOUNT
-    return S3Sends.NOTHING
+            return "bucket" if named else "account"
+    return "no bucket"
 
 
 def services_of(statement: Mapping[str, Any]) -> list[str]:
@@ -170,19 +162,13 @@ def services_of(statement: Mapping[str, Any]) -> list[str]:
     return named if isinstance(named, list) else [named]
 
 
-_COLUMNS = (Column("change"), Column("to", folds=True), Column("events"), Column("keys"))
-_STYLES = {"added": "green", "removed": "red", "kept": "dim"}
-_STAYS = "EventBridge stays on and bills each event. If no other program needs them, add --without-eventbridge."
-_SILENT = "The bucket then announces no new object to TrainGuard."
-
-
 class Bucket:
     """The stack's existing bucket, and who owns it."""
 
-    def __init__(self, deployment: Deployment, clients: Clients, profile: str | None) -> None:
+    def __init__(self, deployment: Deployment, profile: str | None) -> None:
         self.name, self.queue = deployment.bucket, deployment.queue_arn
         self.deployment = deployment
-        self._clients = clients
+        self._clients = deployment.clients
         self._profile = profile
 
     def read(self) -> dict[str, Any]:
@@ -191,13 +177,13 @@ class Bucket:
 
     def without(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole configuration without the stack's notifications; raises RequestError."""
-        self._sends()
+        self._s3_sends()
         return without_messages(before, Wanted(stack=self.deployment.stack, queue=self.queue))
 
     def announcing(self, before: Mapping[str, Any], prefixes: Sequence[str], *, events: bool) -> dict[str, Any]:
         """Return the configuration with the stack's notifications; ``events`` keeps EventBridge. RequestError."""
         stack = self.deployment.stack
-        if self._sends() is S3Sends.NOTHING:
+        if not self._s3_sends():
             raise RequestError(
                 f"the queue of stack {stack} takes no messages of S3",
                 "Deploy it with -c profile_notifications=queue, or ProfileNotifications=queue, before.",
@@ -214,16 +200,16 @@ class Bucket:
             after.pop(EVENT_BRIDGE, None)
         return after
 
-    def _sends(self) -> S3Sends:
-        """Return for which buckets the queue's policy lets S3 send; raises RequestError where the stack has its own."""
+    def _s3_sends(self) -> bool:
+        """Return whether the queue's policy lets S3 send; raises RequestError for a bucket of the stack."""
         with translated("SQS", "GetQueueAttributes"):
             sends = s3_sends(self._clients.sqs, self.deployment.output("DoorbellQueueUrl"))
-        if sends is S3Sends.OF_ACCOUNT:
+        if sends == "account":
             raise RequestError(
                 f"stack {self.deployment.stack} makes its bucket and its notifications",
                 "Deploy it again to repair them.",
             )
-        return sends
+        return sends == "bucket"
 
     def replace(self, before: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
         """Replace the bucket's notifications, which were ``before``; S3 tries each target first."""

@@ -3,9 +3,9 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +49,18 @@ _UNUSABLE = re.compile(r"CREATE_(?!COMPLETE).*|ROLLBACK_.*|DELETE_.*|REVIEW_.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    jobs: Jobs
+    nodes: NodeStates
+    rows: RuleStates
+    bookkeeping: Bookkeeping
+    objects: ProfileObjects
+    alerts: AlertMarks
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """A deployed stack; ``status`` is CloudFormation's, for example ``UPDATE_COMPLETE``."""
+    """A deployed stack; ``status`` is CloudFormation's, for example ``UPDATE_COMPLETE``, and ``why`` its reason."""
 
     stack: str
     status: str
@@ -58,6 +68,12 @@ class Deployment:
     partition: str
     account: str
     outputs: Mapping[str, str]
+    clients: Clients
+    why: str | None = None
+
+    @cached_property
+    def stores(self) -> Stores:
+        return open_stores(self)
 
     def output(self, name: str) -> str:
         """Return an output's value; raises OutputMissingError."""
@@ -85,61 +101,50 @@ class Deployment:
         return shlex.join(["aws", *words, "--region", self.region, *(["--profile", profile] if profile else [])])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
-    jobs: Jobs
-    nodes: NodeStates
-    rows: RuleStates
-    bookkeeping: Bookkeeping
-    objects: ProfileObjects
-    alerts: AlertMarks
+def connect(where: Where) -> Deployment:
+    """Find the deployment with its stores; raises as `find_deployment` does, and OutputMissingError."""
+    deployment = find_deployment(where)
+    _ = deployment.stores
+    return deployment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    deployment: Deployment
-    clients: Clients
-    stores: Stores
-
-
-def connect(where: Where) -> Connection:
-    """Find the deployment and open its stores; raises as `find_deployment` does, and OutputMissingError."""
-    deployment, clients = find_deployment(where.stack, where.region, where.profile)
-    return Connection(deployment=deployment, clients=clients, stores=open_stores(deployment, clients))
-
-
-def find_deployment(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients]:
+def find_deployment(where: Where) -> Deployment:
     """Find the deployed stack; raises StackStateError for one that is not ready, else as `look_up` does."""
-    deployment, clients, why = look_up(stack, region, profile)
+    deployment = look_up(where)
     if _UNUSABLE.fullmatch(deployment.status):
+        why = f" ({deployment.why})" if deployment.why else ""
         raise StackStateError(
-            f"stack {stack} in {deployment.region} is {deployment.status}" + (f" ({why})" if why else ""),
+            f"stack {where.stack} in {deployment.region} is {deployment.status}{why}",
             "Wait until it is created, or deploy it again.",
         )
-    return deployment, clients
+    return deployment
 
 
-def look_up(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients, str | None]:
-    """Find a stack in whatever state it is, and CloudFormation's reason for that state.
+def look_up(where: Where) -> Deployment:
+    """Find a stack in whatever state it is.
 
-    ``region`` is by default `AWS_REGION` before `AWS_DEFAULT_REGION` before the profile's, as in the AWS command line
+    Its Region is by default `AWS_REGION` before `AWS_DEFAULT_REGION` before the profile's, as in the AWS command line
     and CDK. Raises CredentialsError, RegionError, StackNotFoundError, AccessDeniedError or PortUnavailableError.
     """
-    with _advised():
-        session, region = session_in(region, profile)
-        clients = Clients(session=session, region=region)
-        described = _describe(clients, stack, region)
+    try:
+        with translated("AWS", "session"):
+            session, region = session_in(where.region, where.profile)
+            clients = Clients(session=session, region=region)
+            described = _describe(clients, where.stack, region)
+    except PortUnavailableError as fault:
+        raise advised(fault) from fault.__cause__
     _, partition, _, _, account, _ = described["StackId"].split(":", 5)
     outputs = {each["OutputKey"]: each["OutputValue"] for each in described.get("Outputs", [])}
-    deployment = Deployment(
+    return Deployment(
         stack=described["StackName"],
         status=described["StackStatus"],
         region=region,
         partition=partition,
         account=account,
         outputs=frozen_mapping(outputs),
+        clients=clients,
+        why=described.get("StackStatusReason"),
     )
-    return deployment, clients, described.get("StackStatusReason")
 
 
 def session_in(region: str | None, profile: str | None) -> tuple[Session, str]:
@@ -151,26 +156,17 @@ def session_in(region: str | None, profile: str | None) -> tuple[Session, str]:
     return session, region
 
 
-def open_stores(deployment: Deployment, clients: Clients) -> Stores:
+def open_stores(deployment: Deployment) -> Stores:
     """Return the deployment's stores; raises OutputMissingError."""
-    dynamodb, bookkeeping = clients.dynamodb, deployment.output("BookkeepingTable")
+    dynamodb, bookkeeping = deployment.clients.dynamodb, deployment.output("BookkeepingTable")
     return Stores(
         jobs=DynamoJobs(client=dynamodb, table=deployment.output("JobsTable")),
         nodes=DynamoNodeStates(client=dynamodb, table=deployment.output("NodeStateTable")),
         rows=DynamoRuleStates(client=dynamodb, table=deployment.output("RuleStateTable")),
         bookkeeping=DynamoBookkeeping(client=dynamodb, table=bookkeeping),
-        objects=S3ProfileObjects(client=clients.s3),
+        objects=S3ProfileObjects(client=deployment.clients.s3),
         alerts=DynamoSentAlerts(client=dynamodb, table=bookkeeping),
     )
-
-
-@contextmanager
-def _advised() -> Iterator[None]:
-    try:
-        with translated("AWS", "session"):
-            yield
-    except PortUnavailableError as fault:
-        raise advised(fault) from fault.__cause__
 
 
 def _describe(clients: Clients, stack: str, region: str) -> "StackTypeDef":
@@ -229,7 +225,7 @@ def target_of(source: str) -> Target:
     raise missing(source, "a folder, a file, s3://bucket/prefix, or the name of a training job")
 
 
-def connect_for(target: Target, where: Where) -> Connection:
+def connect_for(target: Target, where: Where) -> Deployment:
     """Find the deployment of a target; for a job, an error says that it may be a mistyped folder."""
     try:
         return connect(where)

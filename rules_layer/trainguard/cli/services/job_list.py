@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Heading, Line, Shown, severity_cell, table
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Line, Shown, heading, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import age, has_fired, iso, report_row, ringing, time_text
 from trainguard.cli.services.deployment import Stores
@@ -29,6 +29,13 @@ _DECISIONS = {
     "refused": "not stopped",
     "undecided": "not stopped, the decision failed",
 }
+AT_ONCE = 16
+_VERDICT_CHARACTERS = 120
+
+# A job as `--json` has it; times are ISO 8601 in UTC.
+#
+# ``severity`` and ``cost_lost`` are of ``finding``, the most severe; ``fault`` says why its rows cannot be read.
+JobLine = dict[str, Any]
 
 
 def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]:
@@ -78,29 +85,18 @@ def configuration_blocks(record: JobRecord, rule: str | None = None) -> list[Blo
     faults = [fault for fault in record.faults if rule is None or rule.lower() in fault.lower()]
     others = len(record.faults) - len(faults)
     if record.faults:
-        blocks.append(Heading("Settings that cannot be used"))
+        blocks.append(heading("Settings that cannot be used"))
         blocks += [Line(fault, indent=2) for fault in faults]
     if others:
         which = "not of this rule" if not faults else "more"
         blocks.append(Line(f"{others} {which}: `trainguard status` of the job shows them.", indent=2))
     if record.rules_elsewhere:
-        blocks.append(Heading("Configured rules that are not evaluated here"))
+        blocks.append(heading("Configured rules that are not evaluated here"))
         blocks.append(Facts(sorted(record.rules_elsewhere.items())))
     if record.rule_places and rule is None:
-        blocks.append(Heading("Places that rule configurations name for their reports; nothing is written there"))
+        blocks.append(heading("Places that rule configurations name for their reports; nothing is written there"))
         blocks.append(Facts(sorted(record.rule_places.items())))
     return blocks
-
-
-AT_ONCE = 16
-
-_VERDICT_CHARACTERS = 120
-
-
-# A job as `--json` has it; times are ISO 8601 in UTC.
-#
-# ``severity`` and ``cost_lost`` are of ``finding``, the most severe; ``fault`` says why its rows cannot be read.
-JobLine = dict[str, Any]
 
 
 def _active_records(stores: Stores, pool: ThreadPoolExecutor) -> list[JobRecord]:

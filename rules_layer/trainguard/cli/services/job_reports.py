@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trainguard.cli.options import Where
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.services.deployment import (
-    Connection,
-    Target,
-    clients_for,
-    connect_for,
-    job_in_stack,
-    job_place,
-)
+from trainguard.cli.services.deployment import Deployment, Target, clients_for, connect_for, job_in_stack, job_place
 from trainguard.core.errors import ProfileSourceError, RequestError
 from trainguard.core.records import JOB_NODE, JobRecord
 from trainguard.engine.installed import FAMILIES
@@ -25,7 +18,6 @@ from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.runs import FoundRuns, find_runs, open_job
 from trainguard.local.settings import GivenSettings, described_job
-from trainguard.pricing.table import PriceTable
 from trainguard.report.job.build import BuiltReport, build_report
 
 if TYPE_CHECKING:
@@ -80,41 +72,46 @@ def _of_place(place: Target, profile: Profile, settings: GivenSettings, progress
     )
 
 
-def _of_job(name: str, connection: Connection, settings: GivenSettings, progress: Progress) -> Drawn:
-    stores = connection.stores
-    stored = job_in_stack(name, stores.jobs)
+def stored_report(
+    name: str, deployment: Deployment, settings: GivenSettings, progress: Progress | None
+) -> tuple[JobRecord, BuiltReport | None, list[str]]:
+    """Return a job of the stack, the report of its stored state, None without such, and what it is without.
+
+    Without ``progress`` the profile is not read for time lines.
+    """
+    stored = job_in_stack(name, deployment.stores.jobs)
     job = replace(
         stored,
         instance_type=settings.instance_type or stored.instance_type,
         framework_expected=settings.framework_expected or stored.framework_expected,
     )
-    records = items_of(stored, stores.nodes)
+    records = items_of(stored, deployment.stores.nodes)
     if all(record.key.node == JOB_NODE for record in records):
-        return _of_expired(job, connection, settings.prices, progress)
-    place = job_place(job)
+        return job, None, []
     digests: Sequence[NodeDigest] = ()
     missing = []
-    try:
-        profile = read_profile(open_place(place, connection.clients))
-    except ProfileSourceError as fault:
-        missing.append(f"The report is without time lines: {fault}.")
-    else:
-        digests = digest(profile, job, progress)
+    if progress is not None:
+        try:
+            digests = digest(read_profile(open_place(job_place(job), deployment.clients)), job, progress)
+        except ProfileSourceError as fault:
+            missing.append(f"The report is without time lines: {fault}.")
     plan = FAMILIES.plan(job, prices=settings.prices)
-    built = build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing)
-    return Drawn(job=name, built=built, source=place, made_from="state", notes=missing, record=job)
+    return job, build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing), missing
 
 
-def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | None, progress: Progress) -> Drawn:
-    """Judge the profile of a job again whose state has expired."""
+def _of_job(name: str, deployment: Deployment, settings: GivenSettings, progress: Progress) -> Drawn:
+    """Return the report of a job of the stack; its profile is judged again where its state has expired."""
+    job, built, missing = stored_report(name, deployment, settings, progress)
+    if built is not None:
+        return Drawn(job=name, built=built, source=job_place(job), made_from="state", notes=missing, record=job)
     if not job.bucket:
         raise RequestError(
             f"job {job.job} has no state, and its profile lies in no bucket",
             "Call `trainguard report` with the folder that its profile lies in.",
         )
-    profile = open_job(job_place(job), connection.clients)
+    profile = open_job(job_place(job), deployment.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
     again = replace(job, episodes={}, closing=False)
-    built = report_of(evaluated_profile(profile, again, FAMILIES.plan(again, prices=prices), progress))
+    built = report_of(evaluated_profile(profile, again, FAMILIES.plan(again, prices=settings.prices), progress))
     return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note], record=job)

@@ -258,7 +258,7 @@ def a_replay(folder: Path, name: str = NAME) -> Replay:
     """Judge the small job's folder, of which the stack knows nothing."""
     subject = Subject(profile=read_profile(open_folder(str(folder))), job=JOB, live=None, rows=())
     settings = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
-    return judge(name, subject, stderr_progress(shown=False), settings=settings, prices=None, now=NOW)
+    return judge(name, subject, stderr_progress(shown=False), settings=settings, prices=None, now=NOW)[1]
 
 
 def stores_of(world: MemoryWorld) -> Stores:
@@ -282,7 +282,7 @@ def test_replay_interrupted_anywhere_is_not_finished(folder: Path) -> None:
     store(made, stores_of(whole), publish)
     calls = len(whole.faults.calls)
     assert published == [True]
-    assert calls == len(made.rows) + 2
+    assert calls == len(made[1]) + 2
     for done in range(calls):
         world = MemoryWorld()
         world.faults.crash_after(done)
@@ -295,8 +295,8 @@ def test_replay_interrupted_anywhere_is_not_finished(folder: Path) -> None:
             assert (item.status, item.secondary_status, item.active) == (JobStatus.UNKNOWN, REPLAYING, False)
             assert item.expires_at is not None
     item = whole.jobs.load(NAME)
-    assert item == stored_job(made.item)
-    assert whole.rows.of_job(NAME) == sorted(map(stored_row, made.rows), key=lambda row: row.target)
+    assert item == stored_job(made[0])
+    assert whole.rows.of_job(NAME) == sorted(map(stored_row, made[1]), key=lambda row: row.target)
 
 
 def test_replay_with_an_unpublished_report_is_not_finished(folder: Path) -> None:
@@ -316,7 +316,7 @@ def test_rows_of_a_concurrent_replay_of_the_name_are_kept(
     folder: Path,
 ) -> None:
     world, made = MemoryWorld(), a_replay(folder)
-    world.jobs.register(replace(made.item, rule_settings={}))
+    world.jobs.register(replace(made[0], rule_settings={}))
     with pytest.raises(RequestError, match="already"):
         store(made, stores_of(world), lambda: None)
     assert world.rows.of_job(NAME) == []

@@ -12,6 +12,7 @@ from tests.functional.cli.healthy_answers import MAPPING, NOW, Given, RefusalErr
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
 from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import find_deployment
 from trainguard.core.brakes import Braked, new_brake, written_brakes
 
@@ -28,8 +29,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 def examined(bucket: str | None = None, profile: str | None = None) -> list[CheckResult]:
-    deployment, clients = find_deployment(STACK, REGION, None)
-    return list(diagnose(Site(deployment, clients, now=NOW, bucket=bucket, profile=profile), None))
+    deployment = find_deployment(Where(stack=STACK, region=REGION))
+    return list(diagnose(Site(deployment, now=NOW, bucket=bucket, profile=profile), None))
 
 
 def of_check(findings: list[CheckResult], check: str) -> list[CheckResult]:

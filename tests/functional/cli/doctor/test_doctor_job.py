@@ -267,9 +267,15 @@ def examined(now: float = NOW) -> dict[str, list[CheckResult]]:
         "SettingsPath": SETTINGS_PATH,
     }
     deployment = Deployment(
-        stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
+        stack="TrainGuard",
+        status="CREATE_COMPLETE",
+        region=REGION,
+        partition="aws",
+        account="1",
+        outputs=outputs,
+        clients=offline_clients(),
     )
-    case = JobCase(Site(deployment, offline_clients(), now=now), JOB)
+    case = JobCase(Site(deployment, now=now), JOB)
     return {name: list(under_name(name, judge(case))) for name, judge in JOB_CHECKS}
 
 

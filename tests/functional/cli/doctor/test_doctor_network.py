@@ -11,6 +11,7 @@ from tests.functional.cli.healthy_answers import NOW
 from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.doctor.network import check_network
 from trainguard.cli.doctor.site import CheckResult, Level, Site
+from trainguard.cli.options import Where
 from trainguard.cli.services.deployment import find_deployment
 
 NAT = {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}
@@ -29,8 +30,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 def examined() -> list[CheckResult]:
-    deployment, clients = find_deployment(STACK, REGION, None)
-    return list(check_network(Site(deployment, clients, now=NOW)))
+    deployment = find_deployment(Where(stack=STACK, region=REGION))
+    return list(check_network(Site(deployment, now=NOW)))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tests.functional.cli.doctor_account import Account, endpoint
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import BOOKKEEPING, JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, MotoUnderTest
-from trainguard.aws.clients import Clients
 from trainguard.aws.endpoints import GATEWAY_SERVICES, INTERFACE_SERVICES
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
@@ -81,13 +80,15 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
     outputs |= {"BookkeepingTable": BOOKKEEPING}
     deployment = Deployment(
-        stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
+        stack="TrainGuard",
+        status="CREATE_COMPLETE",
+        region=REGION,
+        partition="aws",
+        account="1",
+        outputs=outputs,
+        clients=offline_clients(),
     )
-
-    def found(*_: object) -> tuple[Deployment, Clients]:
-        return deployment, offline_clients()
-
-    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", found)
+    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", lambda _: deployment)
     with mock_aws():
         world = MotoUnderTest(offline_clients())
         world.jobs.register(JobRecord(job=JOB, arn="arn", bucket=BUCKET, prefix=""))

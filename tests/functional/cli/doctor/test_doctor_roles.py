@@ -1,6 +1,7 @@
 """What `trainguard doctor` says about the stack's own roles: of the bucket's objects, and of the bucket's key."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from tests.infra.test_permissions import EXPECTED
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES, grade_policy, needed
 from trainguard.cli.doctor.site import CheckResult, Level, Site
-from trainguard.cli.services.deployment import Deployment, find_deployment
+from trainguard.cli.options import Where
+from trainguard.cli.services.deployment import find_deployment
 
 SIMULATE = ("iam", "SimulatePrincipalPolicy")
 RESOURCES = ("cloudformation", "ListStackResources")
@@ -34,8 +36,8 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 def of_check(check: str, bucket: str | None = None) -> list[CheckResult]:
-    deployment, clients = find_deployment(STACK, REGION, None)
-    found = diagnose(Site(deployment, clients, now=NOW, bucket=bucket), None)
+    deployment = find_deployment(Where(stack=STACK, region=REGION))
+    found = diagnose(Site(deployment, now=NOW, bucket=bucket), None)
     return [finding for finding in found if finding.check == check]
 
 
@@ -209,16 +211,8 @@ def test_iam_is_asked_for_the_key_as_s3_of_the_partition(account: Account, parti
         )
 
     account.change(*SIMULATE, look)
-    deployment, clients = find_deployment(STACK, REGION, None)
-    there = Deployment(
-        stack=STACK,
-        status=deployment.status,
-        region=REGION,
-        partition=partition,
-        account=ACCOUNT,
-        outputs=deployment.outputs,
-    )
-    list(diagnose(Site(there, clients, now=NOW), None))
+    there = replace(find_deployment(Where(stack=STACK, region=REGION)), partition=partition)
+    list(diagnose(Site(there, now=NOW), None))
     assert watermark_s == {service}
 
 

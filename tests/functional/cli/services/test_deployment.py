@@ -62,10 +62,11 @@ def cloudformation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 def test_deployed_stack_has_a_known_place_and_outputs(
     cloudformation: CloudFormation,
 ) -> None:
-    deployment, clients = find_deployment("TrainGuard", REGION, None)
+    deployment = find_deployment(Where(stack="TrainGuard", region=REGION))
     assert (deployment.region, deployment.partition, deployment.account) == (REGION, "aws", ACCOUNT)
     assert (deployment.stack, deployment.status) == ("TrainGuard", "CREATE_COMPLETE")
     assert deployment.outputs == OUTPUTS
+    clients = deployment.clients
     assert clients.s3.meta.region_name == clients.s3_links.meta.region_name == REGION
 
 
@@ -74,8 +75,8 @@ def test_region_is_taken_from_the_environment(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "ap-south-1")
-    assert find_deployment("TrainGuard", None, None)[0].region == "ap-south-1"
-    assert find_deployment("TrainGuard", REGION, None)[0].region == REGION
+    assert find_deployment(Where(stack="TrainGuard")).region == "ap-south-1"
+    assert find_deployment(Where(stack="TrainGuard", region=REGION)).region == REGION
 
 
 def test_named_profile_gives_region_and_credentials(cloudformation: CloudFormation, tmp_path: Path) -> None:
@@ -83,25 +84,25 @@ def test_named_profile_gives_region_and_credentials(cloudformation: CloudFormati
     config["profile prod"] = {"region": "eu-north-1", "aws_access_key_id": "own", "aws_secret_access_key": "key"}
     with (tmp_path / "config").open("w", encoding="utf-8") as file:
         config.write(file)
-    deployment, clients = find_deployment("TrainGuard", None, "prod")
+    deployment = find_deployment(Where(stack="TrainGuard", profile="prod"))
     assert deployment.region == "eu-north-1"
-    credentials = clients.session.get_credentials()
+    credentials = deployment.clients.session.get_credentials()
     assert credentials is not None
     assert credentials.access_key == "own"
     with pytest.raises(CredentialsError, match=r"none.*could not be found.*--profile"):
-        find_deployment("TrainGuard", None, "none")
+        find_deployment(Where(stack="TrainGuard", profile="none"))
 
 
 def test_region_precedence_follows_aws_and_cdk(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n", encoding="utf-8")
-    found = [find_deployment("TrainGuard", None, None)[0].region]
+    found = [find_deployment(Where(stack="TrainGuard")).region]
     for name, region in (("AWS_DEFAULT_REGION", "us-west-2"), ("AWS_REGION", "ap-south-1")):
         monkeypatch.setenv(name, region)
-        found.append(find_deployment("TrainGuard", None, None)[0].region)
+        found.append(find_deployment(Where(stack="TrainGuard")).region)
     monkeypatch.setenv("AWS_REGION", "")
-    found.append(find_deployment("TrainGuard", None, None)[0].region)
+    found.append(find_deployment(Where(stack="TrainGuard")).region)
     assert found == ["eu-north-1", "us-west-2", "ap-south-1", "us-west-2"]
 
 
@@ -109,15 +110,19 @@ def test_stack_with_a_failed_deletion_is_found_with_its_reason(
     cloudformation: CloudFormation,
 ) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status="DELETE_FAILED", reason="The bucket is not empty")
-    deployment, _, why = look_up("TrainGuard", REGION, None)
-    assert (deployment.status, deployment.account, why) == ("DELETE_FAILED", ACCOUNT, "The bucket is not empty")
+    deployment = look_up(Where(stack="TrainGuard", region=REGION))
+    assert (deployment.status, deployment.account, deployment.why) == (
+        "DELETE_FAILED",
+        ACCOUNT,
+        "The bucket is not empty",
+    )
 
 
 def test_missing_region_error_says_how_to_set_one(
     cloudformation: CloudFormation,
 ) -> None:
     with pytest.raises(RegionError, match=r"no Region is set\. Pass --region, or set AWS_REGION"):
-        find_deployment("TrainGuard", None, None)
+        find_deployment(Where(stack="TrainGuard"))
 
 
 def test_missing_credentials_error_says_how_to_get_some(
@@ -126,7 +131,7 @@ def test_missing_credentials_error_says_how_to_get_some(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(CredentialsError, match=r"no AWS credentials were found .*aws configure"):
-        find_deployment("TrainGuard", REGION, None)
+        find_deployment(Where(stack="TrainGuard", region=REGION))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_refusal_error_says_what_to_do(
 ) -> None:
     cloudformation.refusals["DescribeStacks"] = refusal
     with pytest.raises(kind, match=said):
-        find_deployment("TrainGuard", REGION, None)
+        find_deployment(Where(stack="TrainGuard", region=REGION))
 
 
 def test_missing_stack_error_names_similar_ones(
@@ -159,7 +164,7 @@ def test_missing_stack_error_names_similar_ones(
     cloudformation.stacks["Website"] = Stack(description="A website")
     cloudformation.stacks["OldTrainGuard"] = Stack(status="DELETE_COMPLETE")
     with pytest.raises(StackNotFoundError) as raised:
-        find_deployment("TrainGard", REGION, None)
+        find_deployment(Where(stack="TrainGard", region=REGION))
     assert "Region eu-west-1 has no stack TrainGard" in str(raised.value)
     assert "Perhaps you mean TrainGuard or Watch or trainguard-dev: pass --stack" in str(raised.value)
     assert "Website" not in str(raised.value)
@@ -170,7 +175,7 @@ def test_missing_stack_is_reported_without_list_permission(
 ) -> None:
     cloudformation.refusals["ListStacks"] = Refusal("AccessDenied", "no")
     with pytest.raises(StackNotFoundError, match=r"has no stack Other.*Pass --region"):
-        find_deployment("Other", REGION, None)
+        find_deployment(Where(stack="Other", region=REGION))
 
 
 @pytest.mark.parametrize(
@@ -179,13 +184,13 @@ def test_missing_stack_is_reported_without_list_permission(
 def test_incomplete_stack_is_reported_with_state_and_reason(cloudformation: CloudFormation, status: str) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status=status, reason="Resource limit")
     with pytest.raises(StackStateError, match=rf"is {status} \(Resource limit\)\. Wait"):
-        find_deployment("TrainGuard", REGION, None)
+        find_deployment(Where(stack="TrainGuard", region=REGION))
 
 
 @pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE"])
 def test_updated_or_updating_stack_is_usable(cloudformation: CloudFormation, status: str) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(status=status)
-    assert find_deployment("TrainGuard", REGION, None)[0].status == status
+    assert find_deployment(Where(stack="TrainGuard", region=REGION)).status == status
 
 
 def test_stack_without_tables_names_the_missing_output(
@@ -193,7 +198,7 @@ def test_stack_without_tables_names_the_missing_output(
 ) -> None:
     cloudformation.stacks["TrainGuard"] = Stack(outputs={"BucketName": "b"})
     with pytest.raises(OutputMissingError, match="no output BookkeepingTable, its outputs: BucketName"):
-        open_stores(*find_deployment("TrainGuard", REGION, None))
+        open_stores(find_deployment(Where(stack="TrainGuard", region=REGION)))
 
 
 def test_deployment_stores_are_the_tables_of_its_outputs(
@@ -251,7 +256,7 @@ def test_signed_link_leads_to_the_custom_endpoint(
     cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:4566")
-    _, clients = find_deployment("TrainGuard", REGION, None)
+    clients = find_deployment(Where(stack="TrainGuard", region=REGION)).clients
     link = clients.s3_links.generate_presigned_url("get_object", Params={"Bucket": "profiles", "Key": "a b"})
     assert link.startswith("http://127.0.0.1:4566/profiles/a%20b?X-Amz-Algorithm=AWS4-HMAC-SHA256")
 

@@ -15,11 +15,12 @@ from tests.support.deployed_stack import PREFIX, REGION, DeployedStack, deployed
 from tests.support.kernel_traces import TraceWriter
 from tests.support.small_job import BUCKET, JOB
 from trainguard.cli.options import Where
-from trainguard.cli.services.readings import Judged, read
+from trainguard.cli.services.readings import read
 from trainguard.core.errors import NoProfileError, RequestError, TrainGuardError
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.document import KernelProfiles
 from trainguard.local.settings import given_settings
+from trainguard.report.document import Report
 from trainguard.stragglers.verdict import StragglerVerdict
 
 PLACE = f"s3://{BUCKET}"
@@ -58,8 +59,8 @@ def reading(source: str, *, timelines: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("source", "kind", "verdict"),
     [
-        (JOB, Judged, "wasted"),
-        (f"{PLACE}/{PREFIX}{JOB}", Judged, "unknown"),
+        (JOB, Report, "wasted"),
+        (f"{PLACE}/{PREFIX}{JOB}", Report, "unknown"),
         (f"{PLACE}/hang", HangVerdict, "wasted"),
         (f"{PLACE}/parallel", StragglerVerdict, "healthy"),
         (f"{PLACE}/traces", KernelProfiles, None),
@@ -78,15 +79,15 @@ def test_what_lies_elsewhere_is_read_as_what_it_is(
 
 def test_time_lines_of_a_job_come_from_its_profile(stack: DeployedStack) -> None:
     stack.live_job()
-    with_lines, without = reading(JOB, timelines=True).what, reading(JOB).what
-    assert (with_lines.report.timelines is not None, without.report.timelines) == (True, None)
-    assert with_lines.word.verdict == without.word.verdict
+    with_lines, without = reading(JOB, timelines=True), reading(JOB)
+    assert (with_lines.what.timelines is not None, without.what.timelines) == (True, None)
+    assert with_lines.verdict.verdict == without.verdict.verdict
     bucket = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
     for key in [key for key in bucket.buckets[BUCKET].keys if key.startswith(PREFIX)]:
         bucket.delete_object(BUCKET, key)
     gone = reading(JOB, timelines=True).what
-    assert gone.report.timelines is None
-    assert any("without time lines" in each.unknown for each in gone.report.not_collected)
+    assert gone.timelines is None
+    assert any("without time lines" in each.unknown for each in gone.not_collected)
 
 
 @pytest.mark.parametrize(

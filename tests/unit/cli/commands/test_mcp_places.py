@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hostile_text import PHRASES, unseen
-from trainguard.cli.commands.mcp.places import Places
+from trainguard.cli.commands.mcp.session import Places
 from trainguard.core.errors import RequestError
 from trainguard.core.finding import Fact
 from trainguard.report.agents.foreign import LONGEST, foreign, own, rule_code, split_facts
@@ -42,20 +42,20 @@ def test_places_that_nobody_allowed_are_refused(source: str, places: Places) -> 
 
 def test_places_below_the_root_and_allowed_ones_are_found(places: Places) -> None:
     run = places.find("run")
-    assert run.text == str(places.root / "run")
-    assert places.find("run/log.csv#7").text.endswith("log.csv#7")
-    assert [places.find(each).text for each in ("s3://own/runs", "s3://own/runs/a", "my-job")] == [
+    assert run[0] == str(places.root / "run")
+    assert places.find("run/log.csv#7")[0].endswith("log.csv#7")
+    assert [places.find(each)[0] for each in ("s3://own/runs", "s3://own/runs/a", "my-job")] == [
         *("s3://own/runs", "s3://own/runs/a", "my-job")
     ]
     os.utime(places.root / "run" / "log.csv", (1, 4_000_000_000))
-    assert places.find("run").version != run.version
+    assert places.find("run")[1] != run[1]
 
 
 def test_what_leads_nowhere_or_vanishes_spoils_no_run(places: Places) -> None:
     run = places.root / "run"
     (run / "loop").symlink_to("loop")
     (run / "gone").symlink_to("deep/removed")
-    assert places.find("run").text == str(run)
+    assert places.find("run")[0] == str(run)
 
 
 @pytest.mark.parametrize("text", PHRASES)

@@ -17,9 +17,9 @@ from trainguard.cli.output.rendering import (
     Column,
     Facts,
     Grid,
-    Heading,
     Item,
     Line,
+    heading,
     print_json,
     show,
     status_cell,
@@ -68,7 +68,7 @@ def test_only_console_styles_control_the_terminal_in_any_block(text: str, column
     with console.capture() as shown:
         item = Item([(text, 4), (Cell(text), 18)], text, text, text)
         stacked = replace(grid, stacks_below=100)
-        show(console, [Heading(text), Line(text), Facts([(text, text)]), grid, stacked, item, Line(text, whole=True)])
+        show(console, [heading(text), Line(text), Facts([(text, text)]), grid, stacked, item, Line(text, whole=True)])
     assert not steers(shown.get().replace("\n", ""))
 
 

@@ -63,8 +63,8 @@ def send(
     from trainguard.cli.commands.alerts import unsent
     from trainguard.cli.services.deployment import connect
 
-    now, connection = time.time(), connect(where)
+    now, deployment = time.time(), connect(where)
     begin = now - (since or _LOOKED_BACK_S)
-    found = unsent.find(connection, job, begin, now)
-    entries = unsent.send_all(found, unsent.machine_of(connection), connection.stores.alerts)
+    found = unsent.find(deployment, job, begin, now)
+    entries = unsent.send_all(found, unsent.machine_of(deployment), deployment.stores.alerts)
     return unsent.alerts_result(entries, job, begin, now, sent=True)

@@ -1,15 +1,14 @@
 """``trainguard alerts``: lists the alerts that were not sent, and has the fire machine send them."""
 
 import time
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainguard.aws.stepfunctions import StepFunctionsExecutions
-from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Line, Shown, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
-from trainguard.cli.services.deployment import Connection
+from trainguard.cli.services.deployment import Deployment
 from trainguard.cli.services.names import unknown_job
 from trainguard.core.ports import ExecutionRecord
 from trainguard.core.units import counted
@@ -22,34 +21,22 @@ _EVERY_S = 2.0
 _LOOKS = 60
 _WHY_LIMIT = 300
 
-_COLUMNS = (
-    Column("job"),
-    Column("alert", drops=1),
-    Column("fired at", drops=2),
-    Column("state"),
-    Column("why", folds=True, drops=3),
-)
-
-
-class State(StrEnum):
-    UNSENT = "unsent"
-    UNDER_WAY = "under way"
-    SENT = "sent"
-
+_UNSENT, _UNDER_WAY, _SENT = "unsent", "under way", "sent"
+_STYLES = {_UNSENT: "bold red", _SENT: "green"}
 
 # An alert; ``execution`` is the newest that tried to send it, ``attempts`` counts those on request before it.
 AlertEntry = Mapping[str, Any]
 
 
-def machine_of(connection: Connection) -> StepFunctionsExecutions:
-    machine = connection.deployment.output(MACHINE_OUTPUT)
-    return StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=machine)
+def machine_of(deployment: Deployment) -> StepFunctionsExecutions:
+    machine = deployment.output(MACHINE_OUTPUT)
+    return StepFunctionsExecutions(client=deployment.clients.stepfunctions, state_machine_arn=machine)
 
 
-def find(connection: Connection, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
+def find(deployment: Deployment, job: str | None, since: float, now: float) -> Sequence[UnsentAlert]:
     """Return the alerts, the oldest finding first; raises for an unknown job."""
-    stores = connection.stores
-    found = list(unsent_alerts(machine_of(connection), stores.rows, stores.alerts, since=since, now=now, job=job))
+    stores = deployment.stores
+    found = list(unsent_alerts(machine_of(deployment), stores.rows, stores.alerts, since=since, now=now, job=job))
     if not found and job is not None and stores.jobs.load(job) is None:
         raise unknown_job(job, stores.jobs)
     return sorted(found, key=lambda alert: alert.request.fire.fired_at)
@@ -86,7 +73,11 @@ def listed(alert: UnsentAlert) -> AlertEntry:
 def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None, mark: AlertMark) -> AlertEntry:
     """Return an alert as it stands; ``last`` is the end of the ``execution`` that sends it, None until then."""
     fire = alert.request.fire
-    state = State.UNDER_WAY if last is None else State.SENT if is_sent(last, mark) else State.UNSENT
+    state = _UNDER_WAY if last is None else _SENT if is_sent(last, mark) else _UNSENT
+    why = None
+    if last is not None and state == _UNSENT:
+        why = f"{last.error}: {last.cause}" if last.error else f"the execution is {last.status}"
+        why = why if mark.silenced is None else f"silenced by {mark.silenced}"
     return {
         "alert_id": fire.own_id,
         "kind": fire.entry.kind.value,
@@ -94,20 +85,13 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None, mar
         "rule": fire.entry.finding.rule,
         "fired_at": fire.fired_at,
         "state": state,
-        "why": None if last is None or state is State.SENT else _why(last, mark),
-        "channels": {channel.value: state is State.SENT or channel in mark.sent for channel in PEOPLE},
+        "why": why and why[:_WHY_LIMIT],
+        "channels": {channel.value: state == _SENT or channel in mark.sent for channel in PEOPLE},
         "execution": execution,
         "ended_at": None if last is None else iso(last.ended_at),
         "attempts": alert.attempt - 1,
         "waits_until": iso(alert.routing.wait_until),
     }
-
-
-def _why(record: ExecutionRecord, mark: AlertMark) -> str:
-    if mark.silenced is not None:
-        return f"silenced by {mark.silenced}"[:_WHY_LIMIT]
-    text = f"{record.error}: {record.cause}" if record.error else f"the execution is {record.status}"
-    return text[:_WHY_LIMIT]
 
 
 def alerts_result(
@@ -119,12 +103,8 @@ def alerts_result(
         whose = "" if job is None else f" of {job}"
         text = Line(f"No alert{whose} is unsent since {document['since']}.")
         return CommandResult(document=document, blocks=[text])
-    rows = [
-        (each["job"], f"{each['rule']} {each['kind']}", each["fired_at"], _state(each), each["why"] or "")
-        for each in entries
-    ]
-    blocks: list[Block] = [Grid(_COLUMNS, rows)]
-    unsent = sum(each["state"] is State.UNSENT for each in entries)
+    blocks: list[Block] = [table(entries, _CELLS)]
+    unsent = sum(each["state"] == _UNSENT for each in entries)
     if unsent:
         blocks.append(
             Line(f"{counted(unsent, 'alert')} not sent. To send them: trainguard alerts send {job or '--all'}")
@@ -133,8 +113,15 @@ def alerts_result(
 
 
 def _state(entry: AlertEntry) -> Cell:
-    state: State = entry["state"]
-    text = state.value
-    if state is State.UNDER_WAY and entry["waits_until"] is not None:
-        text = f"waits until {entry['waits_until']} (quiet hours)"
-    return Cell(text, {State.UNSENT: "bold red", State.SENT: "green"}.get(state, "yellow"))
+    waits = entry["state"] == _UNDER_WAY and entry["waits_until"] is not None
+    text = f"waits until {entry['waits_until']} (quiet hours)" if waits else entry["state"]
+    return Cell(text, _STYLES.get(entry["state"], "yellow"))
+
+
+_CELLS: Mapping[Column, Callable[[AlertEntry], Shown]] = {
+    Column("job"): lambda each: each["job"],
+    Column("alert", drops=1): lambda each: f"{each['rule']} {each['kind']}",
+    Column("fired at", drops=2): lambda each: each["fired_at"],
+    Column("state"): _state,
+    Column("why", folds=True, drops=3): lambda each: each["why"] or "",
+}

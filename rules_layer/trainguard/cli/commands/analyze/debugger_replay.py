@@ -29,6 +29,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 _CANONICAL = {name.lower(): name for name in (*(rule.name for rule in RULES), PROFILER_REPORT)}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _WITHOUT_EFFECT = frozenset({"opt_out_telemetry", "rule_to_invoke"})
+_US_PER_S = 1_000_000
 
 
 def _settings_by_rule(name: str, body: bytes) -> dict[str, dict[str, Any]]:
@@ -53,9 +54,6 @@ def _split(setting: str) -> tuple[str, str]:
         return PROFILER_REPORT, setting.lower()
     rule, _, parameter = setting.partition("_")
     return _CANONICAL.get(rule.lower(), rule), parameter.lower()
-
-
-_US_PER_S = 1_000_000
 
 
 def debugger_replay(

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Column, Grid, Line, Shown, status_cell
+from trainguard.cli.output.rendering import Block, Column, Grid, Line, status_cell
 from trainguard.cli.output.rows import has_verdict
 from trainguard.cli.services.names import unpriced
 from trainguard.cli.services.own_rules import rule_at
@@ -24,7 +24,7 @@ from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_jo
 from trainguard.local.training import debugger_reports, digest_training
 from trainguard.planning.document import FinishForecast
 from trainguard.planning.text import said_finish
-from trainguard.report.document import Report, Verdict
+from trainguard.report.document import Verdict
 from trainguard.report.job.build import report_files, training_files
 from trainguard.report.job.coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.rules.parameters import Defaults, parameters_of, read_parameter_file
@@ -39,26 +39,31 @@ _GAPS = "gaps"
 # On fewer columns the reasons would be cut to nothing.
 _NARROW = 72
 
-
 # What is said about a rule; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say.
 FIELDS = (
     *("rule", "status", "reason", "severity", "advice", "worst", "affected_share", "wasted_share", "cost"),
     *("measured", "threshold", "times_fired", "violations", "data_points", "parameters"),
 )
 
+# No fault of anybody, or counted by what is wrong with the parts.
+_COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
+_OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """An analysis of ``place``; ``rules`` have `FIELDS` and are most severe first, ``files`` are reports by name.
 
-    ``unread`` are numbers by kind. ``healthy``: all that applies was judged and nothing has fired.
+    ``unread`` are numbers by kind. ``healthy``: all that applies was judged and nothing has fired. ``fault`` says why
+    one of several runs could not be read.
     """
 
     place: str
-    rules: Sequence[Mapping[str, Any]]
-    files: Mapping[str, bytes]
-    unread: Mapping[str, int]
-    healthy: bool
+    rules: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+    healthy: bool = False
+    fault: str | None = None
     verdict: Verdict | None = None
     summary: str | None = None
     cost: str | None = None
@@ -117,20 +122,13 @@ def blocks_of(outcome: Outcome) -> list[Block]:
         texts.append(f"Not used: {', '.join(faults_counted(amount, name) for name, amount in unused.items())}.")
     if not outcome.evaluated:
         texts.append(f"{NOTHING_EVALUATED} The profile holds nothing that a rule could read, or too little of it.")
-    rows = [_row(each) for each in outcome.rules]
+    rows = []
+    for each in outcome.rules:
+        cost = None if each["cost"] is None else f"It has cost {each['cost']}."
+        sentences = " ".join(part for part in (each["reason"], each["advice"], cost) if part)
+        status = status_cell(Status(each["status"]), over=True)
+        rows.append([status, each["rule"], each["severity"] or "", sentences])
     return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
-
-
-def _row(rule: Mapping[str, Any]) -> list[Shown]:
-    cost = None if rule["cost"] is None else f"It has cost {rule['cost']}."
-    sentences = " ".join(part for part in (rule["reason"], rule["advice"], cost) if part)
-    return [status_cell(Status(rule["status"]), over=True), rule["rule"], rule["severity"] or "", sentences]
-
-
-# No fault of anybody, or counted by what is wrong with the parts.
-_COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
-
-_OF_FINDING = ("advice", "affected_share", "wasted_share", "cost")
 
 
 def chosen_rules(
@@ -173,10 +171,13 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(job.file_fault is not None), **profile.unread})
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in _COUNTED})
-    unpriced_notes = unpriced(given.instance_type, given.prices)
+    findings = {finding.rule: finding for finding in report.findings}
     return Outcome(
         place=profile.source.place,
-        rules=_rows(report),
+        rules=[
+            {name: getattr(findings.get(each.rule) if name in _OF_FINDING else each, name, None) for name in FIELDS}
+            for each in report.rules
+        ],
         files=files,
         unread=dict(sorted((+unread).items())),
         healthy=report.healthy,
@@ -184,13 +185,5 @@ def documented(profile: Profile, given: GivenSettings, plan: RulePlan, progress:
         summary=report.summary,
         cost=report.cost.note,
         finish=report.finish,
-        notes=[*profile.notes, *job_notes, *unpriced_notes, *done.notes],
+        notes=[*profile.notes, *job_notes, *unpriced(given.instance_type, given.prices), *done.notes],
     )
-
-
-def _rows(report: Report) -> list[Mapping[str, Any]]:
-    findings = {finding.rule: finding for finding in report.findings}
-    return [
-        {name: getattr(findings.get(each.rule) if name in _OF_FINDING else each, name, None) for name in FIELDS}
-        for each in report.rules
-    ]

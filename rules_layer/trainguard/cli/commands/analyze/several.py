@@ -1,17 +1,10 @@
 """``trainguard analyze`` of several runs: a line for each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from trainguard.cli.commands.analyze.outcome import (
-    NOTHING_EVALUATED,
-    SCHEMA_VERSION,
-    Outcome,
-    document_of,
-    shown_path,
-)
+from trainguard.cli.commands.analyze.outcome import NOTHING_EVALUATED, SCHEMA_VERSION, Outcome, document_of, shown_path
 from trainguard.cli.output.files import write_files
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.output.rendering import Block, Column, Line, Shown, status_cell, table
@@ -24,32 +17,24 @@ from trainguard.local.runs import FoundRuns
 
 _READING = "documented"
 
+# A run's place as people read it, the folder of its reports, and its outcome.
+_Judged = tuple[str, Path | None, Outcome]
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A run; ``outcome`` is None of one that could not be read, and ``fault`` says why."""
 
-    place: str
-    out: Path | None
-    outcome: Outcome | None = None
-    fault: str = ""
+def _status(outcome: Outcome) -> Status:
+    if outcome.fault is not None:
+        return Status.ERROR
+    if outcome.fired:
+        return Status.FIRED
+    return Status.OK if outcome.evaluated else Status.NOT_APPLICABLE
 
-    @property
-    def status(self) -> Status:
-        if self.outcome is None:
-            return Status.ERROR
-        if self.outcome.fired:
-            return Status.FIRED
-        return Status.OK if self.outcome.evaluated else Status.NOT_APPLICABLE
 
-    @property
-    def line(self) -> str:
-        if self.outcome is None:
-            return self.fault
-        if not self.outcome.evaluated:
-            return NOTHING_EVALUATED
-        verdict = self.outcome.verdict
-        return self.outcome.summary or "" if verdict is None else verdict.health
+def _line(outcome: Outcome) -> str:
+    if outcome.fault is not None:
+        return outcome.fault
+    if not outcome.evaluated:
+        return NOTHING_EVALUATED
+    return outcome.summary or "" if outcome.verdict is None else outcome.verdict.health
 
 
 def several_outcomes(
@@ -66,10 +51,10 @@ def several_outcomes(
     Raises OutputError.
     """
     judged = list(_judged(source, found, judge, progress, out))
-    fired = [each for each in judged if each.outcome is not None and each.outcome.fired]
-    unjudged = [each for each in judged if each.outcome is None or not each.outcome.evaluated]
+    outcomes = [outcome for _, _, outcome in judged]
+    fired, unjudged = sum(bool(each.fired) for each in outcomes), sum(not each.evaluated for each in outcomes)
     blocks: list[Block] = [table(judged, _CELLS)]
-    said = f"{counted(len(judged), 'run')}: {len(fired):,} with findings, {len(unjudged):,} without a verdict."
+    said = f"{counted(len(judged), 'run')}: {fired:,} with findings, {unjudged:,} without a verdict."
     blocks.append(Line(said, whole=True))
     if out is not None:
         blocks.append(Line(f"Reports: {out}", whole=True))
@@ -80,10 +65,15 @@ def several_outcomes(
             "defaults": defaults,
             "source": shown_path(source),
             "out": None if out is None else shown_path(str(out)),
-            "healthy": all(each.outcome is not None and each.outcome.healthy for each in judged),
+            "healthy": all(each.healthy for each in outcomes),
             "evaluated": not unjudged,
-            "fired": sorted({rule for each in fired if each.outcome is not None for rule in each.outcome.fired}),
-            "runs": [_document(each, defaults) for each in judged],
+            "fired": sorted({rule for each in outcomes for rule in each.fired}),
+            "runs": [
+                {"run": shown_path(place), "error": outcome.fault}
+                if outcome.fault is not None
+                else {"run": shown_path(place), **document_of(outcome, reading=_READING, defaults=defaults, out=below)}
+                for place, below, outcome in judged
+            ],
             "notes": list(found.notes),
         },
         blocks=blocks,
@@ -94,10 +84,10 @@ def several_outcomes(
 
 
 _CELLS: Mapping[Column, Callable[[_Judged], Shown]] = {
-    Column("status"): lambda each: status_cell(each.status),
-    Column("run"): lambda each: each.place,
-    Column("verdict", folds=True): lambda each: each.line,
-    Column("rules that fired"): lambda each: ", ".join([] if each.outcome is None else each.outcome.fired),
+    Column("status"): lambda each: status_cell(_status(each[2])),
+    Column("run"): lambda each: each[0],
+    Column("verdict", folds=True): lambda each: _line(each[2]),
+    Column("rules that fired"): lambda each: ", ".join(each[2].fired),
 }
 
 
@@ -113,35 +103,23 @@ def _judged(
                 if below is not None:
                     write_files(below, outcome.files)
                 # Their names are enough from here on.
-                yield _Judged(place, below, replace(outcome, files=dict.fromkeys(outcome.files, b"")))
+                yield place, below, replace(outcome, files=dict.fromkeys(outcome.files, b""))
             except OutputError:
                 raise
             except TrainGuardError as fault:
-                yield _Judged(place, None, fault=f"Not read: {fault}")
+                yield place, None, Outcome(place=place, fault=f"Not read: {fault}")
             except Exception as fault:
                 # A reader that fails in a way nobody thought of costs its own run and no other.
-                yield _Judged(place, None, fault=f"Not read: {type(fault).__name__}: {fault}")
+                yield place, None, Outcome(place=place, fault=f"Not read: {type(fault).__name__}: {fault}")
             progress.applied(run.size, None)
-
-
-def _document(judged: _Judged, defaults: str) -> dict[str, Any]:
-    if judged.outcome is None:
-        return {"run": shown_path(judged.place), "error": judged.fault}
-    return {
-        "run": shown_path(judged.place),
-        **document_of(judged.outcome, reading=_READING, defaults=defaults, out=judged.out),
-    }
 
 
 def _notes(judged: Sequence[_Judged]) -> Iterator[str]:
     """Yield what people must know of several runs once, of one with its place."""
     said: dict[str, list[str]] = {}
-    for each in judged:
-        for note in () if each.outcome is None else each.outcome.notes:
-            said.setdefault(note, []).append(each.place)
+    for place, _, outcome in judged:
+        for note in outcome.notes:
+            said.setdefault(note, []).append(place)
     for note, places in said.items():
-        yield (
-            note
-            if len(places) == len(judged)
-            else f"{places[0] if len(places) == 1 else f'{len(places):,} runs'}: {note}"
-        )
+        whose = places[0] if len(places) == 1 else f"{len(places):,} runs"
+        yield note if len(places) == len(judged) else f"{whose}: {note}"

@@ -1,7 +1,5 @@
 """``trainguard brake``: lists, adds and releases brakes. The stack is found in whatever state it is."""
 
-from collections.abc import Sequence
-
 from trainguard.cli.options import Where
 from trainguard.cli.output.rendering import Block, Line
 from trainguard.cli.output.result import CommandResult
@@ -17,29 +15,32 @@ _AT_ONCE = "It reaches running jobs within a minute."
 
 
 def listed(where: Where, *, now: float) -> CommandResult:
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    return _result(deployment, brake_store(deployment, clients).read(), now)
+    deployment = look_up(where)
+    return _result(deployment, brake_store(deployment).read(), now)
 
 
 def added(
     what: str, where: Where, *, why: str, job: str | None, rule: str | None, until: float | None, now: float
 ) -> CommandResult:
     """Add a brake; raises RequestError for what no brake can be."""
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    name = None if rule is None else _rule(rule)
-    by = caller(clients)
+    deployment = look_up(where)
+    try:
+        name = None if rule is None else rule_named(rule, family_rules.names())
+    except UnknownNameError as fault:
+        raise RequestError(str(fault), "Name a custom rule's package with --rules-package DIR.") from fault
+    by = caller(deployment.clients)
 
     def make(identity: str) -> Brake:
         return new_brake(identity, Braked(what), by=by, why=why, now=now, job=job, rule=name, until=until)
 
-    brake, found = put_brake(brake_store(deployment, clients), make, now)
+    brake, found = put_brake(brake_store(deployment), make, now)
     return _result(deployment, found, now, said=f"Added {brake.id}: {brake.scope}. {_AT_ONCE}")
 
 
 def released_brakes(brake_id: str | None, where: Where, *, now: float) -> CommandResult:
     """Release a brake, or all; raises RequestError for one that is not in force."""
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    store, by = brake_store(deployment, clients), caller(clients)
+    deployment = look_up(where)
+    store, by = brake_store(deployment), caller(deployment.clients)
     before = store.read()
     ids = {each.id for each in before.in_force(now) if brake_id in {None, each.id}}
     if brake_id is not None and not ids:
@@ -51,32 +52,19 @@ def released_brakes(brake_id: str | None, where: Where, *, now: float) -> Comman
     return _result(deployment, found, now, said=f"Released {', '.join(sorted(ids)) or 'none'}. {_AT_ONCE}")
 
 
-def _rule(word: str) -> str:
-    try:
-        return rule_named(word, family_rules.names())
-    except UnknownNameError as fault:
-        raise RequestError(str(fault), "Name a custom rule's package with --rules-package DIR.") from fault
-
-
 def _result(deployment: Deployment, found: BrakeList, now: float, *, said: str | None = None) -> CommandResult:
     """Return the brakes as they are; of faults it says that they are not written again where somebody has written."""
-    entries = brake_entries(found.brakes, now)
     blocks: list[Block] = [] if said is None else [Line(said)]
-    blocks += brake_table(entries) if entries else [Line("No brake is on.")]
+    blocks.append(brake_table(found.brakes, now) if found.brakes else Line("No brake is on."))
     document = {
         "generated_at": iso(now),
         "stack": deployment.stack,
         "region": deployment.region,
         "account": deployment.account,
         "parameter": deployment.output(BRAKES_OUTPUT),
-        "brakes": entries,
+        "brakes": brake_entries(found.brakes, now),
         "faults": found.faults,
     }
-    return CommandResult(document=document, blocks=blocks, notes=_notes(found, is_written=said is not None))
-
-
-def _notes(found: BrakeList, *, is_written: bool) -> Sequence[str]:
-    then = (
-        "It is not written again: the parameter's history has it." if is_written else "Until then nothing is stopped."
-    )
-    return [f"{fault}. {then}" for fault in found.faults]
+    written = "It is not written again: the parameter's history has it."
+    then = "Until then nothing is stopped." if said is None else written
+    return CommandResult(document=document, blocks=blocks, notes=[f"{fault}. {then}" for fault in found.faults])

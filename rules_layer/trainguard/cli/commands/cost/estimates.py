@@ -1,23 +1,18 @@
 """``trainguard cost``: what a job of some size would cost to watch, line by line."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line, Shown, heading
+from trainguard.cli.output.rendering import table as table_of
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import PriceTableError
 from trainguard.local.settings import read_given
 from trainguard.running_costs.operating import estimate
-from trainguard.running_costs.unit_prices import (
-    PACKAGED_NAME,
-    CostLine,
-    UnitPriceTable,
-    packaged_unit_prices,
-    read_unit_prices,
-    total,
-)
+from trainguard.running_costs.unit_prices import PACKAGED_NAME, CostLine, packaged_unit_prices, read_unit_prices, total
 from trainguard.running_costs.workload import Workload
 
 _SECTIONS = {
@@ -29,17 +24,25 @@ _SECTIONS = {
     "busy": "A month in which jobs run adds to that, however many",
     "profile": "The profile itself in S3, for each hour of the job",
 }
-_COLUMNS = (Column("service"), Column("what", folds=True), Column("how many", right=True), Column("cost", right=True))
+_LINES: Mapping[Column, Callable[[CostLine], Shown]] = {
+    Column("service"): lambda line: line.service,
+    Column("what", folds=True): lambda line: line.what,
+    Column("how many", right=True): lambda line: f"{line.amount:,.0f}" if line.amount >= 100 else f"{line.amount:.3g}",
+    Column("cost", right=True): lambda line: money(line.cost),
+}
 _PRICE_COLUMNS = (Column("unit"), Column("price", right=True), Column("as of"), Column("source", folds=True))
 
 
 def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> CommandResult:
     """Return the estimate; ``unit_prices`` is a file in place of the packaged table. Raises PriceTableError."""
-    name, table = _table(unit_prices)
+    name, table = PACKAGED_NAME, packaged_unit_prices()
+    if unit_prices is not None:
+        name = str(unit_prices)
+        table = read_unit_prices(name, read_given(unit_prices, PriceTableError))
     prices = table.of_region(name, region)
     found = estimate(workload, prices, table.free_a_month)
     origin, alert = table.origin(region), total(found.fire)
-    lines: dict[str, list[CostLine]] = {field: list(getattr(found, field)) for field in _SECTIONS}
+    lines: dict[str, Sequence[CostLine]] = {field: getattr(found, field) for field in _SECTIONS}
     idle = f"{money(found.an_idle_month)}; beyond an unused free tier {money(found.an_idle_month_beyond_free)}"
     whole, own = found.with_profile, {"hour": found.an_hour, "job": found.the_job, "month": found.a_month}
     names = {"hour": "an hour of the job", "job": f"the job, {workload.hours:g} h", "month": "a month of such jobs"}
@@ -55,13 +58,12 @@ def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> Co
     )
     blocks: list[Block] = [facts]
     for field, title in _SECTIONS.items():
-        rows = [(line.service, line.what, _shown_amount(line.amount), money(line.cost)) for line in lines[field]]
-        blocks += [Heading(title), Grid(_COLUMNS, rows)]
+        blocks += [heading(title), table_of(lines[field], _LINES)]
     sources, values = table.sources(region), msgspec.structs.asdict(prices)
     rows = [
         (unit, f"{values[unit]:.10f}".rstrip("0").rstrip("."), each.date, each.source) for unit, each in sources.items()
     ]
-    blocks += [Heading("Unit prices"), Grid(_PRICE_COLUMNS, rows)]
+    blocks += [heading("Unit prices"), Grid(_PRICE_COLUMNS, rows)]
     blocks.append(Line(f"{table.currency}. A model: {origin}.", style="dim"))
     document = {
         "workload": found.workload,
@@ -84,13 +86,3 @@ def cost_result(workload: Workload, region: str, unit_prices: Path | None) -> Co
 def money(amount: float) -> str:
     """Return an amount to the cent, or to three digits where it is smaller."""
     return f"{amount:,.2f}" if amount >= 1.0 else f"{float(f'{amount:.3g}'):.8f}".rstrip("0").rstrip(".")
-
-
-def _table(file: Path | None) -> tuple[str, UnitPriceTable]:
-    if file is None:
-        return PACKAGED_NAME, packaged_unit_prices()
-    return str(file), read_unit_prices(str(file), read_given(file, PriceTableError))
-
-
-def _shown_amount(amount: float) -> str:
-    return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"

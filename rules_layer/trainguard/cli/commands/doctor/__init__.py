@@ -28,19 +28,13 @@ def doctor(
     from trainguard.core.errors import TrainGuardError
 
     refuse_name(job)
-    about: dict[str, object] = {
-        "stack": where.stack,
-        "region": where.region,
-        "account": None,
-        "job": job,
-        "bucket": bucket,
-    }
+    about = {"stack": where.stack, "region": where.region, "account": None, "job": job, "bucket": bucket}
     try:
-        deployment, clients = find_deployment(where.stack, where.region, where.profile)
+        deployment = find_deployment(where)
     except TrainGuardError as fault:
         printed([unfound(fault)], {**about, "examined": False}, as_json=as_json)
         return REFUSED
-    site = Site(deployment, clients, now=time.time(), profile=where.profile, bucket=bucket)
-    about |= {"region": deployment.region, "account": deployment.account, "examined": True}
-    found = printed(diagnose(site, job), about, as_json=as_json)
+    site = Site(deployment, now=time.time(), profile=where.profile, bucket=bucket)
+    about |= {"region": deployment.region, "account": deployment.account}
+    found = printed(diagnose(site, job), {**about, "examined": True}, as_json=as_json)
     return FIRED if any(result.level is Level.FAIL for result in found) else RAN

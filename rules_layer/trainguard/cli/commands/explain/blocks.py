@@ -10,9 +10,9 @@ from trainguard.cli.output.rendering import (
     Cell,
     Column,
     Facts,
-    Heading,
     Line,
     Shown,
+    heading,
     severity_cell,
     status_cell,
     table,
@@ -36,10 +36,10 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     on = f", node {unit_title(row.node)}" if row.node is not None else ""
     fires_when = "" if why.fires_when.startswith("never") else f"It fires when {why.fires_when}."
     texts = (_sentence(row.finding.reason), fires_when, _held_back(row.rule, known.policy.alerts))
-    blocks: list[Block] = [Heading(f"{row.rule} on {why.job}{on}"), Facts(_facts(why, now)), Heading("Why")]
+    blocks: list[Block] = [heading(f"{row.rule} on {why.job}{on}"), Facts(_facts(why, now)), heading("Why")]
     blocks += [Line(text, indent=2) for text in texts if text]
     if row.finding.facts:
-        blocks += [Heading("Facts"), table(row.finding.facts, _FACTS)]
+        blocks += [heading("Facts"), table(row.finding.facts, _FACTS)]
     if why.nodes:
         blocks += _nodes(why.nodes, now)
     blocks += _section("When it held", _episodes(row))
@@ -51,7 +51,7 @@ def explanation_blocks(why: Explanation, *, now: float) -> list[Block]:
     blocks += configuration_blocks(known, row.rule)
     blocks += _section("What to do", [row.finding.advice] if row.finding.advice else [])
     blocks += _section("What comes", why.outlook)
-    return [*blocks, Heading("Parameters"), table(why.parameters, _PARAMETERS)]
+    return [*blocks, heading("Parameters"), table(why.parameters, _PARAMETERS)]
 
 
 _FACTS: Mapping[Column, Callable[[Fact], Shown]] = {
@@ -64,7 +64,6 @@ _FACTS: Mapping[Column, Callable[[Fact], Shown]] = {
     Column("where", folds=True, drops=4): lambda fact: "/".join(each for each in (fact.node, fact.device) if each),
     Column("when", folds=True, drops=2): shown_times,
 }
-
 
 _PARAMETERS: Mapping[Column, Callable[[EffectiveParameter], Shown]] = {
     Column("parameter"): lambda each: Cell(each.name, _style(each)),
@@ -84,12 +83,11 @@ def _style(parameter: EffectiveParameter) -> str:
 
 def _facts(why: Explanation, now: float) -> list[tuple[str, Shown]]:
     row, status = why.row, status_cell(why.row.status)
-    facts: list[tuple[str, Shown]] = [("status", Cell(f"{status.text}. {why.meaning}", status.style))]
-    if why.record is not None and not why.record.policy.evaluated:
-        facts.append(("not evaluated", Cell(why.record.policy.why, "bold yellow")))
-    if row.finding.severity is not None:
-        facts.append(("severity", severity_cell(row.finding.severity)))
-    facts += [
+    is_left_out = why.record is not None and not why.record.policy.evaluated
+    facts: list[tuple[str, Shown]] = [
+        ("status", Cell(f"{status.text}. {why.meaning}", status.style)),
+        ("not evaluated", Cell(why.known.policy.why, "bold yellow") if is_left_out else ""),
+        ("severity", severity_cell(row.finding.severity)),
         ("measured", why.comparison or ""),
         ("worst", row.worst or ""),
         ("patience", "" if why.patience is None else _patience(why.patience)),
@@ -173,7 +171,7 @@ def _nodes(nodes: Sequence[RuleRow], now: float) -> list[Block]:
             f"{row.times_fired} x, last {time_text(row.fired_at, now)}" if row.times_fired else ""
         ),
     }
-    blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {by_status})"), table(nodes[:NODES_SHOWN], cells)]
+    blocks: list[Block] = [heading(f"Nodes ({len(nodes)}: {by_status})"), table(nodes[:NODES_SHOWN], cells)]
     if len(nodes) > NODES_SHOWN:
         more = counted(len(nodes) - NODES_SHOWN, "node")
         blocks.append(Line(f"… and {more} more, none of them worse. All are in --json."))
@@ -181,7 +179,7 @@ def _nodes(nodes: Sequence[RuleRow], now: float) -> list[Block]:
 
 
 def _section(title: str, sentences: Sequence[str]) -> list[Block]:
-    return [Heading(title), *(Line(_sentence(each), indent=2) for each in sentences)] if sentences else []
+    return [heading(title), *(Line(_sentence(each), indent=2) for each in sentences)] if sentences else []
 
 
 def _sentence(text: str) -> str:

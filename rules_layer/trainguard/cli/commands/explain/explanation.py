@@ -30,9 +30,25 @@ from trainguard.rules.spec import LOADER_SECONDS, POINTS
 _ENDED = "The job has ended: this verdict is final."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
-
 # How far a rule's patience is; ``left`` until a verdict, in ``counts``, and ``left_s`` are None where unknown.
 Patience = Mapping[str, Any]
+
+_MEANINGS = {
+    Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
+    Status.OK: "Its condition does not hold.",
+    Status.WARMING_UP: "There is data, but less than its patience.",
+    Status.WAITING_FOR_DATA: "There is no data for it yet.",
+    Status.NOT_APPLICABLE: "It does not apply: its data are missing.",
+    Status.DISABLED: "It does not run: `rule_to_invoke` names another rule.",
+    Status.ERROR: "It has no verdict: one of its settings is wrong, or it failed.",
+}
+_TOO_SHORT = "The job ended with less data than its patience."
+_OVER = "It has fired, and its condition no longer holds."
+_NOTHING_READ = "No profile object of the job was read yet."
+_NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
+_NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
+_DONE = ("fire_id", "action", "action_at", "alert_id", "report_uri")
+_OF_NODE = ("node", "status", "measured", "threshold", "worst", "data_points", "patience", "times_fired", "fired_at")
 
 
 def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
@@ -65,18 +81,14 @@ def next_steps(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[s
         named, given = f"{NAMESPACE}{TRAINING_RULES}", f"{NAMESPACE}{bare(row.rule)}_<parameter>"
         return [f"It runs where {named} names it, or where {given} is set.", _SETTINGS_ARE_READ_ONCE]
     if row.status is Status.DISABLED:
-        return _of_disabled({} if record is None else record.rule_settings)
+        setting = setting_of(PROFILER_REPORT, "rule_to_invoke", {} if record is None else record.rule_settings)
+        tag = f"the tag {NAMESPACE}{setting}" if setting else "the setting rule_to_invoke"
+        return [f"It runs where {tag} is not set.", _SETTINGS_ARE_READ_ONCE]
     if record is None or not record.active:
         return [_ENDED]
     if row.status is Status.NOT_APPLICABLE:
         return _of_missing(row, record)
     return _BY_STATUS[row.status](row, plan)
-
-
-def _of_disabled(settings: Mapping[str, str]) -> list[str]:
-    setting = setting_of(PROFILER_REPORT, "rule_to_invoke", settings)
-    tag = f"the tag {NAMESPACE}{setting}" if setting else "the setting rule_to_invoke"
-    return [f"It runs where {tag} is not set.", _SETTINGS_ARE_READ_ONCE]
 
 
 def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
@@ -150,26 +162,6 @@ _BY_STATUS: Mapping[Status, Callable[[RuleRow, RulePlan], list[str]]] = {
     Status.WARMING_UP: _of_patience,
     Status.WAITING_FOR_DATA: _of_awaited,
 }
-
-
-_MEANINGS = {
-    Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
-    Status.OK: "Its condition does not hold.",
-    Status.WARMING_UP: "There is data, but less than its patience.",
-    Status.WAITING_FOR_DATA: "There is no data for it yet.",
-    Status.NOT_APPLICABLE: "It does not apply: its data are missing.",
-    Status.DISABLED: "It does not run: `rule_to_invoke` names another rule.",
-    Status.ERROR: "It has no verdict: one of its settings is wrong, or it failed.",
-}
-_TOO_SHORT = "The job ended with less data than its patience."
-_OVER = "It has fired, and its condition no longer holds."
-_NOTHING_READ = "No profile object of the job was read yet."
-_NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
-_NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
-
-
-_DONE = ("fire_id", "action", "action_at", "alert_id", "report_uri")
-_OF_NODE = ("node", "status", "measured", "threshold", "worst", "data_points", "patience", "times_fired", "fired_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,16 @@ import typer
 from msgspec.structs import replace
 
 from trainguard.cli.output.files import write_files
-from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, table
+from trainguard.cli.output.rendering import Block, Cell, Column, Line, heading, table
 from trainguard.cli.output.result import FIRED, NO_VERDICT, RAN, CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.gate import text
 from trainguard.gate.cause import ledger_cause
-from trainguard.gate.document import Cause, ChangedOperator, GateVerdict, MetricVerdict
+from trainguard.gate.document import Cause, ChangedOperator, GateVerdict
 from trainguard.gate.judge import verdict_of
 from trainguard.gate.noise import Answer
 from trainguard.gate.outputs import junit as junit_report
 from trainguard.gate.outputs import markdown as markdown_summary
-from trainguard.gate.runs import GateRun
 from trainguard.gate.text import NAMES, change_of, other_faults
 from trainguard.local.gate import gate_run
 from trainguard.local.gate_settings import GateSettings, expanded, metrics_of, tolerances_of
@@ -44,10 +43,13 @@ def gated(
     if not against:
         raise RequestError("No baseline is given", "Name its runs by --baseline, or as baselines in a file (--config).")
     own_places = expanded(candidates)
-    others_places, notes = _apart(against, own_places)
+    # A pattern may find a candidate, too: it is no baseline, unless no other is left.
+    real = {os.path.realpath(each) for each in own_places}
+    both = [each for each in against if os.path.realpath(each) in real]
+    both = both if len(both) < len(against) else []
     own = [gate_run(place) for place in own_places]
-    others = [gate_run(place) for place in others_places]
-    own[0] = dataclasses.replace(own[0], notes=(*own[0].notes, *notes))
+    others = [gate_run(place) for place in against if place not in both]
+    own[0] = dataclasses.replace(own[0], notes=(*own[0].notes, *map(text.warning_both, both)))
     verdict = verdict_of(
         own,
         others,
@@ -55,20 +57,9 @@ def gated(
         only=metrics_of(metrics) or settings.metrics,
         loss_step=settings.loss_step if loss_step is None else loss_step,
     )
-    return verdict if verdict.verdict is Answer.PASSED else _explained(verdict, own, others)
-
-
-def _apart(baselines: Sequence[str], candidates: Sequence[str]) -> tuple[Sequence[str], list[str]]:
-    """Return the baselines that are no candidate, as a pattern may find it, too; all where no other is left."""
-    own = {os.path.realpath(each) for each in candidates}
-    both = [each for each in baselines if os.path.realpath(each) in own]
-    if not both or len(both) == len(baselines):
-        return baselines, []
-    return [each for each in baselines if each not in both], [text.warning_both(each) for each in both]
-
-
-def _explained(verdict: GateVerdict, own: Sequence[GateRun], others: Sequence[GateRun]) -> GateVerdict:
-    """Return the verdict with the cause: that of kernel traces says more of a step than the ledger."""
+    if verdict.verdict is Answer.PASSED:
+        return verdict
+    # The cause by kernel traces says more of a step than the ledger.
     cause: Cause | None = None
     operators: list[ChangedOperator] = []
     places = (own[0].place, others[-1].place)
@@ -99,7 +90,7 @@ def written(verdict: GateVerdict, *, junit: Path | None, markdown: Path | None, 
 
 
 def _blocks(verdict: GateVerdict) -> Iterator[Block]:
-    yield Heading(", ".join(verdict.candidates))
+    yield heading(", ".join(verdict.candidates))
     yield Line(verdict.reason, style=_STYLES[verdict.verdict])
     yield from (Line(f"{each.text}.") for each in other_faults(verdict))
     if verdict.metrics:
@@ -108,41 +99,27 @@ def _blocks(verdict: GateVerdict) -> Iterator[Block]:
             {
                 Column("verdict"): lambda each: Cell(each.verdict.value, _STYLES[each.verdict]),
                 Column("metric"): lambda each: NAMES[each.metric],
-                Column("change", right=True): lambda each: _change(each, each.change),
-                Column("interval", right=True): _interval,
-                Column("noise", right=True, drops=1): _noise,
-                Column("runs needed", right=True): _needed,
+                Column("change", right=True): lambda each: "" if each.change is None else change_of(each, each.change),
+                Column("interval", right=True): lambda each: " to ".join(
+                    change_of(each, end) for end in each.interval or ()
+                ),
+                Column("noise", right=True, drops=1): lambda each: (
+                    "" if each.noise_between is None else f"{100.0 * each.noise_between:.2f} %"
+                ),
+                Column("runs needed", right=True): lambda each: (
+                    "-" if each.runs_needed is None else f"{each.runs_needed:,}"
+                ),
                 Column("scalar", drops=2): lambda each: shown_name(each.name, _LONGEST_NAME),
             },
         )
     if verdict.cause is not None:
         yield Line(verdict.cause.text)
     if verdict.operators:
-        yield _operators(verdict.operators)
-
-
-def _change(metric: MetricVerdict, part: float | None) -> str:
-    return "" if part is None else change_of(metric, part)
-
-
-def _interval(metric: MetricVerdict) -> str:
-    return "" if metric.interval is None else " to ".join(_change(metric, each) for each in metric.interval)
-
-
-def _noise(metric: MetricVerdict) -> str:
-    return "" if metric.noise_between is None else f"{100.0 * metric.noise_between:.2f} %"
-
-
-def _needed(metric: MetricVerdict) -> str:
-    return "-" if metric.runs_needed is None else f"{metric.runs_needed:,}"
-
-
-def _operators(operators: Sequence[ChangedOperator]) -> Grid:
-    return table(
-        operators,
-        {
-            Column("operator or kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
-            Column("change"): lambda each: each.change.replace("_", " "),
-            Column("of a step", right=True): lambda each: f"{each.delta_ms:+.3f} ms",
-        },
-    )
+        yield table(
+            verdict.operators,
+            {
+                Column("operator or kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
+                Column("change"): lambda each: each.change.replace("_", " "),
+                Column("of a step", right=True): lambda each: f"{each.delta_ms:+.3f} ms",
+            },
+        )

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Heading, Line, table
+from trainguard.cli.output.rendering import Block, Column, Facts, Line, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.hangs.text import said_ranks
-from trainguard.hangs.verdict import Culprit, HangVerdict
+from trainguard.hangs.verdict import HangVerdict
 
 _MOST_SHOWN = 16
 
@@ -22,7 +22,7 @@ def hang_result(place: str, verdict: HangVerdict) -> CommandResult:
 
 
 def _blocks(place: str, verdict: HangVerdict) -> Iterator[Block]:
-    yield Heading(place)
+    yield heading(place)
     yield Line(verdict.reason, style="bold red" if verdict.culprits else "bold")
     if verdict.advice:
         yield Line(verdict.advice)
@@ -36,13 +36,11 @@ def _blocks(place: str, verdict: HangVerdict) -> Iterator[Block]:
     columns = {
         Column("rank", right=True): lambda each: str(each.rank),
         Column("is"): lambda each: each.kind.replace("_", " "),
-        Column("in", folds=True): _own,
+        Column("in", folds=True): lambda each: (
+            f"{each.operation} {each.sequence} of {each.group}" if each.operation else ""
+        ),
         Column("line", folds=True): lambda each: each.line,
         Column("ranks that wait", right=True, drops=1): lambda each: f"{each.waiting:,}",
     }
     if verdict.details:
         yield table(verdict.details[:_MOST_SHOWN], columns)
-
-
-def _own(culprit: Culprit) -> str:
-    return f"{culprit.operation} {culprit.sequence} of {culprit.group}" if culprit.operation else ""

@@ -1,7 +1,6 @@
 """``trainguard kernels``."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,54 +12,42 @@ from trainguard.cli.options import argument, compare_option, option, out_option,
 STATUSES = ("judged", "judged in part", "not judged", "unreadable")
 FRAMEWORKS = ("pytorch", "jax", "tensorflow", "xla", "unknown")
 
-_Source = Annotated[
-    str,
-    argument(
-        "TRACE",
-        "A trace or memory snapshot of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
-        "a folder of them, or s3://bucket/key-or-prefix.",
-    ),
-]
-_Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; without, nothing is written.")]
-_Compare = Annotated[
-    str | None,
-    compare_option("Other traces: what changed since them."),
-]
-_ModelFlops = Annotated[
-    float | None,
-    typer.Option(
-        "--model-tflops",
-        metavar="TFLOP",
-        min=0.0,
-        help="10^12 operations that the model needs for a step of a rank, for its MFU; else 3 x the forward pass.",
-    ),
-]
-_Gpu = Annotated[
-    str,
-    option("--gpu", "NAME", "The GPU of traces that do not name theirs, such as 'AMD Instinct MI300X'."),
-]
-_Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
-_Name = Annotated[str, option("--name", "TEXT", "With --list: part of the name.")]
-_Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
-_Status = Annotated[str, status_option(f"With --list: {', '.join(STATUSES)}.", metavar="STATUS")]
-_Framework = Annotated[str, option("--made-with", "NAME", f"With --list: {', '.join(FRAMEWORKS)}.")]
-_Finding = Annotated[str, option("--finding", "RULE", "With --list: a rule that fires.")]
-
 
 @command(fails_on_fire=True)
 def kernels(
-    source: _Source,
+    source: Annotated[
+        str,
+        argument(
+            "TRACE",
+            "A trace or memory snapshot of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
+            "a folder of them, or s3://bucket/key-or-prefix.",
+        ),
+    ],
     *,
-    out: _Out = None,
-    compare: _Compare = None,
-    model_tflops: _ModelFlops = None,
-    gpu: _Gpu = "",
-    listing: _Listing = False,
-    name: _Name = "",
-    since: _Since = None,
-    status: _Status = "",
-    framework: _Framework = "",
-    finding: _Finding = "",
+    out: Annotated[
+        Path | None, out_option("Folder for kernels.json and kernels.html; without, nothing is written.")
+    ] = None,
+    compare: Annotated[str | None, compare_option("Other traces: what changed since them.")] = None,
+    model_tflops: Annotated[
+        float | None,
+        typer.Option(
+            "--model-tflops",
+            metavar="TFLOP",
+            min=0.0,
+            help="10^12 operations that the model needs for a step of a rank, for its MFU; else 3 x the forward pass.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str, option("--gpu", "NAME", "The GPU of traces that do not name theirs, such as 'AMD Instinct MI300X'.")
+    ] = "",
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")
+    ] = False,
+    name: Annotated[str, option("--name", "TEXT", "With --list: part of the name.")] = "",
+    since: Annotated[float | None, since_option("With --list: profiles of the last 30d, …")] = None,
+    status: Annotated[str, status_option(f"With --list: {', '.join(STATUSES)}.", metavar="STATUS")] = "",
+    framework: Annotated[str, option("--made-with", "NAME", f"With --list: {', '.join(FRAMEWORKS)}.")] = "",
+    finding: Annotated[str, option("--finding", "RULE", "With --list: a rule that fires.")] = "",
 ) -> Result:
     """Judge kernel traces: the GPU's time by kernel, step and cause, and its memory, with advice.
 
@@ -78,8 +65,9 @@ def kernels(
     """
     if listing:
         refuse("--list", {"--out": out, "--compare": compare, "--model-tflops": model_tflops, "--gpu": gpu})
-        _known("--status", status, STATUSES)
-        _known("--made-with", framework, FRAMEWORKS)
+        for named, word, words in (("--status", status, STATUSES), ("--made-with", framework, FRAMEWORKS)):
+            if word and word not in words:
+                raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=named)
         from trainguard.cli.commands.kernels.listed import listed
         from trainguard.cli.services.names import rule_named
         from trainguard.kernels.listing import Wanted
@@ -94,8 +82,3 @@ def kernels(
     from trainguard.cli.commands.kernels.judged import judged
 
     return judged(source, out, compare, model_tflops=model_tflops, gpu=gpu)
-
-
-def _known(option: str, word: str, words: Sequence[str]) -> None:
-    if word and word not in words:
-        raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=option)

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Heading, Item, Line, Shown, severity_cell, table
+from trainguard.cli.output.rendering import Block, Column, Facts, Grid, Item, Line, Shown, heading, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted
 from trainguard.kernels.changes import ChangedEntry, Comparison, RankComparison
 from trainguard.kernels.comparison.text import CHANGES, PARTS, causes, comparable, headline, signed
 from trainguard.kernels.costs import short_shapes
 from trainguard.kernels.device_entries import ArithmeticEntry, FamilyEntry
-from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankLine, RankProfile, encode_profiles
+from trainguard.kernels.document import AcrossRanks, KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry, KernelEntry, KernelFinding
-from trainguard.kernels.memory.entries import GpuMemory, MemoryHolder, SnapshotProfile
+from trainguard.kernels.memory.entries import GpuMemory, SnapshotProfile
 from trainguard.kernels.memory.frames import own_frame
 from trainguard.kernels.overview import verdict_of
 from trainguard.kernels.rollups.phases import PHASES
@@ -28,31 +27,43 @@ from trainguard.local.judged_traces import profiles_of, unwatched
 from trainguard.local.traces import DOCUMENT, PAGE, open_traces
 from trainguard.render.numbers import nanos, number, shown_name
 
-if TYPE_CHECKING:
-    from trainguard.kernels.timeline.build import DrawnRanks
-
-
 _CHANGES = {"recompute": "with recomputed activations", "half_batch": "with half the batch"}
+# Rows of a table, ranks, and parts of a path; ``kernels.json`` has all, and the whole name of a kernel.
+_SHOWN, _SHOWN_RANKS, _SHOWN_PARTS = 15, 8, 4
+_LONGEST_NAME = 100
+_LABEL_WIDTH = 8
+# Of more files that are left out, the others are counted.
+_NAMED = 5
+# So much of the time of products is all of it, but for rounding.
+_ALL = 0.995
 
 
-def snapshot_blocks(snapshot: SnapshotProfile) -> Iterator[Block]:
-    yield Heading(snapshot.trace if snapshot.rank is None else f"rank {snapshot.rank}: {snapshot.trace}")
-    for finding in snapshot.findings:
-        labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
-        text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
-        yield Item(labels=labels, text=text, advice=finding.recommendation)
-    yield from memory_blocks(snapshot.memory)
+def _title(profile: RankProfile | SnapshotProfile) -> Line:
+    return heading(profile.trace if profile.rank is None else f"rank {profile.rank}: {profile.trace}")
 
 
-def memory_blocks(memory: Sequence[GpuMemory]) -> Iterator[Block]:
+def _item(finding: KernelFinding, note: str = "", more: str = "") -> Item:
+    labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
+    return Item(labels, f"{finding.id}: {finding.summary}{note}", finding.recommendation + more)
+
+
+def _confidence(finding: KernelFinding) -> str:
+    return " Low confidence." if finding.confidence == "low" else ""
+
+
+def _memory_blocks(memory: Sequence[GpuMemory]) -> Iterator[Block]:
     for each in memory:
-        yield Facts([(f"memory of {each.name}", _sizes(each)), *_parts(each), *_estimates(each)])
+        facts = [(f"memory of {each.name}", _sizes(each)), *_parts(each)]
+        for change in each.notable_estimates:
+            basis = f"estimated from {said_size(change.acts_on)} that it acts on"
+            facts.append((_CHANGES[change.change], f"at most {said_size(change.saves_at_most)} less, {basis}"))
+        yield Facts(facts)
         if each.unknown:
             yield Line(each.unknown)
         if each.holders:
             at = "when an allocation failed" if each.moment == "failure" else "at the peak"
             columns = {
-                Column(f"holds most {at}", folds=True): _where,
+                Column(f"holds most {at}", folds=True): lambda held: own_frame(held.where) or UNKNOWN_PLACE,
                 Column("kind"): lambda held: held.kind.replace("_", " "),
                 Column("size", right=True): lambda held: said_size(held.bytes),
                 Column("blocks", right=True, drops=1): lambda held: f"{held.blocks:,}",
@@ -78,47 +89,28 @@ def _parts(memory: GpuMemory) -> Iterator[tuple[str, str]]:
         yield "free at the end", f"{said_size(parts.free)}, {largest}, {said_size(parts.inactive_split)} beside others"
 
 
-def _estimates(memory: GpuMemory) -> Iterator[tuple[str, str]]:
-    for each in memory.notable_estimates:
-        basis = f"estimated from {said_size(each.acts_on)} that it acts on"
-        yield _CHANGES[each.change], f"at most {said_size(each.saves_at_most)} less, {basis}"
-
-
-def _where(held: MemoryHolder) -> str:
-    return own_frame(held.where) or UNKNOWN_PLACE
-
-
-SHOWN = 15
-SHOWN_RANKS = 8
-# Of a kernel on a line; ``kernels.json`` has it whole.
-LONGEST_NAME = 100
-
-
-def comparison_blocks(comparison: Comparison) -> Iterator[Block]:
+def _comparison_blocks(comparison: Comparison) -> Iterator[Block]:
     yield from (Line(note) for note in comparison.notes)
     ranks = sorted(comparison.ranks, key=lambda rank: -abs(rank.worsened))
-    for rank in ranks[:SHOWN_RANKS]:
+    for rank in ranks[:_SHOWN_RANKS]:
         yield from _compared(rank)
-    if left := len(ranks) - SHOWN_RANKS:
-        yield from [Line(f"{left:,} ranks that changed less are in kernels.json.")] if left > 0 else []
+    if len(ranks) > _SHOWN_RANKS:
+        yield Line(f"{len(ranks) - _SHOWN_RANKS:,} ranks that changed less are in kernels.json.")
 
 
 def _compared(rank: RankComparison) -> Iterator[Block]:
-    yield Heading(f"{rank.after_trace} compared with {rank.before_trace}")
+    yield heading(f"{rank.after_trace} compared with {rank.before_trace}")
     yield from (Line(text) for text in (comparable(rank.comparable), headline(rank), *causes(rank)))
     if rank.step is not None:
         parts = sorted(rank.step.parts.items(), key=lambda part: -abs(part[1]))
         yield Facts([(PARTS[name], signed(part)) for name, part in parts if part])
     for title, entries in (("kernel", rank.kernels), ("operator", rank.operators)):
-        changed = [each for each in entries if each.change != "same"][:SHOWN]
+        changed = [each for each in entries if each.change != "same"][:_SHOWN]
+        whole = "of a step" if rank.per == "step" else "of this work"
+        of_step = [] if rank.step is None else [Column(whole, right=True)]
+        columns = (Column(title, folds=True), Column("change"), Column("a run"), *of_step, Column("runs"))
         if changed:
-            yield Grid(_columns(title, rank), [_row(each) for each in changed])
-
-
-def _columns(title: str, rank: RankComparison) -> Sequence[Column]:
-    whole = "of a step" if rank.per == "step" else "of this work"
-    of_step = [] if rank.step is None else [Column(whole, right=True)]
-    return (Column(title, folds=True), Column("change"), Column("a run"), *of_step, Column("runs"))
+            yield Grid(columns, [_row(each) for each in changed])
 
 
 def _row(entry: ChangedEntry) -> list[str]:
@@ -126,18 +118,13 @@ def _row(entry: ChangedEntry) -> list[str]:
     run = f"{nanos(entry.run_before_ns)} to {nanos(entry.run_after_ns)}"
     of_step = [] if entry.before_ns is None else [signed(entry.delta_ns)]
     runs = f"{number(entry.before_runs)} to {number(entry.after_runs)}"
-    return [shown_name(name, LONGEST_NAME), CHANGES[entry.change], run, *of_step, runs]
-
-
-_SHOWN = 15
+    return [shown_name(name, _LONGEST_NAME), CHANGES[entry.change], run, *of_step, runs]
 
 
 def _across(across: AcrossRanks) -> Iterator[Block]:
-    yield Heading(f"{len(across.lines)} traces compared")
-    for finding in across.findings:
-        labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
-        yield Item(labels=labels, text=f"{finding.id}: {finding.summary}", advice=finding.recommendation)
-    cells: Mapping[Column, Callable[[RankLine], Shown]] = {
+    yield heading(f"{len(across.lines)} traces compared")
+    yield from map(_item, across.findings)
+    cells = {
         Column("rank"): lambda line: line.trace if line.rank is None else str(line.rank),
         Column("step", right=True): lambda line: _ms(line.step_ns),
         Column("computes", right=True): lambda line: _ms(line.compute_ns),
@@ -147,13 +134,6 @@ def _across(across: AcrossRanks) -> Iterator[Block]:
     }
     yield table(sorted(across.lines, key=lambda line: (-line.last_steps, line.rank or 0))[:_SHOWN], cells)
     yield from (Line(note) for note in across.notes)
-
-
-_SHOWN_RANKS = 8
-_SHOWN_PARTS = 4
-_LABEL_WIDTH = 8
-# Of more files that are left out, the others are counted.
-_NAMED = 5
 
 
 def judged(
@@ -166,7 +146,13 @@ def judged(
     """
     place = open_traces(source)
     other = None if compare is None else open_traces(compare)
-    drawn = None if out is None else _drawn(out, len(place.names))
+    drawn = None
+    if out is not None:
+        from trainguard.cli.output.files import prepare
+        from trainguard.kernels.timeline.build import DrawnRanks
+
+        prepare(out)
+        drawn = DrawnRanks(len(place.names))
     document = profiles_of(place, unwatched if drawn is None else drawn.add, gpu)
     if model_tflops is not None:
         document = replace(document, ranks=[_of_model(rank, model_tflops * 1e12) for rank in document.ranks])
@@ -176,37 +162,27 @@ def judged(
         document = replace(document, comparison=compared(profiles_of(other, gpu=gpu), document))
     blocks = [*_overview(document), *_all_ranks(document)]
     if out is not None and drawn is not None:
-        blocks += _written(document, drawn, out)
+        # The page's templates are slow to import.
+        from trainguard.cli.output.files import write_files
+        from trainguard.report.html.kernels.page import render_kernels
+
+        files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
+        write_files(out, files)
+        blocks += [Line(f"Written: {out / name}", whole=True) for name in files]
     notes = [f"{name} was not read: {why}" for name, why in document.unread.items()]
     if place.left_out:
         files_left = f"{counted(len(place.left_out), 'file')} not read: {_listed(place.left_out)}"
         how = "They do not begin as a trace; give one by its own path to read it all the same."
         notes.insert(0, f"{files_left}. {how}")
+    profiles: list[RankProfile | SnapshotProfile] = [*document.ranks, *document.snapshots]
+    fired = any(finding.id != TraceQuality.name for each in profiles for finding in each.findings)
     return CommandResult(
         document=document,
         blocks=blocks,
         notes=notes,
-        fired=_fired(document),
+        fired=fired or (document.across is not None and bool(document.across.findings)),
         evaluated=any(rank.busy_ns for rank in document.ranks) or bool(document.snapshots),
     )
-
-
-def _drawn(out: Path, ranks: int) -> "DrawnRanks":
-    from trainguard.cli.output.files import prepare
-    from trainguard.kernels.timeline.build import DrawnRanks
-
-    prepare(out)
-    return DrawnRanks(ranks)
-
-
-def _written(document: KernelProfiles, drawn: "DrawnRanks", out: Path) -> list[Block]:
-    # The page's templates are slow to import.
-    from trainguard.cli.output.files import write_files
-    from trainguard.report.html.kernels.page import render_kernels
-
-    files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
-    write_files(out, files)
-    return [Line(f"Written: {out / name}", whole=True) for name in files]
 
 
 def _overview(document: KernelProfiles) -> Iterator[Block]:
@@ -219,14 +195,16 @@ def _overview(document: KernelProfiles) -> Iterator[Block]:
     verdict = verdict_of(document, fired)
     yield Line(f"{verdict.word}. {' '.join(verdict.sentences)}")
     if document.comparison is not None:
-        yield from comparison_blocks(document.comparison)
+        yield from _comparison_blocks(document.comparison)
 
 
 def _all_ranks(document: KernelProfiles) -> Iterator[Block]:
     for rank in document.ranks[:_SHOWN_RANKS]:
         yield from _blocks(rank)
     for snapshot in document.snapshots[:_SHOWN_RANKS]:
-        yield from snapshot_blocks(snapshot)
+        yield _title(snapshot)
+        yield from (_item(each, _confidence(each)) for each in snapshot.findings)
+        yield from _memory_blocks(snapshot.memory)
     if others := [each.trace for found in (document.ranks, document.snapshots) for each in found[_SHOWN_RANKS:]]:
         yield Line(f"{counted(len(others), 'more trace')} not shown here: {_listed(others)}.")
     if document.across is not None:
@@ -245,15 +223,10 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _fired(document: KernelProfiles) -> bool:
-    across = [] if document.across is None else document.across.findings
-    found = [*(each.findings for each in document.ranks), *(each.findings for each in document.snapshots)]
-    return bool(across) or any(finding.id != TraceQuality.name for findings in found for finding in findings)
-
-
 def _blocks(rank: RankProfile) -> Iterator[Block]:
-    title = rank.trace if rank.rank is None else f"rank {rank.rank}: {rank.trace}"
-    yield Heading(title)
+    delay, precise = rank.launch_delay_ns, sum(rank.precision.values())
+    precisions = (f"{name} {100 * part / precise:.0f} %" for name, part in rank.precision.items() if precise)
+    yield _title(rank)
     yield Facts(
         [
             ("window", f"{_ms(rank.window_ns)}, {counted(len(rank.steps), 'step')}"),
@@ -261,31 +234,26 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
             ("computes", _part(rank, rank.compute_ns)),
             ("communicates", f"{_part(rank, rank.communication_ns)}, exposed {_ms(rank.exposed_communication_ns)}"),
             ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
-            ("precision", _precisions(rank)),
-            ("launch delay", _delay(rank)),
+            ("precision", ", ".join(precisions) or "-"),
+            ("launch delay", "-" if delay is None else f"median {_us(delay.median)}, p90 {_us(delay.p90)}"),
             *(("arithmetic", _arithmetic(used)) for used in [rank.rollup.arithmetic] if used is not None),
             *(("critical path", _path(path)) for path in rank.critical_paths[:1]),
         ]
     )
     for finding in rank.findings:
-        labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
-        text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
-        yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
+        explains = f" It explains {_ms(finding.gain.ns_per_step)} of {'each step' if rank.steps else 'the window'}."
+        yield _item(finding, _confidence(finding), explains if finding.gain.ns_per_step else "")
     if rank.rollup.families:
         yield _families(rank)
     if rank.kernels:
         yield table(rank.kernels[:_SHOWN], _KERNELS)
-    yield from memory_blocks(rank.memory)
+    yield from _memory_blocks(rank.memory)
 
 
 def _arithmetic(used: ArithmeticEntry) -> str:
     least = "" if used.covered_share >= _ALL else "at least "
     peak = f"{used.peak_tflops:,g} TFLOP/s in {used.precision}{'' if used.peak_confirmed else ' (not confirmed)'}"
     return f"MFU {least}{used.mfu:.1%}, HFU {least}{used.hfu:.1%} of {peak}"
-
-
-# So much of the time of products is all of it, but for rounding.
-_ALL = 0.995
 
 
 def _families(rank: RankProfile) -> Grid:
@@ -319,7 +287,7 @@ def _family(entry: FamilyEntry) -> str:
 
 
 _KERNELS: Mapping[Column, Callable[[KernelEntry], Shown]] = {
-    Column("kernel", folds=True): lambda each: shown_name(each.name, LONGEST_NAME),
+    Column("kernel", folds=True): lambda each: shown_name(each.name, _LONGEST_NAME),
     Column("runs", right=True): lambda each: f"{each.count:,}",
     Column("total", right=True): lambda each: _ms(each.total_ns),
     Column("mean", right=True, drops=2): lambda each: _us(each.mean_ns),
@@ -328,26 +296,9 @@ _KERNELS: Mapping[Column, Callable[[KernelEntry], Shown]] = {
 }
 
 
-def _explained(rank: RankProfile, finding: KernelFinding) -> str:
-    """Say what only this finding explains: of a step, or of the window of a trace without steps."""
-    if not finding.gain.ns_per_step:
-        return ""
-    return f" It explains {_ms(finding.gain.ns_per_step)} of {'each step' if rank.steps else 'the window'}."
-
-
 def _part(rank: RankProfile, part_ns: int) -> str:
     share = part_ns / rank.window_ns if rank.window_ns else 0.0
     return f"{100 * share:.1f} %, {_ms(part_ns)}"
-
-
-def _precisions(rank: RankProfile) -> str:
-    total = sum(rank.precision.values())
-    return ", ".join(f"{name} {100 * part / total:.0f} %" for name, part in rank.precision.items()) if total else "-"
-
-
-def _delay(rank: RankProfile) -> str:
-    delay = rank.launch_delay_ns
-    return "-" if delay is None else f"median {_us(delay.median)}, p90 {_us(delay.p90)}"
 
 
 def _path(path: CriticalPathEntry) -> str:

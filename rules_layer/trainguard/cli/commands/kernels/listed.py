@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.cli.output.rendering import Block, Column, Heading, Line, Shown, severity_cell, table
+from trainguard.cli.output.rendering import Block, Column, Line, Shown, heading, severity_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.kernels.listing import ListedProfile, Wanted
 from trainguard.local.traces import list_kernels
@@ -15,7 +15,7 @@ def listed(source: str, wanted: Wanted) -> CommandResult:
     found = list_kernels(source, wanted)
     chosen = len(found.profiles) + found.left_out
     of = "" if chosen == found.found else f" of {found.found:,}"
-    blocks: list[Block] = [Heading(f"{chosen:,}{of} kernel profiles below {found.source}")]
+    blocks: list[Block] = [heading(f"{chosen:,}{of} kernel profiles below {found.source}")]
     if found.profiles:
         blocks.append(table(found.profiles[:_SHOWN_PROFILES], _PROFILES))
         left = len(found.profiles) - _SHOWN_PROFILES + found.left_out
@@ -26,12 +26,10 @@ def listed(source: str, wanted: Wanted) -> CommandResult:
     return CommandResult(document=found, blocks=blocks, notes=notes, fired=fired)
 
 
-def _where(profile: ListedProfile) -> str:
-    return profile.name if profile.place in (".", profile.name) else f"{profile.place}: {profile.name}"
-
-
 _PROFILES: Mapping[Column, Callable[[ListedProfile], Shown]] = {
-    Column("profile", folds=True): _where,
+    Column("profile", folds=True): lambda each: (
+        each.name if each.place in (".", each.name) else f"{each.place}: {each.name}"
+    ),
     Column("time"): lambda each: (each.recorded_at or each.changed_at or "-")[:_MINUTE].replace("T", " "),
     Column("status"): lambda each: each.status,
     Column("framework", drops=2): lambda each: each.framework,

@@ -59,16 +59,14 @@ def mcp(
     from trainguard.core.errors import MissingLibraryError
 
     try:
-        from trainguard.cli.commands.mcp.server import make_server
-        from trainguard.cli.commands.mcp.serving import http_app, serve_http, serve_stdio
+        from trainguard.cli.commands.mcp.server import http_app, make_server, serve_http, serve_stdio
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in {"anyio", "mcp", "pydantic", "starlette", "uvicorn"}:
             raise
         raise MissingLibraryError("trainguard mcp", "'trainguard[mcp]'") from missing
     from functools import partial
 
-    from trainguard.cli.commands.mcp.places import Places
-    from trainguard.cli.commands.mcp.session import Session
+    from trainguard.cli.commands.mcp.session import Places, Session
     from trainguard.cli.commands.mcp.tools import READING
     from trainguard.cli.services.readings import read
     from trainguard.core.errors import RequestError

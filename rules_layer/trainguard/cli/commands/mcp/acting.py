@@ -16,7 +16,7 @@ from trainguard.cli.commands.mcp.session import Session
 from trainguard.cli.commands.mcp.tools import Tool
 from trainguard.cli.options import Where
 from trainguard.cli.services.brakes import brake_store, caller, put_brake
-from trainguard.cli.services.deployment import Connection, connect, job_in_stack
+from trainguard.cli.services.deployment import Deployment, connect, job_in_stack
 from trainguard.core.brakes import Brake, Braked, new_brake
 from trainguard.core.errors import RequestError
 from trainguard.core.records import RuleRow, Status
@@ -41,27 +41,27 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
     ) -> Answer:
         """Hold alerts, evaluation or stops of one job back for some hours; people can release it."""
         del session
-        connection, now = connect(where), time.time()
-        _allowed(connection, job, "brake")
-        because, by = f"by an agent: {one_line(why)}", caller(connection.clients)
+        deployment, now = connect(where), time.time()
+        _allowed(deployment, job, "brake")
+        because, by = f"by an agent: {one_line(why)}", caller(deployment.clients)
 
         def make(identity: str) -> Brake:
             until = now + 3_600 * hours
             return new_brake(identity, Braked(what), by=by, why=because, now=now, job=job, rule=None, until=until)
 
-        held, _ = put_brake(brake_store(connection.deployment, connection.clients), make, now)
+        held, _ = put_brake(brake_store(deployment), make, now)
         return {"job": foreign(job), "brake": held.id, "holds_back": what, "hours": hours}
 
     def stop(session: Session, *, job: Job) -> Answer:
         """Ask the stack to decide on a stop of a job whose finding goes on; it refuses what no owner has allowed."""
         del session
-        connection = connect(where)
-        tags = _allowed(connection, job, "stop")
+        deployment = connect(where)
+        tags = _allowed(deployment, job, "stop")
         if tags.get(STOP_TAG) != STOP_ALLOWED:
             raise RequestError(f"job {job!r} has no tag {STOP_TAG}={STOP_ALLOWED}", "Its owner sets it.")
-        row = _open_fire(connection, job)
-        arn = connection.deployment.output(MACHINE_OUTPUT)
-        machine = StepFunctionsExecutions(client=connection.clients.stepfunctions, state_machine_arn=arn)
+        row = _open_fire(deployment, job)
+        arn = deployment.output(MACHINE_OUTPUT)
+        machine = StepFunctionsExecutions(client=deployment.clients.stepfunctions, state_machine_arn=arn)
         name = name_of_execution(f"{row.rule}-{row.fire_id}-{job}")
         fire = machine.find(name)
         if fire is None:
@@ -73,9 +73,9 @@ def acting_tools(where: Where, *, brakes: bool, stops: bool) -> Sequence[Tool]:
     return [Tool(function, acts=True) for function, is_on in wanted if is_on]
 
 
-def _allowed(connection: Connection, job: str, action: str) -> dict[str, str]:
+def _allowed(deployment: Deployment, job: str, action: str) -> dict[str, str]:
     """Return the job's tags as SageMaker has them now; raises RequestError where they do not allow the action."""
-    described = SageMakerTrainingJobs(client=lambda: connection.clients.sagemaker).describe(job)
+    described = SageMakerTrainingJobs(client=lambda: deployment.clients.sagemaker).describe(job)
     tags = {} if described is None else dict(described.tags)
     if action not in tags.get(AGENT_TAG, "").split():
         raise RequestError(
@@ -84,9 +84,9 @@ def _allowed(connection: Connection, job: str, action: str) -> dict[str, str]:
     return tags
 
 
-def _open_fire(connection: Connection, job: str) -> RuleRow:
-    job_in_stack(job, connection.stores.jobs)
-    rows = connection.stores.rows.of_whole_job(job)
+def _open_fire(deployment: Deployment, job: str) -> RuleRow:
+    job_in_stack(job, deployment.stores.jobs)
+    rows = deployment.stores.rows.of_whole_job(job)
     fired = [each for each in rows if each.status is Status.FIRED and each.fire_id is not None]
     if not fired:
         raise RequestError(f"no rule fires on job {job!r}", "What is not wrong is not stopped.")

@@ -1,15 +1,25 @@
-"""The server of the Model Context Protocol over the tools: what it lists, calls and reads as resources."""
+"""The server of the Model Context Protocol over the tools: what it lists, calls and reads as resources.
+
+It serves over stdio, or over HTTP on this machine; elsewhere with a bearer token alone.
+"""
 
 import hashlib
+import hmac
 import logging
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.to_thread
 import msgspec
 from mcp.server import Server
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
     Annotations,
     BlobResourceContents,
@@ -29,11 +39,15 @@ from mcp.types import Tool as ListedTool
 from trainguard import __version__
 from trainguard.cli.commands.mcp.session import Session
 from trainguard.cli.commands.mcp.tools import MOST_BYTES, Tool, fault_answer
-from trainguard.cli.services.readings import Judged, Reading
+from trainguard.cli.services.readings import Reading
 from trainguard.core.errors import RequestError, TrainGuardError
 from trainguard.report.agents.answers import explained, ledger_of
 from trainguard.report.agents.verdict import AgentVerdict, agent_verdict_schema
+from trainguard.report.document import Report
 from trainguard.report.html.render import render_report
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 INSTRUCTIONS = (
     "TrainGuard finds what wastes the GPUs of training jobs and what goes wrong in their training. Call verdict first: "
@@ -42,6 +56,9 @@ INSTRUCTIONS = (
 )
 
 _REPORT, _PAGE = "trainguard://report/", "trainguard://page/"
+PATH = "/mcp"
+_LEAST_TOKEN = 16
+_LOCAL = "localhost"
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +74,7 @@ def make_server(session: Session, tools: Sequence[Tool]) -> "Server[Any]":
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
     async def list_resources(_: Any, __: Any) -> ListResourcesResult:
-        judged = [each for each in session.readings if isinstance(each.what, Judged)]
+        judged = [each for each in session.readings if isinstance(each.what, Report)]
         return ListResourcesResult(resources=[found for each in judged for found in _resources(each)])
 
     async def read_resource(_: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
@@ -126,9 +143,9 @@ def _resources(reading: Reading) -> Sequence[Resource]:
 
 def _read(session: Session, uri: str) -> ReadResourceResult:
     for each in session.readings:
-        if not isinstance(each.what, Judged):
+        if not isinstance(each.what, Report):
             continue
-        report, name = each.what.report, _identity(each)
+        report, name = each.what, _identity(each)
         if uri == f"{_PAGE}{name}":
             page = b64encode(render_report(report).encode()).decode()
             return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=page, mime_type="text/html")])
@@ -137,3 +154,76 @@ def _read(session: Session, uri: str) -> ReadResourceResult:
             text = msgspec.json.encode(document).decode()
             return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type="application/json")])
     raise ValueError("there is no such resource: call verdict of its source first")
+
+
+class _Bearer:
+    """Knows one token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        if not hmac.compare_digest(token.encode(), self._token):
+            return None
+        return AccessToken(token=token, client_id="bearer", scopes=[])
+
+
+def serve_stdio(server: "Server[Any]") -> None:
+    async def run() -> None:
+        async with stdio_server() as (received, sent):
+            await server.run(received, sent, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+def http_app(server: "Server[Any]", host: str, token: str, hosts: Sequence[str], *, acts: bool = False) -> "Starlette":
+    """Return the application; raises RequestError where others could call it without a token, or by any name.
+
+    One that ``acts`` needs the token on this machine, too: all its users reach the port.
+    """
+    is_local = _is_local(host)
+    if acts and len(token) < _LEAST_TOKEN:
+        raise RequestError(
+            f"--http with --allow-brake or --allow-stop has no token of {_LEAST_TOKEN} characters",
+            "Set TRAINGUARD_MCP_TOKEN, or serve over stdio.",
+        )
+    if not is_local and len(token) < _LEAST_TOKEN:
+        raise RequestError(
+            f"--host {host} is no address of this machine alone, and there is no token of {_LEAST_TOKEN} characters",
+            "Set TRAINGUARD_MCP_TOKEN, or leave out --host.",
+        )
+    if not is_local and not hosts:
+        raise RequestError(
+            f"--host {host} is given without a name by which clients call it",
+            "Name it: --allowed-host mcp.example.com:8765.",
+        )
+    names = ["127.0.0.1:*", f"{_LOCAL}:*", "[::1]:*"] if is_local else []
+    known = [*names, *hosts, *(f"{each}:*" for each in hosts if ":" not in each)]
+    security = TransportSecuritySettings(
+        allowed_hosts=known, allowed_origins=[f"{scheme}://{each}" for each in known for scheme in ("http", "https")]
+    )
+    auth: dict[str, Any] = {}
+    if token:
+        settings = AuthSettings(issuer_url=f"http://{_LOCAL}", resource_server_url=None)  # type: ignore[arg-type]
+        auth = {"auth": settings, "token_verifier": _Bearer(token)}
+    return server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        transport_security=security,
+        host=host,
+        **auth,
+    )
+
+
+def serve_http(app: "Starlette", host: str, port: int) -> None:
+    import uvicorn
+
+    uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == _LOCAL or ip_address(host).is_loopback
+    except ValueError:
+        return False

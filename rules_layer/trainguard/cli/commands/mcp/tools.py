@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 
 from trainguard.cli.commands.mcp.session import Session
-from trainguard.cli.services.readings import Judged, Reading
+from trainguard.cli.services.readings import Reading
 from trainguard.core.errors import RequestError, SeveralRunsError, TrainGuardError
 from trainguard.hangs.verdict import HangVerdict
 from trainguard.kernels.comparison.compare import compared as compared_kernels
@@ -46,6 +46,7 @@ Source = Annotated[
     ),
 ]
 Rule = Annotated[str, msgspec.Meta(max_length=64, description="A rule's name or its beginning; all without it.")]
+Function = Callable[..., Answer | AgentVerdict]
 
 
 def verdict(session: Session, *, source: Source) -> AgentVerdict:
@@ -57,8 +58,8 @@ def explain(session: Session, *, source: Source, rule: Rule = "") -> Answer:
     """Give the facts of the first findings: numbers, thresholds, places, times, and what each asks to change."""
     reading = session.reading(source)
     match reading.what:
-        case Judged(report, _):
-            return explained(report, rule)
+        case Report():
+            return explained(reading.what, rule)
         case HangVerdict():
             return hang_answer(reading.what)
         case StragglerVerdict():
@@ -124,12 +125,9 @@ def rules(session: Session, *, rule: Rule = "") -> Answer:
 
 
 def _report(reading: Reading) -> Report:
-    if not isinstance(reading.what, Judged):
+    if not isinstance(reading.what, Report):
         raise RequestError(f"{reading.source!r} is no run with a report", "verdict and explain say what it holds.")
-    return reading.what.report
-
-
-Function = Callable[..., Answer | AgentVerdict]
+    return reading.what
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def notifications(
 
     if apply and not yes and (as_json or not sys.stdin.isatty()):
         raise RequestError("--apply asks before it writes, and there is no terminal to answer on", "Add --yes.")
-    bucket = Bucket(*find_deployment(where.stack, where.region, where.profile), where.profile)
+    bucket = Bucket(find_deployment(where), where.profile)
     before = bucket.read()
     after = (
         bucket.without(before) if remove else bucket.announcing(before, prefix or (), events=not without_eventbridge)

@@ -30,7 +30,9 @@ def open_report(
 
     Examples: `trainguard open my-job`, `trainguard open my-job --expires 12h --print`
     """
-    expires_s = _lasts(expires)
+    expires_s = span(expires)
+    if not 1.0 <= expires_s <= _LONGEST_S:
+        raise typer.BadParameter(f"--expires is {expires}, and a link can work for 1s to 7d, such as 12h")
     from trainguard.cli.commands.open.link import link_result
     from trainguard.cli.output.rendering import stdout_console
     from trainguard.cli.services.deployment import connect
@@ -38,10 +40,3 @@ def open_report(
     name = "report.json" if json_report else "report.html"
     browses = not (only_print or as_json) and stdout_console().is_terminal
     return link_result(connect(where), job, name, expires_s=expires_s, browses=browses, now=time.time())
-
-
-def _lasts(written: str) -> float:
-    seconds = span(written)
-    if not 1.0 <= seconds <= _LONGEST_S:
-        raise typer.BadParameter(f"--expires is {written}, and a link can work for 1s to 7d, such as 12h")
-    return seconds

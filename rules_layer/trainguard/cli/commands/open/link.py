@@ -8,7 +8,7 @@ from trainguard.aws.aws_errors import translated
 from trainguard.cli.output.rendering import Line
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import iso
-from trainguard.cli.services.deployment import Connection
+from trainguard.cli.services.deployment import Deployment
 from trainguard.cli.services.names import known_job
 from trainguard.core.errors import ObjectMissingError, RequestError
 from trainguard.core.layout import REPORT_PAGE
@@ -17,16 +17,22 @@ from trainguard.core.units import show_duration
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
+_NOTES: Mapping[bool | None, Sequence[str]] = {
+    True: ("The credentials that signed the link expire before it does: it works until then.",),
+    None: ("The credentials are temporary: the link ends with them, if that is earlier.",),
+    False: (),
+}
+
 
 def link_result(
-    connection: Connection, job: str, name: str, *, expires_s: float, browses: bool, now: float
+    deployment: Deployment, job: str, name: str, *, expires_s: float, browses: bool, now: float
 ) -> CommandResult:
     """Sign a link to the file ``name`` of a job's report, and open it where a browser is there and ``browses``.
 
     ``credentials_end_it``: the link ends before ``expires_at``, with its credentials; None where that is unknown.
     Raises RequestError without a report, PortUnavailableError.
     """
-    record = known_job(connection.stores.jobs, job)
+    record = known_job(deployment.stores.jobs, job)
     if not record.bucket:
         raise RequestError(
             f"job {record.job} has no bucket: it is a replay of a profile that lay elsewhere",
@@ -35,7 +41,7 @@ def link_result(
     key, kind = record.root.report + name, "text/html" if name == REPORT_PAGE else "application/json"
     try:
         # Reading one byte needs the link's permissions, so that a printed link works.
-        connection.stores.objects.get(record.bucket, key, 0)
+        deployment.stores.objects.get(record.bucket, key, 0)
     except ObjectMissingError as fault:
         when = "when a rule fires and at the job's end" if record.active else "at the job's end"
         raise RequestError(
@@ -43,7 +49,7 @@ def link_result(
             f"It is written {when}; `trainguard report {record.job}` makes one now.",
         ) from fault
     with translated("S3", "sign"):
-        url = connection.clients.s3_links.generate_presigned_url(
+        url = deployment.clients.s3_links.generate_presigned_url(
             "get_object",
             Params={
                 "Bucket": record.bucket,
@@ -53,7 +59,7 @@ def link_result(
             },
             ExpiresIn=int(expires_s),
         )
-        credentials = connection.clients.session.get_credentials()
+        credentials = deployment.clients.session.get_credentials()
     ended_by, uri = _ended_by(credentials, int(expires_s)), f"s3://{record.bucket}/{key}"
     document = {
         "job": record.job,
@@ -66,13 +72,6 @@ def link_result(
     if browses and webbrowser.open(url):
         line = Line(f"Opened {uri} in the browser; the link works for {show_duration(expires_s)}.")
     return CommandResult(document=document, blocks=[line], notes=_NOTES[ended_by])
-
-
-_NOTES: Mapping[bool | None, Sequence[str]] = {
-    True: ("The credentials that signed the link expire before it does: it works until then.",),
-    None: ("The credentials are temporary: the link ends with them, if that is earlier.",),
-    False: (),
-}
 
 
 def _ended_by(credentials: "Credentials | None", expires_s: int) -> bool | None:

@@ -1,11 +1,11 @@
 """``trainguard params``: the rules, their parameters, and those of a job."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Line, heading
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
@@ -33,11 +33,15 @@ def rules_result(record: JobRecord | None) -> CommandResult:
     rules: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
     blocks: list[Block] = []
-    for title, names, settings in _families():
+    columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
+    columns += [] if record is None else [Column("changed", folds=True)]
+    others = ((family.title, family.names, family.settings) for family in OTHER_FAMILIES)
+    for title, names, settings in ((TITLE, ALL_RULE_NAMES, ()), *others):
         of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
         rules += of_family[: len(names)]
         groups += of_family[len(names) :]
-        blocks += [Heading(title), _rules_grid(of_family, with_job=record is not None)]
+        cells = [[each["rule"], each["looks_at"], each["fires_when"], _changed(each)] for each in of_family]
+        blocks += [heading(title), Grid(columns, [row[: len(columns)] for row in cells])]
     faults = {} if plan is None else plan.faults
     unknown = [str(fault) for name, fault in faults.items() if parameters_type_of(name) is None]
     job = None if record is None else record.job
@@ -46,21 +50,6 @@ def rules_result(record: JobRecord | None) -> CommandResult:
         blocks=[*blocks, *(Line(fault, style="bold magenta") for fault in unknown)],
         notes=[OWN_RULES] if unknown else [],
     )
-
-
-def _families() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    yield TITLE, ALL_RULE_NAMES, ()
-    for family in OTHER_FAMILIES:
-        yield family.title, family.names, family.settings
-
-
-def _rules_grid(entries: list[dict[str, Any]], *, with_job: bool) -> Grid:
-    columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
-    rows = [[entry["rule"], entry["looks_at"], entry["fires_when"]] for entry in entries]
-    if with_job:
-        columns.append(Column("changed", folds=True))
-        rows = [[*row, _changed(entry)] for row, entry in zip(rows, entries, strict=True)]
-    return Grid(columns, rows)
 
 
 def _changed(entry: Mapping[str, Any]) -> str:
@@ -97,7 +86,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     document = {**about, "job": None if record is None else record.job, "parameters": entries}
     on = "" if record is None else f" on {record.job}"
     facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
-    blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
+    blocks: list[Block] = [heading(f"{rule}{on}"), Facts(facts)]
     if about["fault"] is not None:
         blocks.append(Line(about["fault"], style="bold magenta"))
     if about["runs"] is False:
@@ -108,7 +97,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     both = record is None and spec.family == FIRST_FAMILY
     shown: list[Defaults]
     shown = [defaults] if defaults is not None else ["documented", "shipped"] if both else ["documented"]
-    blocks += [Heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
+    blocks += [heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
     return CommandResult(document=document, blocks=blocks)
 
 
@@ -124,18 +113,15 @@ def _grid(entries: list[dict[str, Any]], shown: list[Defaults], *, with_job: boo
     rows = []
     for entry in entries:
         row: list[str | Cell] = [entry["name"]]
-        if with_job:
-            row += _in_force_cells(entry["in_force"])
+        parameter: EffectiveParameter | None = entry["in_force"]
+        if parameter is not None:
+            style = "bold" if parameter.changed else ""
+            row += [Cell(value_text(parameter.value), style), Cell(parameter.source, style)]
+        elif with_job:
+            row += ["", ""]
         row += [value_text(entry[each]) for each in shown]
         rows.append([*row, entry["unit"], entry["accepts"], entry["meaning"]])
     return Grid(columns, rows)
-
-
-def _in_force_cells(parameter: EffectiveParameter | None) -> list[str | Cell]:
-    if parameter is None:
-        return ["", ""]
-    style = "bold" if parameter.changed else ""
-    return [Cell(value_text(parameter.value), style), Cell(parameter.source, style)]
 
 
 def _spec_of(name: str) -> RuleSpec | SettingsSpec:

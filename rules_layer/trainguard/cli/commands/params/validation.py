@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,22 +74,20 @@ def validated(given: Sequence[str], stack: str) -> CommandResult:
     faults = [*read.faults, *_tag_faults(read.tags, stack)]
     faults += [fault for source in sources for fault in resolve("", [source], asked=True).faults]
     settings = sum(len(source.parameters) + len(source.choices) for source in sources)
+    named = [fault.setting for fault in faults]
     return CommandResult(
         document={"valid": not faults, "settings": settings, "faults": faults, "elsewhere": read.elsewhere},
         blocks=_blocks(faults, settings, read.elsewhere),
-        notes=[OWN_RULES] if any(_names_no_rule(fault) for fault in faults) else [],
+        notes=[OWN_RULES] if any("_" in rule and not takes_settings(rule.partition("_")[0]) for rule in named) else [],
         failed=bool(faults),
     )
 
 
-def _names_no_rule(fault: SettingFault) -> bool:
-    rule, separator, _ = fault.setting.partition("_")
-    return bool(separator) and not takes_settings(rule)
-
-
 def _read_file(read: _Read, name: str) -> None:
     body = read_given(name, ParameterFileError)
-    document = _decoded(body)
+    document: Any = None
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = msgspec.json.decode(body)
     if isinstance(document, list):
         return _read_job(read, name, {"Tags": document})
     if isinstance(document, dict) and _REQUEST & set(document):
@@ -105,13 +104,6 @@ def _is_there(word: str) -> bool:
         return Path(word).exists()
     except (OSError, ValueError):
         return False  # too long for the name of a file, or no name at all
-
-
-def _decoded(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:

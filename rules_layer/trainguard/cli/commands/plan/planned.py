@@ -2,32 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from trainguard.cli.commands.plan.asked import Asked
 from trainguard.cli.options import Where
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Column, Heading, Line, Shown, table
+from trainguard.cli.output.rendering import Block, Column, Line, Shown, heading, table
 from trainguard.cli.output.result import CommandResult
-from trainguard.cli.services.deployment import clients_for, target_of
+from trainguard.cli.services.deployment import target_of
 from trainguard.cli.services.job_reports import Drawn, drawn_job
 from trainguard.core.records import JobStatus
 from trainguard.local.planning import cluster_of_job, measured_job, trace_of
-from trainguard.local.runs import find_runs
 from trainguard.local.settings import given_settings, prices_from
 from trainguard.local.training_files import declared
 from trainguard.planning.cluster import Cluster, cluster_of, machines_of
-from trainguard.planning.document import (
-    Assumed,
-    Assumption,
-    FinishForecast,
-    Lack,
-    Lacking,
-    PlanDocument,
-    PlannedRow,
-)
+from trainguard.planning.document import Assumed, Assumption, FinishForecast, Lack, Lacking, PlanDocument, PlannedRow
 from trainguard.planning.finish import OF_FEW
 from trainguard.planning.plan import MeasuredJob, Planner, Wanted, wanted
 from trainguard.planning.text import (
@@ -45,28 +36,11 @@ from trainguard.report.document import Report
 from trainguard.report.job.build import forecast_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a person asks for; empty and None stand for the job's own."""
-
-    nodes: tuple[int, ...] = ()
-    types: tuple[str, ...] = ()
-    batch: tuple[int | None, int] | None = None
-    keeps_global_batch: bool = False
-    ran_on: str | None = None
-    ran_nodes: int | None = None
-    trace: str | None = None
-    total_steps: int | None = None
-    limit_s: float | None = None
-
-
 def planned(source: str, asked: Asked, where: Where, prices: Path | None, progress: Progress) -> CommandResult:
     """Plan a job; raises as `drawn_job` does, KernelTraceError and PriceTableError."""
     target = target_of(source)
     table_of = prices_from(prices) or packaged_prices()
-    found = None if target.is_job else find_runs(target.text, clients_for(target, where))
-    settings = given_settings(None, prices, asked.ran_on)
-    drawn = drawn_job(target, found, where, settings, progress)
+    drawn = drawn_job(target, None, where, given_settings(None, prices, asked.ran_on), progress)
     document = plan_of(drawn, asked, table_of)
     return CommandResult(
         document=document,
@@ -81,7 +55,7 @@ def plan_of(drawn: Drawn, asked: Asked, prices: PriceTable) -> PlanDocument:
     own_steps, own_batch = declared(None if drawn.profile is None else drawn.profile.training)
     stored = drawn.record
     total = asked.total_steps or own_steps or (None if stored is None else stored.total_steps)
-    limit_s = asked.limit_s or (None if stored is None else stored.time_limit_s)
+    limit_s = asked.time_limit or (None if stored is None else stored.time_limit_s)
     cluster = cluster_of_job(report, prices, asked.ran_on, asked.ran_nodes)
     job, missing = measured_job(report, trace_of(asked.trace, drawn.profile), cluster, total)
     finish, ends = _finish(report, total, limit_s)
@@ -134,22 +108,22 @@ def _changes(
     asked: Asked, cluster: Cluster, batch_now: int | None, prices: PriceTable
 ) -> tuple[list[Wanted], list[Lack]]:
     """Return each wanted size on each wanted type; without a wish, the job's size halved and doubled."""
-    factor, lacks = 1.0, list[Lack]()
-    if asked.batch is not None:
-        before = asked.batch[0] or batch_now
-        factor = asked.batch[1] / before if before else 1.0
+    factor, lacks, batch = 1.0, list[Lack](), asked.batch_per_gpu
+    if batch is not None:
+        before = batch[0] or batch_now
+        factor = batch[1] / before if before else 1.0
         lacks = [] if before else [Lack(kind=Lacking.BATCH)]
     sizes = asked.nodes or (cluster.nodes,)
-    if not (asked.nodes or asked.types or asked.batch):
+    if not (asked.nodes or asked.instance_type or batch):
         sizes = tuple(each for each in (cluster.nodes // 2, 2 * cluster.nodes) if each)
     clusters = [
         dataclasses.replace(cluster, nodes=size) if each is None else cluster_of(each, size, prices)
-        for each in (asked.types or (None,))
+        for each in (asked.instance_type or (None,))
         for size in sizes
     ]
-    changes = [wanted(cluster, each, batch=factor, keeps_global_batch=asked.keeps_global_batch) for each in clusters]
+    changes = [wanted(cluster, each, batch=factor, keeps_global_batch=asked.keep_global_batch) for each in clusters]
     changes = [each for each in changes if each.cluster != cluster or each.batch != 1.0]
-    empty = [each for each in changes if batch_now is not None and asked.batch is None and batch_now * each.batch < 1.0]
+    empty = [each for each in changes if batch_now is not None and batch is None and batch_now * each.batch < 1.0]
     lacks += [Lack(kind=Lacking.NO_SAMPLE, name=machines_of(each.cluster)) for each in empty]
     return [each for each in changes if each not in empty], lacks
 
@@ -165,7 +139,7 @@ def _finish(report: Report, total: int | None, limit_s: float | None) -> tuple[F
 
 
 def _blocks(document: PlanDocument) -> Iterator[Block]:
-    yield Heading(document.job)
+    yield heading(document.job)
     for row in document.rows[1:]:
         yield Line(row.words, style="bold")
     if document.rows:

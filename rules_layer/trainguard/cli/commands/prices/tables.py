@@ -2,6 +2,7 @@
 
 import datetime
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -10,22 +11,25 @@ from trainguard.aws.aws_errors import translated
 from trainguard.aws.clients import Clients
 from trainguard.aws.price_list import OPERATION, SERVICE, currency_of, endpoint_region, list_products
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.rendering import Block, Column, Grid, Line
+from trainguard.cli.output.rendering import Block, Column, Grid, Line, Shown
+from trainguard.cli.output.rendering import table as grid
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.deployment import session_in
 from trainguard.core.errors import RequestError, UnknownNameError
 from trainguard.core.units import similar
 from trainguard.local.settings import prices_from
-from trainguard.pricing.price_list import OFFERS, TRAINING, ListedPrices, Offer, changes, read_offer, updated
+from trainguard.pricing.price_list import OFFERS, TRAINING, changes, read_offer, updated
 from trainguard.pricing.table import InstanceRow, PriceTable, packaged_prices, write_prices
 
-_COLUMNS = (
-    Column("type"),
-    Column("an hour", right=True),
-    Column("accelerators", drops=1),
-    Column("date"),
-    Column("source", folds=True, drops=2),
-)
+_CELLS: Mapping[Column, Callable[[tuple[str, InstanceRow]], Shown]] = {
+    Column("type"): lambda named: named[0],
+    Column("an hour", right=True): lambda named: (
+        "no price known" if named[1].per_hour is None else f"{named[1].per_hour:g}"
+    ),
+    Column("accelerators", drops=1): lambda named: str(named[1].accelerators or "not known"),
+    Column("date"): lambda named: str(named[1].date or ""),
+    Column("source", folds=True, drops=2): lambda named: named[1].source or "",
+}
 
 
 def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandResult:
@@ -38,7 +42,7 @@ def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandRes
     recent = {name: None if row.per_hour is None else row.is_recent(today) for name, row in chosen.items()}
     old, unknown = (list(recent.values()).count(state) for state in (False, None))
     blocks: list[Block] = [
-        Grid(_COLUMNS, [_cells(name, row) for name, row in chosen.items()]),
+        grid(chosen.items(), _CELLS),
         Line(f"{table.currency} of one instance on demand in {table.region}.", style="dim"),
     ]
     if old or unknown:
@@ -49,28 +53,20 @@ def shown(table: PriceTable, beginning: str, today: datetime.date) -> CommandRes
     return CommandResult(document=document, blocks=blocks)
 
 
-def _cells(name: str, row: InstanceRow) -> list[str]:
-    price = "no price known" if row.per_hour is None else f"{row.per_hour:g}"
-    accelerators = "not known" if row.accelerators is None else str(row.accelerators)
-    return [name, price, accelerators, str(row.date or ""), row.source or ""]
-
-
 def updated_file(out: Path, region: str | None, profile: str | None, *, day: datetime.date) -> CommandResult:
     """Read the prices of a Region and write them; None stands for this machine's configuration."""
     prepare(out.parent)
     before = prices_from(out) if out.exists() else None
-    region, clients = _connect(region, profile)
-    listed = _listed(clients, region)
+    with translated("AWS", "session"):
+        session, region = session_in(region, profile)
+    clients = Clients(session=session, region=endpoint_region(region))
+    listed, unused = _listed(clients, region, day)
     old, packaged = before or packaged_prices(), packaged_prices()
-    table = updated(old, packaged, listed, region=region, currency=currency_of(region), day=day)
+    table = updated(old, packaged, listed, region=region, currency=currency_of(region))
     write_files(out.parent, {out.name: write_prices(table)})
     found = changes(old, table, listed)
-    unused: Counter[str] = Counter()
-    for prices in listed.values():
-        unused.update(prices.unused)
-    changed = [(name, old.hourly(name), table.hourly(name) or 0.0) for name in (*found.dearer, *found.cheaper)]
+    changed = [(name, old.hourly(name), table.hourly(name) or 0.0) for name in found["dearer"] + found["cheaper"]]
     compared_with = "the packaged table" if before is None else f"the {out} that was there"
-    priced = sum(len(prices.prices) for prices in listed.values())
     blocks: list[Block] = []
     if changed:
         columns = (Column("type"), Column("before", right=True), Column("now", right=True))
@@ -78,44 +74,44 @@ def updated_file(out: Path, region: str | None, profile: str | None, *, day: dat
         blocks.append(Grid(columns, rows))
     blocks.append(
         Line(
-            f"Against {compared_with}: {len(changed)} other prices, {len(found.new)} new, {len(found.same)} "
-            f"as before; {len(found.kept)} types that the price list does not have keep the price they had."
+            f"Against {compared_with}: {len(changed)} other prices, {len(found['new'])} new, {len(found['same'])} "
+            f"as before; {len(found['kept'])} types that the price list does not have keep the price they had."
         )
     )
     if unused:
         text = ", ".join(f"{amount:,} {why}" for why, amount in unused.items())
         blocks.append(Line(f"Not used: {text}."))
-    blocks.append(Line(f"{priced} prices in {table.currency} of {table.region}, {day}: {out}", whole=True))
+    blocks.append(Line(f"{len(listed)} prices in {table.currency} of {table.region}, {day}: {out}", whole=True))
     document = {
         "file": str(out),
         "region": table.region,
         "currency": table.currency,
         "date": day,
-        "priced": priced,
+        "priced": len(listed),
         "compared_with": compared_with,
         "changed": [{"instance_type": name, "before": was, "after": now} for name, was, now in changed],
-        "new": found.new,
-        "kept": found.kept,
+        "new": found["new"],
+        "kept": found["kept"],
         "unused": unused,
     }
     return CommandResult(document=document, blocks=blocks)
 
 
-def _connect(region: str | None, profile: str | None) -> tuple[str, Clients]:
-    with translated("AWS", "session"):
-        session, region = session_in(region, profile)
-    return region, Clients(session=session, region=endpoint_region(region))
-
-
-def _listed(clients: Clients, region: str) -> dict[Offer, ListedPrices]:
+def _listed(clients: Clients, region: str, day: datetime.date) -> tuple[dict[str, InstanceRow], Counter[str]]:
+    """Return the rows of all offers, and what was not used by reason; raises RequestError for an empty offer."""
     with translated(SERVICE, OPERATION):
         client = clients.pricing
-    currency = currency_of(region)
-    listed = {offer: read_offer(offer, currency, list_products(client, offer, region)) for offer in OFFERS}
-    empty = [offer.service for offer, prices in listed.items() if not prices.prices]
+    rows: dict[str, InstanceRow] = {}
+    unused: Counter[str] = Counter()
+    empty = []
+    for offer in OFFERS:
+        found, reasons = read_offer(offer, currency_of(region), list_products(client, offer, region), day)
+        rows |= found
+        unused.update(reasons)
+        empty += [] if found else [offer.service]
     if empty:
         raise RequestError(
             f"the price list has no price of {' and '.join(empty)} in Region {region}; nothing was written",
             "Is the Region's name right, and does it have SageMaker?" if TRAINING.service in empty else "Try it again.",
         )
-    return listed
+    return rows, unused

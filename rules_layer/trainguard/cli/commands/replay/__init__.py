@@ -32,7 +32,7 @@ def replay(
     `trainguard replay s3://my-profiles/jobs/my-job --report --json`
     """
     from trainguard.cli.commands.replay import stored_replay as replays
-    from trainguard.cli.output.files import output_path
+    from trainguard.cli.output.files import output_path, prepare, write_report
     from trainguard.cli.output.progress import stderr_progress
     from trainguard.cli.services.deployment import connect_for, target_of
     from trainguard.engine.jobs.replay_names import replay_label, replay_name
@@ -41,22 +41,22 @@ def replay(
 
     settings, table = rule_settings(params), prices_from(prices)
     target = target_of(source)
-    connection = connect_for(target, where)
-    subject = replays.find_subject(target, connection)
+    deployment = connect_for(target, where)
+    subject = replays.find_subject(target, deployment)
     name = replay_name(subject.job, replay_label(time.time()) if label is None else label)
-    replays.refuse_taken(name, connection.stores)
+    if deployment.stores.jobs.load(name) is not None:
+        raise replays.taken(name)
     published = replays.bucket_place(name, subject) if report else None
-    place = output_path(out, name)
-    place.prepare()
+    folder, only = output_path(out, name)
+    prepare(folder)
     progress = stderr_progress(shown=not as_json)
-    judged = replays.judge(name, subject, progress, settings=settings, prices=table, now=time.time())
-    done = judged.judged
+    done, made = replays.judge(name, subject, progress, settings=settings, prices=table, now=time.time())
     built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=done.digests)
-    files = place.write(built)
+    files, page, written = write_report(folder, only, built)
 
     def publish() -> None:
         if published is not None:
-            put_files(connection.stores.objects, *published, files)
+            put_files(deployment.stores.objects, *published, files)
 
-    replays.store(judged, connection.stores, publish)
-    return replays.replay_result(judged, subject, built.report, place.shown, place.names(files), published)
+    replays.store(made, deployment.stores, publish)
+    return replays.replay_result(made, subject, built.report, page, written, published)

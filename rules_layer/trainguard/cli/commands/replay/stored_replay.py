@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.cli.output.rendering import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.rendering import Block, Cell, Column, Line, Shown, heading, status_cell, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated, row_fields
 from trainguard.cli.services.deployment import Target, job_in_stack, job_place
@@ -36,18 +36,19 @@ from trainguard.rules.parameters import overridden
 
 if TYPE_CHECKING:
     from trainguard.cli.output.progress import Progress
-    from trainguard.cli.services.deployment import Connection, Stores
+    from trainguard.cli.services.deployment import Deployment, Stores
     from trainguard.local.sources import ProfileSource
 
 # SecondaryStatus of a replay's item, which a person sees in the console: whole, or not yet.
 REPLAYED, REPLAYING = "Replayed", "Replaying"
 
-
 _OF_ROW = ("status", "severity", "times_fired", "measured", "threshold", "worst", "reason")
-
 
 # Whether a rule's result differs, its row then, None where there is none, and its row now.
 Change = tuple[bool, RuleRow | None, RuleRow]
+
+# A replay that was judged and is not stored yet: its item and its rows.
+Replay = tuple[JobRecord, Sequence[RuleRow]]
 
 
 def _result(row: RuleRow) -> tuple[bool, Status, Severity | None]:
@@ -72,20 +73,14 @@ class Subject:
     rows: Sequence[RuleRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """A replay that was judged and is not stored yet."""
-
-    judged: Evaluation
-    item: JobRecord
-    rows: Sequence[RuleRow]
-
-
-def find_subject(target: Target, connection: "Connection") -> Subject:
+def find_subject(target: Target, deployment: "Deployment") -> Subject:
     """Find profile and records of a job; raises ProfileSourceError, NoProfileError, RequestError."""
-    stores = connection.stores
-    place = _place_of(target.text, stores) if target.is_job else target.text
-    profile = read_profile(open_place(place, connection.clients))
+    stores, place = deployment.stores, target.text
+    if target.is_job:
+        if (original := replayed_job(target.text)) is not None:
+            raise RequestError(f"{target.text} is a replay itself", f"Replay {original} instead.")
+        place = job_place(job_in_stack(target.text, stores.jobs))
+    profile = read_profile(open_place(place, deployment.clients))
     if target.is_job:
         job, live = target.text, stores.jobs.load(target.text)
     else:
@@ -103,35 +98,30 @@ def judge(
     settings: Mapping[str, str],
     prices: PriceTable | None,
     now: float,
-) -> Replay:
+) -> tuple[Evaluation, Replay]:
     """Judge the profile as the replay ``name`` with other ``settings``; raises as `evaluate_profile` does."""
     known = _known(name, subject, settings)
     evaluation = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=prices), progress)
     watermark_s = max((each.watermark_s for each in evaluation.records if each.watermark_s is not None), default=None)
     expires_at = expiry(watermark_s, now)
-    rows = evaluation_rows(evaluation, expires_at=expires_at)
     item = replace(evaluation.job, active=False, last_object_at=watermark_s, expires_at=expires_at)
-    return Replay(judged=evaluation, item=item, rows=rows)
+    return evaluation, (item, evaluation_rows(evaluation, expires_at=expires_at))
 
 
-def refuse_taken(name: str, stores: "Stores") -> None:
-    """Raise RequestError when there is a replay of that name, also an interrupted one."""
-    if stores.jobs.load(name) is not None:
-        raise _taken(name)
+def taken(name: str) -> RequestError:
+    """Return the error of a name that a replay has already, also an interrupted one."""
+    return RequestError(f"there is a replay {name} already", "Give this one another name by --as.")
 
 
 def store(replay: Replay, stores: "Stores", publish_report: Callable[[], None]) -> None:
     """Write a replay that looks finished when it is; raises RequestError, before a write, when its name was taken."""
-    claim = stored_job(replace(replay.item, status=JobStatus.UNKNOWN, secondary_status=REPLAYING))
+    item, rows = replay
+    claim = stored_job(replace(item, status=JobStatus.UNKNOWN, secondary_status=REPLAYING))
     if stores.jobs.register(claim) != claim:
-        raise _taken(claim.job)
-    stores.rows.publish(replay.rows)
+        raise taken(claim.job)
+    stores.rows.publish(rows)
     publish_report()
-    stores.jobs.update_status(replay.item)
-
-
-def _taken(name: str) -> RequestError:
-    return RequestError(f"there is a replay {name} already", "Give this one another name by --as.")
+    stores.jobs.update_status(item)
 
 
 def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
@@ -143,12 +133,6 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
             "Leave out --report: the report is written on this machine anyway.",
         )
     return bucket, ProfileRoot.of_job(prefix, name).report
-
-
-def _place_of(job: str, stores: "Stores") -> str:
-    if replayed_job(job) is not None:
-        raise RequestError(f"{job} is a replay itself", f"Replay {replayed_job(job)} instead.")
-    return job_place(job_in_stack(job, stores.jobs))
 
 
 def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
@@ -190,18 +174,21 @@ def _notes(subject: Subject) -> list[str]:
     return []
 
 
-_COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=True))
-
-
 def replay_result(
-    replay: Replay, subject: Subject, report: Report, page: Path, files: list[str], published: tuple[str, str] | None
+    replay: Replay,
+    subject: Subject,
+    report: Report,
+    page: Path,
+    files: Sequence[str],
+    published: tuple[str, str] | None,
 ) -> CommandResult:
     """Return a replay's findings; ``published`` are bucket and key prefix of its report there, if any."""
-    compared, notes = changes(subject.rows, replay.rows), _notes(subject)
+    item, rows = replay
+    compared, notes = changes(subject.rows, rows), _notes(subject)
     uri = None if published is None else f"s3://{published[0]}/{published[1]}{REPORT_PAGE}"
     document = {
-        "job": replay.item.job,
-        "replay_of": replayed_job(replay.item.job),
+        "job": item.job,
+        "replay_of": replayed_job(item.job),
         "healthy": report.healthy,
         "evaluated": is_evaluated(report),
         "verdict": report.verdict,
@@ -216,7 +203,7 @@ def replay_result(
             }
             for changed, then, now in compared
         ],
-        "expires_at": iso_from_epoch(replay.item.expires_at or 0),
+        "expires_at": iso_from_epoch(item.expires_at or 0),
         "report_uri": uri,
         "page": str(page),
         "files": files,
@@ -227,7 +214,7 @@ def replay_result(
     lines += [] if uri is None else [f"Report in the bucket: {uri}"]
     return CommandResult(
         document=document,
-        blocks=[Heading(replay.item.job), *(Line(line) for line in lines), *_changes(compared)],
+        blocks=[heading(item.job), *(Line(line) for line in lines), *_changes(compared)],
         notes=notes,
         fired=bool(report.fired),
         evaluated=is_evaluated(report),
@@ -237,25 +224,25 @@ def replay_result(
 def _changes(compared: list[Change]) -> list[Block]:
     changed = [change for change in compared if change[0]]
     if all(then is None for _, then, _ in compared):
-        return [Heading("What the rules say now"), _grid(compared)]
+        return [heading("What the rules say now"), table(compared, _CELLS)]
     if not changed:
-        return [Heading("What would have changed"), Line("Nothing: every rule gives the same result as then.")]
+        return [heading("What would have changed"), Line("Nothing: every rule gives the same result as then.")]
     return [
-        Heading("What would have changed"),
-        _grid(changed),
+        heading("What would have changed"),
+        table(changed, _CELLS),
         Line(f"{len(compared) - len(changed)} of {len(compared)} rules give the same result as then."),
     ]
-
-
-def _grid(changes: list[Change]) -> Grid:
-    rows: list[list[Shown]] = [
-        [now.rule, "" if then is None else _in_short(then), _in_short(now), now.finding.reason]
-        for _, then, now in changes
-    ]
-    return Grid(_COLUMNS, rows)
 
 
 def _in_short(row: RuleRow) -> Cell:
     severity = f" ({row.finding.severity})" if row.finding.severity else ""
     fired = f", fired {row.times_fired} x" if row.times_fired else ""
     return Cell(f"{row.status}{severity}{fired}", status_cell(row.status).style)
+
+
+_CELLS: Mapping[Column, Callable[[Change], Shown]] = {
+    Column("rule"): lambda change: change[2].rule,
+    Column("then"): lambda change: "" if change[1] is None else _in_short(change[1]),
+    Column("now"): lambda change: _in_short(change[2]),
+    Column("why", folds=True): lambda change: change[2].finding.reason,
+}

@@ -20,32 +20,26 @@ from trainguard.cli.options import (
     since_option,
 )
 
-_Source = Annotated[
-    str | None,
-    argument(
-        "SOURCE",
-        "A folder, a file or s3://bucket/prefix with runs, or the name of a training job that the stack knows; "
-        "without it, all jobs of the stack.",
-    ),
-]
-_Since = Annotated[float | None, since_option("Of several jobs: those of the last 30d, …")]
-_Compare = Annotated[
-    str | None,
-    compare_option("Another run, as SOURCE is: shown beside it."),
-]
-_Out = Annotated[
-    Path | None,
-    out_option("A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.", metavar="DIR|FILE"),
-]
-
 
 @command(fails_on_fire=True, loads_rules=("rules_package",))
 def report(
-    source: _Source = None,
+    source: Annotated[
+        str | None,
+        argument(
+            "SOURCE",
+            "A folder, a file or s3://bucket/prefix with runs, or the name of a training job that the stack knows; "
+            "without it, all jobs of the stack.",
+        ),
+    ] = None,
     *,
-    compare: _Compare = None,
-    since: _Since = None,
-    out: _Out = None,
+    compare: Annotated[str | None, compare_option("Another run, as SOURCE is: shown beside it.")] = None,
+    since: Annotated[float | None, since_option("Of several jobs: those of the last 30d, …")] = None,
+    out: Annotated[
+        Path | None,
+        out_option(
+            "A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.", metavar="DIR|FILE"
+        ),
+    ] = None,
     params: Params = None,
     instance_type: InstanceType = None,
     prices: Prices = None,

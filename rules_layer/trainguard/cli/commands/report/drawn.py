@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from trainguard.aws.aws_errors import translated
 from trainguard.cli.options import Where
-from trainguard.cli.output.files import output_path
+from trainguard.cli.output.files import output_path, prepare, write_report
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Heading, Line, stderr_console
+from trainguard.cli.output.rendering import Line, heading, stderr_console
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.rows import is_evaluated
-from trainguard.cli.services.deployment import (
-    Target,
-    connect,
-    job_in_stack,
-)
+from trainguard.cli.services.deployment import Target, connect, job_in_stack
 from trainguard.cli.services.job_reports import drawn_job
 from trainguard.cli.services.names import unpriced
 from trainguard.core.errors import ReportRunFailedError, RequestError
@@ -32,6 +28,10 @@ from trainguard.report.document import Report
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
+
+MACHINE_OUTPUT = "ReportStateMachineArn"
+_EVERY_S = 2.0
+_RUNNING, _DONE = "RUNNING", "SUCCEEDED"
 
 
 def drawn_report(
@@ -49,19 +49,18 @@ def drawn_report(
 
     Raises ProfileSourceError, NoProfileError, RequestError.
     """
-    place = None if out is None else output_path(out, "")
-    if place is not None:
-        place.prepare()
+    if out is not None:
+        prepare(output_path(out, "")[0])
     drawn = drawn_job(target, found, where, settings, progress)
     if compare is not None:
         other = drawn_job(compare, None, where, settings, progress)
         drawn = replace(drawn, built=drawn.built.compared_with(other.built.report), notes=[*drawn.notes, *other.notes])
-    if place is None:
-        place = output_path(None, drawn.folder or drawn.job)
-        place.prepare()
-    files = place.write(drawn.built)
+    folder, only = output_path(out, drawn.folder or drawn.job)
+    if out is None:
+        prepare(folder)
+    _, page, written = write_report(folder, only, drawn.built)
     notes = [*drawn.notes, *unpriced(settings.instance_type, settings.prices)]
-    if open_page and not webbrowser.open(place.shown.resolve().as_uri()):
+    if open_page and not webbrowser.open(page.resolve().as_uri()):
         notes.append("No browser could be opened.")
     report = drawn.built.report
     verdict = report.verdict
@@ -77,15 +76,15 @@ def drawn_report(
         "fired": report.fired,
         "finish": report.finish,
         "comparison": report.comparison,
-        "page": str(place.shown),
-        "files": place.names(files),
+        "page": str(page),
+        "files": written,
         "notes": notes,
     }
     finish = "" if report.finish is None else said_finish(report.finish)
-    lines = (verdict.health, verdict.change, verdict.cost, finish, *_compared(report), f"Report: {place.shown}")
+    lines = (verdict.health, verdict.change, verdict.cost, finish, *_compared(report), f"Report: {page}")
     return CommandResult(
         document=document,
-        blocks=[Heading(drawn.job), *(Line(text) for text in lines if text)],
+        blocks=[heading(drawn.job), *(Line(text) for text in lines if text)],
         notes=notes,
         fired=bool(report.fired),
         evaluated=is_evaluated(report),
@@ -103,17 +102,12 @@ def _compared(report: Report) -> list[str]:
     return [f"Compared with {held.job}: {differences}."]
 
 
-MACHINE_OUTPUT = "ReportStateMachineArn"
-_EVERY_S = 2.0
-_RUNNING, _DONE = "RUNNING", "SUCCEEDED"
-
-
 def remote_report(name: str, where: Where) -> CommandResult:
     if not JOB_NAME.fullmatch(name):
         raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave out --in-stack.")
-    connection = connect(where)
-    job = job_in_stack(name, connection.stores.jobs)
-    machine, client = connection.deployment.output(MACHINE_OUTPUT), connection.clients.stepfunctions
+    deployment = connect(where)
+    job = job_in_stack(name, deployment.stores.jobs)
+    machine, client = deployment.output(MACHINE_OUTPUT), deployment.clients.stepfunctions
     with translated("StepFunctions", "StartExecution"):
         started = client.start_execution(stateMachineArn=machine, input=json.dumps({"job": name}))
     execution = started["executionArn"]
@@ -121,13 +115,8 @@ def remote_report(name: str, where: Where) -> CommandResult:
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     places = [f"Report: {links.page}", *([f"Console: {links.console}"] if links.console else [])]
     return CommandResult(
-        document={
-            "job": name,
-            "execution": execution,
-            "report_uri": links.page,
-            "console": links.console,
-        },
-        blocks=[Heading(name), *(Line(place) for place in places), Line(f"To read it: {open_command(name)}")],
+        document={"job": name, "execution": execution, "report_uri": links.page, "console": links.console},
+        blocks=[heading(name), *(Line(place) for place in places), Line(f"To read it: {open_command(name)}")],
     )
 
 

@@ -2,14 +2,14 @@
 
 import time
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from trainguard.cli.options import Where
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, table
+from trainguard.cli.output.rendering import Block, Cell, Column, Facts, Line, Shown, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.cli.services.brakes import known_brakes
 from trainguard.cli.services.deployment import connect
@@ -25,7 +25,7 @@ from trainguard.local.settings import GivenSettings
 from trainguard.local.sources import safe_name
 from trainguard.local.traces import list_kernels
 from trainguard.pricing.table import PriceTable
-from trainguard.report.fleet.document import FleetGroup, FleetJob, FleetReport, FleetRule, FleetTotals, encode_fleet
+from trainguard.report.fleet.document import FleetReport, FleetTotals, encode_fleet
 from trainguard.report.fleet.facts import with_kernels
 from trainguard.report.fleet.fleet import Fleet, JudgedJob, build_fleet, read_fleet, with_brakes, with_places
 from trainguard.report.html.fleet import render_fleet
@@ -42,17 +42,12 @@ def stack_fleet(
     """Make the page over the stack's jobs: all, or those since ``since_s`` seconds ago."""
     page = _fleet_page(out)
     prepare(page.parent)
-    connection = connect(where)
-    stores = connection.stores
-    now = time.time()
-    fleet = Fleet(
-        stack=connection.deployment.stack,
-        region=connection.deployment.region,
-        since=None if since_s is None else now - since_s,
-        prices=prices,
-    )
+    deployment = connect(where)
+    stores, now = deployment.stores, time.time()
+    since = None if since_s is None else now - since_s
+    fleet = Fleet(stack=deployment.stack, region=deployment.region, since=since, prices=prices)
     report = build_fleet(fleet, read_fleet(fleet, stores.jobs, partial(read_whole_job, stores)), now=now)
-    report = with_brakes(report, known_brakes(connection.deployment, connection.clients), now=now)
+    report = with_brakes(report, known_brakes(deployment), now=now)
     return _fleet_result(report, page, open_page=open_page)
 
 
@@ -86,45 +81,37 @@ def _blocks(report: FleetReport) -> list[Block]:
     if report.brakes:
         facts.append(("brakes", Cell(f"{len(report.brakes)} in force: `trainguard brake list`", "bold yellow")))
     of = f"{report.stack} in {report.region}" if report.folder is None else report.folder
-    blocks: list[Block] = [Heading(of), Facts(facts)]
+    blocks: list[Block] = [heading(of), Facts(facts)]
     wasters = [job for job in report.jobs if job.fired][:_SHOWN]
     if wasters:
-        blocks += [Heading("What wastes most"), _wasters(wasters, totals.currency)]
+        of_jobs = {
+            Column("job"): lambda job: job.job,
+            Column("severity"): lambda job: job.severity or "over",
+            Column("lost", right=True): lambda job: _money(job.lost, totals.currency),
+            Column("of it", right=True): lambda job: _share(job.wasted_share),
+            Column("rules", folds=True): lambda job: ", ".join(job.fired),
+        }
+        blocks += [heading("What wastes most"), table(wasters, of_jobs)]
     fired = [rule for rule in report.rules if rule.jobs_fired]
     if fired:
-        cells: Mapping[Column, Callable[[FleetRule], Shown]] = {
+        of_rules = {
             Column("rule"): lambda rule: rule.rule,
             Column("jobs", right=True): lambda rule: f"{rule.jobs_fired:,}",
             Column("fires", right=True): lambda rule: f"{rule.times_fired:,}",
             Column("lost", right=True): lambda rule: _money(rule.lost, totals.currency),
         }
-        blocks += [Heading("What fires"), table(fired, cells)]
+        blocks += [heading("What fires"), table(fired, of_rules)]
     for kind in dict.fromkeys(each.kind for each in report.owners):
+        of_owners = {
+            Column(kind): lambda each: "not named" if each.name is None else each.name,
+            Column("lost", right=True): lambda each: _money(each.lost, totals.currency),
+            Column("spent", right=True): lambda each: _money(each.spent, totals.currency),
+            Column("jobs", right=True): lambda each: f"{each.jobs:,}",
+            Column("with findings", right=True): lambda each: f"{each.with_findings:,}",
+        }
         owners = [each for each in report.owners if each.kind == kind][:_SHOWN]
-        blocks += [Heading(f"By {kind}"), _owners(owners, kind, totals.currency)]
+        blocks += [heading(f"By {kind}"), table(owners, of_owners)]
     return blocks
-
-
-def _owners(owners: Sequence[FleetGroup], kind: str, currency: str) -> Grid:
-    cells: Mapping[Column, Callable[[FleetGroup], Shown]] = {
-        Column(kind): lambda each: "not named" if each.name is None else each.name,
-        Column("lost", right=True): lambda each: _money(each.lost, currency),
-        Column("spent", right=True): lambda each: _money(each.spent, currency),
-        Column("jobs", right=True): lambda each: f"{each.jobs:,}",
-        Column("with findings", right=True): lambda each: f"{each.with_findings:,}",
-    }
-    return table(owners, cells)
-
-
-def _wasters(jobs: Sequence[FleetJob], currency: str) -> Grid:
-    cells: Mapping[Column, Callable[[FleetJob], Shown]] = {
-        Column("job"): lambda job: job.job,
-        Column("severity"): lambda job: job.severity or "over",
-        Column("lost", right=True): lambda job: _money(job.lost, currency),
-        Column("of it", right=True): lambda job: _share(job.wasted_share),
-        Column("rules", folds=True): lambda job: ", ".join(job.fired),
-    }
-    return table(jobs, cells)
 
 
 def _lost(totals: FleetTotals) -> Cell:

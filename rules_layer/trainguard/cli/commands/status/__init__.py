@@ -36,21 +36,21 @@ def status(
     from trainguard.cli.services.deployment import connect
     from trainguard.cli.services.job_list import active_result
 
-    connection = functools.cache(lambda: connect(where))
+    deployed = functools.cache(lambda: connect(where))
 
     def shown(now: float) -> Result:
-        known = connection().stores
+        known = deployed().stores
         if job is None:
             return active_result(known, now=now)
         # A tuning job's name is meant where no training job has it.
         tuning_job = known.bookkeeping.tuning_job(job) if known.jobs.load(job) is None else None
-        return (
-            job_result(known, job, nodes=nodes, now=now) if tuning_job is None else tuning_result(tuning_job, now=now)
-        )
+        if tuning_job is not None:
+            return tuning_result(tuning_job, now=now)
+        return job_result(known, job, nodes=nodes, now=now)
 
     def look() -> Result:
-        now, known = time.time(), connection()
-        return with_brakes(shown(now), known_brakes(known.deployment, known.clients), now, job)
+        now = time.time()
+        return with_brakes(shown(now), known_brakes(deployed()), now, job)
 
     if watch and not as_json:
         return redraw(look, console=stdout_console(), every_s=every, fail_on_fire=fail_on_fire)

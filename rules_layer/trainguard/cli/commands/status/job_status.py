@@ -8,10 +8,9 @@ from trainguard.cli.output.rendering import (
     Cell,
     Column,
     Facts,
-    Grid,
-    Heading,
     Line,
     Shown,
+    heading,
     severity_cell,
     status_cell,
     table,
@@ -43,6 +42,7 @@ from trainguard.core.records import MOST_TUNED_JOBS, JobRecord, RuleRow, Status,
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _OF_RECORD = ("status", "secondary_status", "instance_type", "instance_count", "tuning_job", "platform", "queue")
+_Cells = Mapping[Column, Callable[[RuleRow], Shown]]
 
 
 def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandResult:
@@ -76,10 +76,10 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         "staged": known.policy.alerts.staged,
         "muted": known.policy.alerts.muted,
     }
-    blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
+    blocks: list[Block] = [heading(job), Facts(_facts(record, report, now))]
     rules = [row for row in whole if row.rule != PROFILER_REPORT]
     if rules:
-        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(row, of_nodes, now) for row in rules])]
+        blocks += [heading("Rules"), table(rules, {Column("rule"): lambda row: row.rule, **_state(of_nodes, now)})]
     blocks += _notified_fires(rules, now)
     blocks += configuration_blocks(known)
     if nodes:
@@ -89,17 +89,18 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
     return CommandResult(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
 
 
-_COLUMNS = (
-    Column("rule"),
-    Column("status"),
-    Column("measured", right=True),
-    Column("threshold", right=True),
-    Column("patience", right=True, drops=1),
-    Column("points", right=True, drops=3),
-    Column("worst", folds=True, drops=2),
-    Column("evaluated", right=True, drops=4),
-    Column("fired", folds=True),
-)
+def _state(of_nodes: Mapping[str, Sequence[RuleRow]], now: float) -> _Cells:
+    """Return the cells of a rule's row, which says on how many of its nodes the rule fires."""
+    return {
+        Column("status"): lambda row: status_cell(row.status),
+        Column("measured", right=True): lambda row: with_unit(row.finding.measured, measured_as(row)[1]),
+        Column("threshold", right=True): lambda row: with_unit(row.finding.threshold, measured_as(row)[1]),
+        Column("patience", right=True, drops=1): lambda row: row.patience or "",
+        Column("points", right=True, drops=3): lambda row: f"{row.data_points:,}",
+        Column("worst", folds=True, drops=2): lambda row: row.worst or "",
+        Column("evaluated", right=True, drops=4): lambda row: age(row.evaluated_through, now),
+        Column("fired", folds=True): lambda row: _fired_cell(row, of_nodes.get(row.rule, []), now),
+    }
 
 
 def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list[tuple[str, Shown]]:
@@ -109,22 +110,20 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
         secondary = f", {record.secondary_status}" if more else ""
         judged = "still evaluated" if record.active else "evaluated to its end"
         style = status_of_job(record.status, active=record.active).style
-        facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
-        if record.braked is not None or not record.policy.evaluated:
-            facts.append(("not evaluated", Cell(record.braked or record.policy.why, "bold yellow")))
+        is_left_out = record.braked is not None or not record.policy.evaluated
         facts += [
+            ("status", Cell(f"{record.status.value}{secondary}; {judged}", style)),
+            ("not evaluated", Cell(record.braked or record.policy.why, "bold yellow") if is_left_out else ""),
             ("staged", _named(record.policy.alerts.staged, "recorded, without alerts or stops")),
             ("muted", _named(record.policy.alerts.muted, "they raise no alert")),
             ("tuning job", record.tuning_job or ""),
             ("platform", ", ".join(filter(None, (record.platform, record.queue)))),
             *record.owners.items(),
-        ]
-        facts += [
             ("instances", instances(record.instance_type, record.instance_count)),
             ("started", time_text(record.started_at, now)),
+            ("ended", time_text(record.ended_at, now)),
+            ("outlook", record.outlook or "" if record.active else ""),
         ]
-        facts.append(("ended", time_text(record.ended_at, now)))
-        facts.append(("outlook", record.outlook or "" if record.active else ""))
     if report is not None:
         facts += [("evaluated through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
     return [(name, value) for name, value in facts if value]
@@ -132,23 +131,6 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
 
 def _named(rules: Sequence[str], meaning: str) -> str:
     return f"{', '.join(rules)}: {meaning}" if rules else ""
-
-
-def _rule_row(row: RuleRow, of_nodes: Mapping[str, Sequence[RuleRow]], now: float) -> list[Shown]:
-    return [row.rule, *_state_cells(row, now), _fired_cell(row, of_nodes.get(row.rule, []), now)]
-
-
-def _state_cells(row: RuleRow, now: float) -> list[Shown]:
-    _, unit = measured_as(row)
-    return [
-        status_cell(row.status),
-        with_unit(row.finding.measured, unit),
-        with_unit(row.finding.threshold, unit),
-        row.patience or "",
-        f"{row.data_points:,}",
-        row.worst or "",
-        age(row.evaluated_through, now),
-    ]
 
 
 def _fired_cell(row: RuleRow, nodes: Sequence[RuleRow], now: float) -> str:
@@ -167,18 +149,16 @@ def _notified_fires(rules: Sequence[RuleRow], now: float) -> list[Block]:
         if not has_fired(row) and row.status is not Status.ERROR:
             continue
         severity = f" ({row.finding.severity.value})" if row.finding.severity is not None else ""
-        blocks += [Heading(f"{row.rule}{severity}"), Line(row.finding.reason, indent=2)]
-        if row.finding.held:
-            blocks.append(Line(f"It held {row.finding.held[-1].sentence}.", indent=2))
-        if row.finding.advice:
-            blocks.append(Line(f"To do: {row.finding.advice}", indent=2))
-        if row.finding.cost:
-            blocks.append(Line(f"It has cost {row.finding.cost}.", indent=2))
-        if row.action:
-            when = f" ({time_text(row.action_at, now)})" if row.action_at is not None else ""
-            blocks.append(Line(f"Done: {row.action}{when}", indent=2))
-        if stop := stop_text(row, row.fire_id, now):
-            blocks.append(Line(stop, indent=2))
+        finding, when = row.finding, "" if row.action_at is None else f" ({time_text(row.action_at, now)})"
+        texts = (
+            finding.reason,
+            f"It held {finding.held[-1].sentence}." if finding.held else "",
+            f"To do: {finding.advice}" if finding.advice else "",
+            f"It has cost {finding.cost}." if finding.cost else "",
+            f"Done: {row.action}{when}" if row.action else "",
+            stop_text(row, row.fire_id, now),
+        )
+        blocks += [heading(f"{row.rule}{severity}"), *(Line(text, indent=2) for text in texts if text)]
     return blocks
 
 
@@ -190,9 +170,8 @@ def _node_blocks(of_nodes: Mapping[str, Sequence[RuleRow]], rules: Sequence[str]
         if not nodes:
             continue
         shown, counted = shown_nodes(nodes)
-        columns = (Column("node", folds=True), *_COLUMNS[1:])
-        rows = [[unit_title(str(row.node)), *_state_cells(row, now), _fired_cell(row, [], now)] for row in shown]
-        blocks += [Heading(f"{rule} on {len(nodes)} nodes"), Grid(columns, rows)]
+        cells: _Cells = {Column("node", folds=True): lambda row: unit_title(str(row.node)), **_state({}, now)}
+        blocks += [heading(f"{rule} on {len(nodes)} nodes"), table(shown, cells)]
         if counted:
             blocks.append(Line(counted, style="dim"))
     return blocks
@@ -203,13 +182,12 @@ _TUNED: Mapping[Column, Callable[[tuple[str, TunedJob]], Shown]] = {
     Column("status"): lambda named: named[1].status.value,
     Column("evaluated", drops=1): lambda named: "to its end" if named[1].finished else "still",
     Column("severity"): lambda named: severity_cell(named[1].severity),
-    Column("finding", folds=True): lambda named: _worst_finding(named[1]),
+    Column("finding", folds=True): lambda named: (
+        "no finding"
+        if named[1].rule is None
+        else named[1].rule + (f" and {named[1].findings - 1} more" if named[1].findings > 1 else "")
+    ),
 }
-
-
-def _worst_finding(job: TunedJob) -> str:
-    others = f" and {job.findings - 1} more" if job.findings > 1 else ""
-    return f"{job.rule}{others}" if job.rule is not None else "no finding"
 
 
 def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
@@ -222,9 +200,9 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
     for name, job in record.worst_first[:1]:
         if job.rule is not None:
             facts.append(("worst", Cell(f"{job.rule} ({job.severity}) on {name}")))
-    blocks: list[Block] = [Heading(record.name), Facts(facts)]
+    blocks: list[Block] = [heading(record.name), Facts(facts)]
     if record.jobs:
-        blocks += [Heading("Jobs"), table(record.worst_first, _TUNED)]
+        blocks += [heading("Jobs"), table(record.worst_first, _TUNED)]
     notes = []
     if record.more:
         notes.append(f"Only {MOST_TUNED_JOBS:,} jobs are here: `trainguard jobs --tuning {record.name}` has all.")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 
 from trainguard.aws.aws_errors import translated
-from trainguard.aws.clients import Clients
 from trainguard.aws.ssm import SsmStopSwitch
 from trainguard.cli.options import Where
 from trainguard.cli.output.aws_advice import advised
@@ -32,10 +31,10 @@ _UNKNOWN = "unknown"
 
 
 def shown_switch(where: Where) -> CommandResult:
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
-    switches, now = _read(deployment, clients), time.time()
+    deployment = look_up(where)
+    switches, now = _read(deployment), time.time()
     result = _result(deployment, switches.deployed, switches.override)
-    found = known_brakes(deployment, clients)
+    found = known_brakes(deployment)
     held = tuple(each for each in found.brakes if each.what is not Braked.ALERTS)
     return with_brakes(result, BrakeList(held, found.faults), now)
 
@@ -43,9 +42,9 @@ def shown_switch(where: Where) -> CommandResult:
 def written_switch(word: str, where: Where) -> CommandResult:
     """Write the operators' switch; return what is in force then."""
     value = StopSwitch(word)
-    deployment, clients, _ = look_up(where.stack, where.region, where.profile)
+    deployment = look_up(where)
     with translated("ssm", "PutParameter"):
-        clients.ssm.put_parameter(
+        deployment.clients.ssm.put_parameter(
             Name=deployment.output(OVERRIDE_OUTPUT),
             Value=value,
             Type="String",
@@ -54,7 +53,7 @@ def written_switch(word: str, where: Where) -> CommandResult:
             Description="Operators' stop switch of TrainGuard: enabled, dry-run or disabled. No upgrade writes it.",
         )
     try:
-        deployed = _read(deployment, clients).deployed
+        deployed = _read(deployment).deployed
     except PortUnavailableError as fault:
         # The switch is written, although it may not be read.
         note = f"The stack's own value is unknown: {advised(fault)}"
@@ -62,9 +61,9 @@ def written_switch(word: str, where: Where) -> CommandResult:
     return _result(deployment, deployed, value, written=value)
 
 
-def _read(deployment: Deployment, clients: Clients) -> StopSwitches:
+def _read(deployment: Deployment) -> StopSwitches:
     own, override = deployment.output(OWN_OUTPUT), deployment.output(OVERRIDE_OUTPUT)
-    return SsmStopSwitch(client=clients.ssm, parameter=own, override=override).read()
+    return SsmStopSwitch(client=deployment.clients.ssm, parameter=own, override=override).read()
 
 
 def _result(

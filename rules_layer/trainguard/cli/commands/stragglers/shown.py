@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from trainguard.cli.output.rendering import Block, Column, Facts, Heading, Line, table
+from trainguard.cli.output.rendering import Block, Column, Facts, Line, heading, table
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.units import counted, listed, show_share, show_step
 from trainguard.stragglers.text import said_cause
@@ -36,7 +36,7 @@ def _notes(verdict: StragglerVerdict, instance_type: str | None) -> Iterator[str
 
 
 def _blocks(place: str, verdict: StragglerVerdict) -> Iterator[Block]:
-    yield Heading(place)
+    yield heading(place)
     yield Line(verdict.reason, style="bold red" if verdict.causes else "bold")
     if verdict.advice:
         yield Line(verdict.advice)
@@ -60,13 +60,11 @@ def _table(name: str, shares: Sequence[T], named: Callable[[T], str]) -> Iterato
         columns: dict[Column, Callable[[T], str]] = {
             Column(name, right=name != "operation"): named,
             Column("slowdown alone", right=True): lambda share: f"{share.slowdown:.3f}",
-            Column("saved at peers' pace", right=True): _saves,
+            Column("saved at peers' pace", right=True): lambda share: (
+                "" if share.saves is None else show_share(max(share.saves, 0.0))
+            ),
         }
         yield table(shares[:_MOST_SHOWN], columns)
-
-
-def _saves(share: Share) -> str:
-    return "" if share.saves is None else show_share(max(share.saves, 0.0))
 
 
 def _seconds(seconds: float) -> str:

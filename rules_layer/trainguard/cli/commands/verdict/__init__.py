@@ -44,11 +44,12 @@ def verdict(
     """
     if reader == "agent":
         refuse("--for agent", {"--write-mlflow": write_mlflow})
-        from trainguard.cli.commands.verdict.shown import agent_result
+        from trainguard.cli.commands.verdict.shown import verdict_result
         from trainguard.cli.services.readings import read
         from trainguard.local.settings import given_settings
 
-        return agent_result(read(source, where, given_settings(params, prices, instance_type), timelines=False).verdict)
+        given = given_settings(params, prices, instance_type)
+        return verdict_result(read(source, where, given, timelines=False).verdict)
     from trainguard.cli.commands.verdict.shown import verdict_result, written
     from trainguard.cli.services.deployment import connect_for, target_of
     from trainguard.cli.services.names import unpriced

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trainguard.aws.source_services import HttpJson
-from trainguard.cli.output.rendering import Block, Cell, Facts, Heading, Line, Shown
+from trainguard.cli.output.rendering import Block, Cell, Facts, Line, Shown, heading
 from trainguard.cli.output.result import CommandResult
 from trainguard.core.errors import RequestError
 from trainguard.core.layout import mlflow_run_of
@@ -22,21 +22,13 @@ _STYLES = {
 }
 
 
-def verdict_result(verdict: JobVerdict, notes: Sequence[str]) -> CommandResult:
+def verdict_result(verdict: JobVerdict | AgentVerdict, notes: Sequence[str] = ()) -> CommandResult:
+    """Return the verdict for people; for an agent it is the same document with and without ``--json``."""
+    for_agents = Line(msgspec.json.encode(verdict).decode(), whole=True)
     return CommandResult(
         document=verdict,
-        blocks=_blocks(verdict),
+        blocks=_blocks(verdict) if isinstance(verdict, JobVerdict) else [for_agents],
         notes=notes,
-        fired=verdict.verdict not in {Verdict.HEALTHY, Verdict.UNKNOWN},
-        evaluated=verdict.verdict is not Verdict.UNKNOWN,
-    )
-
-
-def agent_result(verdict: AgentVerdict) -> CommandResult:
-    """Return the same document with and without ``--json``."""
-    return CommandResult(
-        document=verdict,
-        blocks=[Line(msgspec.json.encode(verdict).decode(), whole=True)],
         fired=verdict.verdict not in {Verdict.HEALTHY, Verdict.UNKNOWN},
         evaluated=verdict.verdict is not Verdict.UNKNOWN,
     )
@@ -56,16 +48,17 @@ def written(service: tuple[HttpJson, str, str], verdict: JobVerdict, links: Mapp
 
 
 def _blocks(verdict: JobVerdict) -> list[Block]:
-    word = verdict.verdict.value.replace("_", " ")
-    facts: list[tuple[str, Shown]] = [("verdict", Cell(word, _STYLES[verdict.verdict]))]
-    if verdict.memory_held_on:
-        facts.append(("holds GPU memory", ", ".join(verdict.memory_held_on)))
-    if verdict.since is not None:
-        facts.append(("since", verdict.since))
-    if verdict.certainty is not None:
-        facts.append(("certainty", verdict.certainty.value))
+    lost = ""
     if verdict.lost is not None and verdict.spent is not None:
-        facts.append(("lost", f"{verdict.currency} {verdict.lost:,.2f} of {verdict.spent:,.2f}"))
-    facts.append(("TrainGuard", f"{verdict.would_do.value}: {verdict.would_do_why}"))
+        lost = f"{verdict.currency} {verdict.lost:,.2f} of {verdict.spent:,.2f}"
+    facts: list[tuple[str, Shown | None]] = [
+        ("verdict", Cell(verdict.verdict.value.replace("_", " "), _STYLES[verdict.verdict])),
+        ("holds GPU memory", ", ".join(verdict.memory_held_on)),
+        ("since", verdict.since),
+        ("certainty", verdict.certainty and verdict.certainty.value),
+        ("lost", lost),
+        ("TrainGuard", f"{verdict.would_do.value}: {verdict.would_do_why}"),
+    ]
     details = (verdict.why, verdict.certainty_why, verdict.advice)
-    return [Heading(verdict.job), Facts(facts), *(Line(text) for text in details if text)]
+    shown = Facts([(name, value) for name, value in facts if value])
+    return [heading(verdict.job), shown, *(Line(text) for text in details if text)]
