@@ -67,7 +67,7 @@ from trainguard.rules.low_gpu_utilization.results import (
 from trainguard.rules.overall_system_usage.rule import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.windows.warm_up import never_active, undecided_text, warming_up
+from trainguard.rules.windows import never_active, undecided_text, warming_up
 
 FOLDER = Path(__file__).with_name("lattice")
 GROUP = 50

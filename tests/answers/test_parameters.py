@@ -13,12 +13,12 @@ from trainguard.rules.family_rules import OTHER_FAMILIES
 from trainguard.rules.parameters import PARAMETERS_TYPES, accepted, own_defaults
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import SPECS, help_of
-from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.spec import RuleSpec
 
 FOLDER = Path(__file__).with_name("parameters")
-FAMILIES: Mapping[str, tuple[Mapping[str, RuleSpec | SettingsSpec], Mapping[str, type[RuleParameters]]]] = {
+FAMILIES: Mapping[str, tuple[Mapping[str, RuleSpec], Mapping[str, type[RuleParameters]]]] = {
     FIRST_FAMILY: (SPECS, PARAMETERS_TYPES),
-    **{each.family: ({**each.specs(), **each.settings_specs()}, each.parameters_types()) for each in OTHER_FAMILIES},
+    **{each.family: (each.specs(), each.parameters_types()) for each in OTHER_FAMILIES},
 }
 
 
@@ -37,8 +37,8 @@ def _parameters(rule: str, kind: type[RuleParameters]) -> Mapping[str, Any]:
     }
 
 
-def _said(spec: RuleSpec | SettingsSpec) -> Mapping[str, Any]:
-    if isinstance(spec, SettingsSpec):
+def _said(spec: RuleSpec) -> Mapping[str, Any]:
+    if spec.text is None and spec.family != FIRST_FAMILY:  # a group of settings, which measures nothing
         return {}
     measures = [f"{each.what} ({each.unit or 'no unit'})" for each in spec.measures]
     counted: dict[str, Any] = {"measures": measures, "counts": spec.counts, "informs_only": spec.informs_only}

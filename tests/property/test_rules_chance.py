@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainguard.rules.windows.rule import poisson_quantile
+from trainguard.rules.sample_statistics import poisson_quantile
 
 
 def direct_quantile(probability: float, expected: float) -> int:

@@ -5,8 +5,7 @@ import msgspec
 from trainguard.core.finding import Status
 from trainguard.hangs.files import known_hang
 from trainguard.hangs.verdict import HangVerdict
-from trainguard.rules.hung_job.ranks import facts_of
-from trainguard.rules.hung_job.text import what_to_do, who
+from trainguard.rules.hung_job.text import facts_of, what_to_do, who
 from trainguard.rules.rule_result import FactSheet
 
 _MOST_NAMED = 8

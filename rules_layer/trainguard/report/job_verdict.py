@@ -19,8 +19,8 @@ from trainguard.engine.diagnosis.case import (
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.report.fleet.facts import JobFacts
 from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo
-from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
+from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.registry import spec_of
 
 # An active job of which nothing newer was judged may have changed since.

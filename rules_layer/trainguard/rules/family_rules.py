@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.spec import RuleSpec
 
 TRAINING, TRAINING_TITLE = "training", "Training health"
 
@@ -50,9 +50,9 @@ TRAINING_NAMES: tuple[str, ...] = tuple(f"{TRAINING}/{rule}" for rule in (*TENSO
 
 @dataclass(frozen=True, slots=True)
 class FamilyRules:
-    """A family's rules: their names, and the module that has them as ``PARAMETERS_TYPES`` and ``SPECS``, by name.
+    """A family's rules and ``settings``, groups that no rule owns: their names, and the module that has them, by name.
 
-    ``settings`` are groups that no rule owns: the module's ``SETTINGS_TYPES`` and ``SETTINGS_SPECS``.
+    It has them as ``PARAMETERS_TYPES`` and ``SPECS``; reading settings imports none.
     """
 
     family: str
@@ -62,16 +62,11 @@ class FamilyRules:
     settings: tuple[str, ...] = ()
 
     def parameters_types(self) -> Mapping[str, type[RuleParameters]]:
-        module = import_module(self.module)
-        types: Mapping[str, type[RuleParameters]] = {**module.PARAMETERS_TYPES, **module.SETTINGS_TYPES}
+        types: Mapping[str, type[RuleParameters]] = import_module(self.module).PARAMETERS_TYPES
         return types
 
     def specs(self) -> Mapping[str, RuleSpec]:
         specs: Mapping[str, RuleSpec] = import_module(self.module).SPECS
-        return specs
-
-    def settings_specs(self) -> Mapping[str, SettingsSpec]:
-        specs: Mapping[str, SettingsSpec] = import_module(self.module).SETTINGS_SPECS
         return specs
 
 
@@ -118,21 +113,9 @@ def bare(rule: str) -> str:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all rules of other families."""
     return tuple(name for family in OTHER_FAMILIES for name in family.names)
 
 
-def spec_of_other(rule: str) -> RuleSpec | None:
-    """Return the spec of a rule of another family, which is imported then; None of any other rule."""
-    return next((family.specs()[rule] for family in OTHER_FAMILIES if rule in family.names), None)
-
-
-def settings_spec(group: str) -> SettingsSpec | None:
-    """Return what is said about a group of settings, whose family is imported then; None of any other name."""
-    return next((family.settings_specs()[group] for family in OTHER_FAMILIES if group in family.settings), None)
-
-
-def parameters_type_of_other(name: str) -> type[RuleParameters] | None:
-    """Return the parameter class of a rule of another family, or of a group of settings; None of any other name."""
-    families = (family for family in OTHER_FAMILIES if name in (*family.names, *family.settings))
-    return next((family.parameters_types()[name] for family in families), None)
+def family_of(name: str) -> FamilyRules | None:
+    """Return the family of a rule of another family, or of a group of settings; None of any other name."""
+    return next((each for each in OTHER_FAMILIES if name in each.names or name in each.settings), None)

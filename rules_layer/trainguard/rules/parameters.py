@@ -9,7 +9,7 @@ import msgspec
 
 from trainguard.core.errors import ParameterFileError, RuleConfigError
 from trainguard.core.units import similar
-from trainguard.rules.family_rules import OTHER_FAMILIES, bare, parameters_type_of_other
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare, family_of
 from trainguard.rules.family_rules import names as other_families_rules
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
@@ -85,7 +85,10 @@ def parameters_of(rule: str, parameters_type: type[RuleParameters], settings: Ma
 
 def parameters_type_of(name: str) -> type[RuleParameters] | None:
     """Return the parameter class of a rule of any family, or of a group of settings; None where it is unknown."""
-    return PARAMETERS_TYPES.get(name) or parameters_type_of_other(name)
+    if name in PARAMETERS_TYPES:
+        return PARAMETERS_TYPES[name]
+    family = family_of(name)
+    return None if family is None else family.parameters_types()[name]
 
 
 def takes_settings(written: str) -> bool:

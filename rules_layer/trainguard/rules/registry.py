@@ -7,7 +7,7 @@ from trainguard.rules.batch_size.rule import BatchSize
 from trainguard.rules.bottlenecks.cpu_and_io import CPUBottleneck, IOBottleneck
 from trainguard.rules.dataloader.rule import Dataloader
 from trainguard.rules.extension import installed
-from trainguard.rules.family_rules import bare, settings_spec, spec_of_other
+from trainguard.rules.family_rules import bare, family_of
 from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncrease
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes
@@ -67,12 +67,15 @@ SPECS: MutableMapping[str, RuleSpec] = {
 
 
 def spec_of(rule: str) -> RuleSpec:
-    """Return a rule's spec; of one that is unknown, that its own condition holds."""
-    return SPECS.get(rule) or spec_of_other(rule) or spec_of_unknown(rule)
+    """Return the spec of a rule, or of a group of settings; of one that is unknown, that its own condition holds."""
+    if rule in SPECS:
+        return SPECS[rule]
+    family = family_of(rule)
+    return spec_of_unknown(rule) if family is None else family.specs()[rule]
 
 
 def help_of(rule: str, parameter: str) -> ParameterHelp:
     """Return what a parameter of a rule, or of a group of settings, means; empty words where nobody says so."""
     if parameter == "scan_interval_us":
         return SCAN_INTERVAL_HELP
-    return (settings_spec(rule) or spec_of(rule)).parameters.get(parameter, UNSAID)
+    return spec_of(rule).parameters.get(parameter, UNSAID)

@@ -47,8 +47,6 @@ SLOW_STEPS = Symptom("some training steps are slow")
 STANDSTILL = Symptom("no GPU works any more")
 # No GPU of a node ever worked: a matter of the node's start and no matter of load, batches or balance.
 UNUSED_NODE = Symptom("never used")
-# Every GPU of a node stopped working: no other rule says why a node hangs.
-IDLE_NODE = Symptom("idle")
 
 Over: TypeAlias = Callable[[str, tuple[Fact, ...]], tuple[str, tuple[Fact, ...]]]
 Input = Literal["system", "framework"]
@@ -66,19 +64,10 @@ class ChartLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsSpec:
-    """A group of settings that no rule owns; ``looks_at`` and ``fires_when`` are the words of a rule's spec."""
-
-    name: str
-    family: str
-    looks_at: str
-    fires_when: str
-    parameters: Mapping[str, ParameterHelp]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
-    """A rule's name, its help, and its part in ranking and reports; a custom rule may give texts alone.
+    """A rule's name, its help, and its part in ranking and reports.
+
+    A custom rule may give texts alone, as does a group of settings that no rule owns.
 
     ``name`` is as in the managed service's documentation, ``title`` that of its section in a report (empty stands for
     the name). ``looks_at`` and ``fires_when`` are columns of the page on all rules; ``condition`` has ``{parameter}``
@@ -94,11 +83,11 @@ class RuleSpec:
     ``inputs`` are the streams that the rule needs, none where it judges other rules' verdicts; ``metrics`` the system
     metrics without which it cannot judge, beside GPU utilization. ``symptom``, and by kind ``looks``, is what its
     finding looks like; None where it is no mere look. ``explains``, and by kind ``explains_as`` besides, are the
-    symptoms that it names a reason for, ``seen_with`` those that are a part of its own condition. ``claims`` has by
-    kind (``""`` for all others) the ledger's buckets whose time in the episodes it explains, in order; with
-    ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and the buckets hold more than that.
-    ``changes`` has in the same way by kind what its finding asks to change. ``over`` returns the kind and the facts
-    of a finding whose condition holds no more, in a job that goes on; None where they stay true.
+    symptoms that it names a reason for. ``claims`` has by kind (``""`` for all others) the ledger's buckets whose time
+    in the episodes it explains, in order; with ``measures_loss`` ``wasted_share`` bounds its claim: it is measured, and
+    the buckets hold more than that. ``changes`` has in the same way by kind what its finding asks to change. ``over``
+    returns the kind and the facts of a finding whose condition holds no more, in a job that goes on; None where they
+    stay true.
 
     ``too_short`` are the words on a job that was too short, where no patience can be lowered. ``section`` is the
     report's, as ``module:function``: text, as evaluators must not import reports.
@@ -124,7 +113,6 @@ class RuleSpec:
     looks: Mapping[str, Symptom] = field(default_factory=dict)
     explains: tuple[Symptom, ...] = ()
     explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
-    seen_with: tuple[Symptom, ...] = ()
     text: Text | None = None
     over: Over | None = None
     changes: Mapping[str, ChangeCode] = field(default_factory=dict)

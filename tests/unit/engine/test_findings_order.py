@@ -15,13 +15,13 @@ from trainguard.engine.verdicts.losses import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
-from trainguard.rules.spec import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
+from trainguard.rules.spec import LOW_GPUS, UNUSED_NODE, Symptom
 
 
 def test_no_rule_in_an_explanation_cycle_explains_itself() -> None:
     rules = FAMILIES.plan(JobRecord("job", "arn", "b", "")).rules
     looks = {look for rule in rules for look in spec_of(rule).looks.values()}
-    shown = {spec_of(rule).symptom for rule in rules} | looks | {UNUSED_NODE, IDLE_NODE}
+    shown = {spec_of(rule).symptom for rule in rules} | looks | {UNUSED_NODE}
     assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown
 
     def reached(rule: str) -> set[str]:

@@ -14,9 +14,8 @@ from trainguard.engine.verdicts.episodes import StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.pricing.cost import PaidTime
-from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization
-from trainguard.rules.low_gpu_utilization.usage import Kind
+from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, QUIET_MEAN, Kind
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 

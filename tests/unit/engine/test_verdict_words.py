@@ -21,7 +21,7 @@ from trainguard.engine.verdicts.episodes import (
 )
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import FactSheet, RuleResult
-from trainguard.rules.step_outlier.rule import StepOutlierKind
+from trainguard.rules.step_outlier.text import StepOutlierKind
 
 MADE, OWN = "StepOutlier", "a deployment's own rule"
 STEPS = (

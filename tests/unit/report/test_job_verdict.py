@@ -23,8 +23,7 @@ from trainguard.report.job_verdict import (
     verdict_of,
 )
 from trainguard.report.verdict_document import Certainty, JobVerdict, Missing, Verdict, WouldDo, verdict_schema
-from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_utilization.usage import P95
+from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, P95, QUIET_MEAN
 
 NOW = MONDAY + 10 * HOUR_S
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"

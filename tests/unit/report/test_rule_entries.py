@@ -13,8 +13,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.rule_entry import RuleEntry
 from trainguard.report.job.rule_entries import NODES_WITH_DETAILS, rule_entries
-from trainguard.rules.low_gpu_utilization.node import IDLE_TIME
-from trainguard.rules.low_gpu_utilization.usage import P5
+from trainguard.rules.low_gpu_utilization.usage import IDLE_TIME, P5
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS
 

@@ -15,7 +15,7 @@ from trainguard.rules.load_balancing.text import LoadBalancingKind
 from trainguard.rules.load_balancing.window import BalanceWindow
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.windows.warm_up import WarmUpKind
+from trainguard.rules.windows import WarmUpKind
 
 # A full half-hour, epoch seconds.
 START = 1_000_000 * 1_800.0
@@ -235,7 +235,7 @@ def test_silence_before_the_window_began_with_the_imbalance() -> None:
     view, gaps = windowed(loads, first_active_at=START - 4_500.0), window_of(loads).gaps(60.0)
     found = silence(view, gaps, 1, START - 3_600.0)
     assert found is not None
-    assert found.begin == START - 3_600.0
+    assert found[0] == START - 3_600.0
     assert silence(view, gaps, 1, START - 3_600.1) is None
     assert silence(view, gaps, 1, None) is None
 
@@ -256,7 +256,7 @@ def test_a_gpu_stopped_when_it_last_worked_whatever_others_did(others: list[floa
     view = windowed(columns([90.0] * 90, [0.0] * 90), first_active_at=START)
     found = silence(view, window.gaps(60.0), 1, window.since, window.worked_until(1))
     assert found is not None
-    assert found.begin == START + 30 * 60.0 < (window.since or 0.0)
+    assert found[0] == START + 30 * 60.0 < (window.since or 0.0)
 
 
 def test_clause_of_an_imbalance_is_of_nodes_or_of_gpus() -> None:

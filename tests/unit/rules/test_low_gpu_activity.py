@@ -7,9 +7,8 @@ from tests.unit.rules.device_minutes import DevicesAt, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, Replay
 from trainguard.core.records import Status
 from trainguard.rules.low_gpu_utilization.devices import MOST_MINUTES
-from trainguard.rules.low_gpu_utilization.node import WEAK_MEAN
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.rules.low_gpu_utilization.usage import MEMORY_P95, SM_P95, TENSOR_P95, Kind
+from trainguard.rules.low_gpu_utilization.usage import MEMORY_P95, SM_P95, TENSOR_P95, WEAK_MEAN, Kind
 
 
 def judge(activity: DevicesAt, *, busy: float = 98.0, minutes: int = 40, threshold_sm: float = 20.0) -> Replay:

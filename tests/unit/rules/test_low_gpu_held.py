@@ -18,11 +18,11 @@ from trainguard.rules.low_gpu_utilization.devices import (
     held_while_idle,
     is_known,
 )
-from trainguard.rules.low_gpu_utilization.node import HELD_TIME, IDLE_TIME, QUIET_MEAN, memory_facts
+from trainguard.rules.low_gpu_utilization.node import memory_facts
 from trainguard.rules.low_gpu_utilization.results import LowGPUUtilizationState
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.low_gpu_utilization.text import text
-from trainguard.rules.low_gpu_utilization.usage import Kind
+from trainguard.rules.low_gpu_utilization.usage import HELD_TIME, IDLE_TIME, QUIET_MEAN, Kind
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet
 

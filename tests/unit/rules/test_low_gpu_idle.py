@@ -10,8 +10,7 @@ from tests.unit.rules.test_low_gpu_utilization import idle, judge, minutely, tra
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.ledger.bucket import Bucket
-from trainguard.rules.low_gpu_utilization.node import IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_utilization.usage import CLAIMS, Kind
+from trainguard.rules.low_gpu_utilization.usage import CLAIMS, IDLE_TIME, QUIET_MEAN, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

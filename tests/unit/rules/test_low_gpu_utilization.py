@@ -7,9 +7,8 @@ from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_min
 from trainguard.core.errors import RuleConfigError
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import FloatArray
-from trainguard.rules.low_gpu_utilization.node import PAUSED
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
-from trainguard.rules.low_gpu_utilization.usage import P5, P95
+from trainguard.rules.low_gpu_utilization.usage import P5, P95, PAUSED
 
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()

@@ -6,11 +6,8 @@ import pytest
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.core.records import Status
 from trainguard.rules.dataloader.series import LoaderState, LoadingProcess
-from trainguard.rules.max_initialization_time.rule import (
-    MaxInitializationKind,
-    MaxInitializationTime,
-    MaxInitializationTimeParameters,
-)
+from trainguard.rules.max_initialization_time.rule import MaxInitializationTime, MaxInitializationTimeParameters
+from trainguard.rules.max_initialization_time.text import MaxInitializationKind
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 
 RULE = MaxInitializationTime()

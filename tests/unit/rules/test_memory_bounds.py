@@ -15,7 +15,7 @@ from trainguard.rules.gpu_memory_increase.rule import GPUMemoryIncreaseParameter
 from trainguard.rules.gpu_memory_increase.text import increase_facts, kind_of, text
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, RuleResult, Words
-from trainguard.rules.windows.warm_up import stream_end
+from trainguard.rules.windows import stream_end
 
 HOUR_S = 3_600.0
 

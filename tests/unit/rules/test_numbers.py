@@ -11,7 +11,7 @@ from trainguard.core.units import (
     show_step,
 )
 from trainguard.formats.profile.snapshots import points_in
-from trainguard.rules.windows.rule import (
+from trainguard.rules.sample_statistics import (
     Box,
     column_boxes,
     column_quantiles,

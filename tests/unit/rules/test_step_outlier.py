@@ -23,8 +23,9 @@ from trainguard.core.records import Status
 from trainguard.formats.profile.events import StepBatch
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.step_outlier.evaluation import StepOutlierParameters
-from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS, StepOutlierKind
+from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS
 from trainguard.rules.step_outlier.series import MAX_SERIES
+from trainguard.rules.step_outlier.text import StepOutlierKind
 
 
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])

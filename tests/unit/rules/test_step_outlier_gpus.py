@@ -14,8 +14,8 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.rules.framework_events import TimeTable
 from trainguard.rules.rule_inputs import NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier.rule import StepOutlierKind
 from trainguard.rules.step_outlier.series import StepOverlap
+from trainguard.rules.step_outlier.text import StepOutlierKind
 from trainguard.state.gpu_time import GpuTime
 
 START = START_US / 1e6

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.rules.gpu_memory_increase.rise import mann_kendall_z, theil_sen_slope
+from trainguard.rules.sample_statistics import mann_kendall_z, theil_sen_slope
 
 levels = st.lists(st.integers(0, 1_000), min_size=2, max_size=24)
 

@@ -11,7 +11,7 @@ from trainguard.rules.gpu_health.rule import GPUHealth
 from trainguard.rules.hung_job.rule import HungJob, HungJobOverNodes
 from trainguard.rules.low_gpu_utilization.rule import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.overall_system_usage.rule import OverallSystemUsage
-from trainguard.rules.windows.rule import sampled_enough
+from trainguard.rules.windows import sampled_enough
 
 RULE = LowGPUUtilization()
 

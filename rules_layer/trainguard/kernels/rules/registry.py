@@ -25,7 +25,7 @@ from trainguard.kernels.times.intervals import Spans, difference, union
 from trainguard.kernels.times.window import inner
 from trainguard.kernels.verdict import RuleVerdict
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.spec import RuleSpec
 
 _LAST_RULES: tuple[RankRule, ...] = (
     TraceStepOutlier(),
@@ -77,10 +77,6 @@ CAUSES_FIRST: tuple[RankRule, ...] = (
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in KERNEL_RULES}
 
 SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in KERNEL_RULES}
-
-SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = {}
-
-SETTINGS_SPECS: Mapping[str, SettingsSpec] = {}
 
 
 def words_of(found: RuleVerdict) -> tuple[str, str]:

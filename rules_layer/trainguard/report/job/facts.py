@@ -27,7 +27,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS, spec_of
 from trainguard.rules.spec import LOW_GPUS
 from trainguard.rules.step_outlier.series import StepsState
-from trainguard.rules.windows.rule import PatienceParameters
+from trainguard.rules.windows import PatienceParameters
 
 S = TypeVar("S", bound=msgspec.Struct)
 

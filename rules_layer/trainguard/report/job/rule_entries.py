@@ -20,7 +20,7 @@ from trainguard.report.evaluated_job import EvaluatedJob, shown_time
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, OWN_NAMES, RULE_NAMES, spec_of
-from trainguard.rules.windows.rule import PatienceParameters
+from trainguard.rules.windows import PatienceParameters
 
 
 def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:

@@ -18,6 +18,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, idle_share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.sample_statistics import column_boxes, column_quantiles, counted_boxes
 from trainguard.rules.spec import (
     LOW_GPUS,
     PATIENCE_HELP,
@@ -28,15 +29,7 @@ from trainguard.rules.spec import (
     ParameterHelp,
     RuleSpec,
 )
-from trainguard.rules.windows.rule import (
-    WindowedRule,
-    WindowParameters,
-    column_boxes,
-    column_quantiles,
-    counted_boxes,
-    sampled_enough,
-)
-from trainguard.rules.windows.warm_up import never_collected, warming_up
+from trainguard.rules.windows import WindowedRule, WindowParameters, never_collected, sampled_enough, warming_up
 
 MEMORY_NOTE = (
     "GPUMemoryUtilization is how busy the memory controller was, not how much memory was in use: a larger batch may "
@@ -167,7 +160,6 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         metrics=("CPU", "GPU memory"),
         symptom=SMALL_WORK,
         explains=(LOW_GPUS,),
-        seen_with=(LOW_GPUS,),
         changes={"": ChangeCode.RAISE_BATCH_SIZE},
         text=text,
         claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},

@@ -2,7 +2,7 @@
 
 from trainguard.core.finding import Status
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Words
-from trainguard.rules.windows.warm_up import or_undecided
+from trainguard.rules.windows import or_undecided
 
 
 class BatchKind(JudgedKind):

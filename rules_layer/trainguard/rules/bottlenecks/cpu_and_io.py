@@ -3,22 +3,13 @@
 from typing import ClassVar
 
 from trainguard.formats.profile.snapshots import Snapshots
-from trainguard.ledger.bucket import Bucket
-from trainguard.rules.bottlenecks.rule import (
-    BOTTLENECK_HELP,
-    BOTTLENECKED_SHARE,
-    EXPLAINED,
-    SECTION,
-    SLOW_SHARE,
-    BottleneckParameters,
-    BottleneckRule,
-)
+from trainguard.rules.bottlenecks.rule import BOTTLENECK_HELP, BottleneckParameters, BottleneckRule, bottleneck_spec
 from trainguard.rules.bottlenecks.state import Cores, MinuteCount
-from trainguard.rules.bottlenecks.text import BottleneckDetails, CoreSeries, CoreWords
+from trainguard.rules.bottlenecks.text import CoreWords
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.spec import LOW_GPUS, SYSTEM, ChartLine, ParameterHelp, RuleSpec
+from trainguard.rules.spec import ChartLine, ParameterHelp
 
 # Cores whose mean is as high, percent, leave little: the rest is what the system itself needs.
 FULL_NODE = 80.0
@@ -47,6 +38,10 @@ def _cpu_remedy(sheet: FactSheet) -> str:
 
 
 CPU_WORDS = CoreWords(
+    series="CPUUtilization",
+    level="mean_core_utilization",
+    peak="cores_full",
+    peak_unit="cores",
     clause="the CPU cores could not keep up with the GPUs",
     cause="a core was above {core_limit.limit}",
     cause_of_minutes="{full_cores}",
@@ -64,37 +59,29 @@ class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
 
 
 class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
-    spec = RuleSpec(
+    spec = bottleneck_spec(
         name="CPUBottleneck",
         title="CPU bottlenecks",
-        looks_at="each node's GPUs and cores",
         fires_when="the GPUs wait for busy cores in most of the points, or work slowly beside full ones",
         condition=(
             "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
             "while a core is above {cpu_threshold} %, or the GPUs' mean over the minute is below 80 % while cores are "
             "full, over the whole job or the last 30 min"
         ),
-        measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
         parameters={**BOTTLENECK_HELP, "cpu_threshold": ParameterHelp("%", "a core above it is busy")},
         shipped_defaults={"patience_s": 500.0},
         managed_parameters=("threshold", "cpu_threshold", "gpu_threshold", "patience"),
-        inputs=SYSTEM,
         metrics=("CPU",),
-        explains=EXPLAINED,
-        seen_with=(LOW_GPUS,),
         changes={"": ChangeCode.FEED_FASTER},
         text=CPU_WORDS,
-        claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
-        details=BottleneckDetails,
         chart_lines=(
             ChartLine("utilization", "gpu_threshold", "a GPU waits"),
             ChartLine("cpu", "cpu_threshold", "a core is busy"),
         ),
-        section=SECTION,
     )
 
     peak_key: ClassVar[str] = "cpu_max"
-    series: ClassVar[CoreSeries] = CoreSeries("CPUUtilization", "mean_core_utilization", "cores_full", "cores")
+    words: ClassVar[CoreWords] = CPU_WORDS
     more_peak: ClassVar[float] = 1.0
 
     def cores(self, snapshots: Snapshots) -> Cores:
@@ -110,6 +97,10 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
 
 
 IO_WORDS = CoreWords(
+    series="I/OWaitPercentage",
+    level="mean_io_wait",
+    peak="highest_io_wait",
+    peak_unit="%",
     clause="the GPUs waited for storage or other I/O",
     cause="a core waited for I/O more than {core_limit.limit} of its time",
     cause_of_minutes=("cores waited for I/O, the first of them {highest_io_wait} of its time and all {mean_io_wait}"),
@@ -134,40 +125,32 @@ class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
 
 
 class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
-    spec = RuleSpec(
+    spec = bottleneck_spec(
         name="IOBottleneck",
         title="I/O bottlenecks",
-        looks_at="each node's GPUs and cores",
         fires_when="the GPUs wait while cores wait for I/O in most of the points",
         condition=(
             "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
             "while a core waits for I/O more than {io_threshold} % of its time, or the GPUs' mean over the minute is "
             "below 80 % while cores wait so, over the whole job or the last 30 min"
         ),
-        measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
         parameters={
             **BOTTLENECK_HELP,
             "io_threshold": ParameterHelp("% of a core's time", "a core that waits longer for I/O is stuck"),
         },
         shipped_defaults={"gpu_threshold": 10.0},
         managed_parameters=("threshold", "io_threshold", "gpu_threshold", "patience"),
-        inputs=SYSTEM,
         metrics=("I/O",),
-        explains=EXPLAINED,
-        seen_with=(LOW_GPUS,),
         changes={"": ChangeCode.FASTER_STORAGE},
         text=IO_WORDS,
-        claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
-        details=BottleneckDetails,
         chart_lines=(
             ChartLine("utilization", "gpu_threshold", "a GPU waits"),
             ChartLine("io_wait", "io_threshold", "a core waits"),
         ),
-        section=SECTION,
     )
 
     peak_key: ClassVar[str] = "io_wait_max"
-    series: ClassVar[CoreSeries] = CoreSeries("I/OWaitPercentage", "mean_io_wait", "highest_io_wait", "%")
+    words: ClassVar[CoreWords] = IO_WORDS
     more_peak: ClassVar[float] = 15.0
     least_judged_s: ClassVar[float] = FIRST_PASS_S
 

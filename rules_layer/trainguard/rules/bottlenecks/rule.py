@@ -6,6 +6,7 @@ GPUs at 45 % beside full cores are below 10 % in no point.
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy as np
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.formats.profile.snapshots import Snapshots, points_in
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.bottlenecks.state import (
     GOOD_GPUS,
     HUNDREDTHS,
@@ -31,7 +33,8 @@ from trainguard.rules.bottlenecks.text import (
     KINDS,
     SLOW,
     WAITS,
-    CoreSeries,
+    BottleneckDetails,
+    CoreWords,
     Evidence,
     contrast_facts,
     core_facts,
@@ -41,9 +44,17 @@ from trainguard.rules.bottlenecks.text import (
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import DATA_WAITS, LOW_GPUS, PATIENCE_HELP, SLOW_STEPS, SMALL_WORK, ParameterHelp
-from trainguard.rules.windows.rule import PatienceParameters, SampledRule
-from trainguard.rules.windows.warm_up import never_collected, warming_up
+from trainguard.rules.spec import (
+    DATA_WAITS,
+    LOW_GPUS,
+    PATIENCE_HELP,
+    SLOW_STEPS,
+    SMALL_WORK,
+    SYSTEM,
+    ParameterHelp,
+    RuleSpec,
+)
+from trainguard.rules.windows import PatienceParameters, SampledRule, never_collected, warming_up
 from trainguard.state.sample_window import ACTIVE_PERCENT
 
 # The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire.
@@ -75,21 +86,30 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
 SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
-EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
-SECTION = "trainguard.rules.bottlenecks.section:blocks"
+# What the specs of both rules have in common.
+bottleneck_spec = partial(
+    RuleSpec,
+    looks_at="each node's GPUs and cores",
+    measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
+    inputs=SYSTEM,
+    explains=(LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS),
+    claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
+    details=BottleneckDetails,
+    section="trainguard.rules.bottlenecks.section:blocks",
+)
 P = TypeVar("P", bound=BottleneckParameters)
 
 
 class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
-    ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. ``more_peak`` is by how
-    much the cores' second measure is higher while the GPUs wait. A running job is judged on
-    more points than ``least_judged_s``, where no ``patience_s`` is set.
+    ``peak_key`` names the measure of the cores in the details. ``more_peak`` is by how much the cores' second measure
+    is higher while the GPUs wait. A running job is judged on more points than ``least_judged_s``, where no
+    ``patience_s`` is set.
     """
 
     peak_key: ClassVar[str]
-    series: ClassVar[CoreSeries]
+    words: ClassVar[CoreWords]
     more_peak: ClassVar[float]
     least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
@@ -143,7 +163,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         details = details_of(kept, points, minutes, self.peak_key) if view.detailed else None
         patience = _needed(view, parameters, self.least_judged_s)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
-            return never_collected(self.series.name, view)
+            return never_collected(self.words.series, view)
         if kept.judged <= patience:
             return warming_up(kept.judged, patience, view, details or {})
         covered = points.recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
@@ -174,7 +194,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             why = [view.work_fact("undone_share", undone, unit="share", threshold=ALARMING_WASTE)]
         elif contrast is not None and alike:
             kind = f"{kind}_alike"
-            why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
+            why = [*contrast_facts(contrast, self.words.series, view, self.limit(parameters))]
         elif costly and found is None:
             kind, why = f"{kind}_over", [view.work_fact("free_minutes", LAPSED_MINUTES, unit="min")]
         facts = (
@@ -208,15 +228,15 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         self, kept: Tally, slow: list[MinuteCount], view: NodeView, parameters: P, *, by_points: bool
     ) -> Iterator[Fact]:
         if not by_points:
-            yield from core_facts(kept.slow_minutes(slow), self.series, view, newest=bool(slow))
+            yield from core_facts(kept.slow_minutes(slow), self.words, view, newest=bool(slow))
             return
         yield view.work_fact("gpus_low", parameters.gpu_fraction, unit="share", series="GPUUtilization")
         yield view.work_fact("low_limit", parameters.gpu_threshold, unit="%", series="GPUUtilization")
         core, limit = kept.newest[-1][2] if kept.newest else 0.0, self.limit(parameters)
-        yield view.work_fact("core_limit", core, unit="%", series=self.series.name, threshold=limit)
+        yield view.work_fact("core_limit", core, unit="%", series=self.words.series, threshold=limit)
         if kept.bottlenecked:
             level = kept.level / HUNDREDTHS / kept.bottlenecked
-            yield view.work_fact(f"{self.series.level}_found", level, unit="%", series=self.series.name)
+            yield view.work_fact(f"{self.words.level}_found", level, unit="%", series=self.words.series)
 
 
 def _points(kept: Tally) -> Evidence:

@@ -12,7 +12,7 @@ from trainguard.render.details import Details
 from trainguard.rules.bottlenecks.state import GOOD_GPUS, Contrast, MinuteCount, Share, Tally
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, Parts, Words
-from trainguard.rules.windows.warm_up import WarmUpKind, undecided_text
+from trainguard.rules.windows import WarmUpKind, undecided_text
 
 MINUTE_S = 60.0
 
@@ -21,16 +21,6 @@ MINUTE_S = 60.0
 WAITS, SLOW = "waits", "slow"
 # ``_cheap`` cost too little, ``_over`` were not seen of late, in ``_alike`` the cores were as full at work.
 KINDS = tuple(f"{by}{why_not}" for why_not in ("", "_cheap", "_over", "_alike") for by in (WAITS, SLOW))
-
-
-@dataclass(frozen=True, slots=True)
-class CoreSeries:
-    """A recorded series of the cores, and the names of its two measures as facts; the first is the mean, percent."""
-
-    name: str
-    level: str
-    peak: str
-    peak_unit: str
 
 
 def share_facts(share: Share, view: NodeView, threshold: float, recent: range | None) -> Iterator[Fact]:
@@ -48,19 +38,19 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: range | 
         yield view.work_fact("window", MINUTE_S * len(recent), unit="s", **where)
 
 
-def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
+def core_facts(count: MinuteCount, cores: "CoreWords", view: NodeView, *, newest: bool) -> Iterator[Fact]:
     start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
     on = {"series": "GPUUtilization", "threshold": GOOD_GPUS}
     yield view.work_fact(name, count.mean(count.gpu), unit="%", start=start, **on)
-    for of, total, unit in ((series.level, count.level, "%"), (series.peak, count.peak, series.peak_unit)):
-        yield view.work_fact(of, count.mean(total), unit=unit, series=series.name, start=start)
+    for of, total, unit in ((cores.level, count.level, "%"), (cores.peak, count.peak, cores.peak_unit)):
+        yield view.work_fact(of, count.mean(total), unit=unit, series=cores.series, start=start)
 
 
-def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit: float) -> Iterator[Fact]:
+def contrast_facts(contrast: Contrast, series: str, view: NodeView, limit: float) -> Iterator[Fact]:
     for name, count in zip(("while_working", "while_low"), contrast, strict=True):
         if count is not None:
-            on = {"series": series.name, "threshold": limit, "start": None}
+            on = {"series": series, "threshold": limit, "start": None}
             yield view.work_fact(f"core_at_limit_{name}", count.hot_share, unit="share", **on)
             mean = count.mean(count.gpu)
             yield view.work_fact(f"mean_utilization_{name}", mean, unit="%", series="GPUUtilization", start=None)
@@ -137,8 +127,15 @@ def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class CoreWords:
-    """What a rule says about its cores: texts with places for facts and for ``parts``."""
+    """What a rule says about its cores: texts with places for facts and for ``parts``.
 
+    ``series`` is the recorded one; ``level``, the mean in percent, and ``peak`` are its two measures as facts.
+    """
+
+    series: str
+    level: str
+    peak: str
+    peak_unit: str
     clause: str
     cause: str
     cause_of_minutes: str

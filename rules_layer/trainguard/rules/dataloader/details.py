@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
-import numpy as np
 
 from trainguard.formats.profile.events import UNKNOWN
 from trainguard.render.details import Details, Durations
 from trainguard.rules.dataloader.series import BLOCK_US, LoaderState, LoadingProcess
 from trainguard.rules.framework_events import ProcessLoop
 from trainguard.rules.rule_inputs import ALARMING_WASTE, NodeFacts
+from trainguard.rules.sample_statistics import sampled
 from trainguard.state.histogram import DurationHistogram
 
 
@@ -211,8 +211,7 @@ def _with_use(waiting: Waiting, facts: NodeFacts) -> Waiting:
     use = facts.used_between(waiting.start, waiting.end)
     if use is None or facts.system is None:
         return waiting
-    means = use.means[facts.system.ever_active[: use.means.size]]
-    means = means[~np.isnan(means)]
+    means = sampled(use.means[facts.system.ever_active[: use.means.size]])
     if not means.size:
         return waiting
     return replace(waiting, used=float(means.mean()), sampled_from=use.start, sampled_to=use.end)

@@ -39,7 +39,7 @@ from trainguard.rules.spec import (
     RuleSpec,
     span_help,
 )
-from trainguard.rules.windows.rule import PatienceParameters
+from trainguard.rules.windows import PatienceParameters
 
 BUCKET_S = 1.0
 MIN_ELAPSED_S = 600.0

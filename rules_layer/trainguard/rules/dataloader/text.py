@@ -12,16 +12,13 @@ BUSY_PERCENT = 70.0
 class DataloaderKind(JudgedKind):
     # The training processes wait for batches in a good part of their loop, and the GPUs are idle in that time.
     WAITS = "waits_for_batches", Status.FIRED
-
     # No loader events, and no step runs in a good part of the loop, in which the GPUs idle.
     BETWEEN_STEPS = "between_steps", Status.FIRED
-
     TOO_FEW = "too_few", Status.FIRED
     TOO_MANY = "too_many", Status.FIRED
     FITS = "fits"
     # Too few or too many, and hardly anything waits for them.
     LITTLE_LOST = "little_lost"
-
     TOO_EARLY = "too_early", Status.WARMING_UP
     WARMING_UP = "warming_up", Status.WARMING_UP
     NO_CORES = "no_cores", Status.WAITING_FOR_DATA

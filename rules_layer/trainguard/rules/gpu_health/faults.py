@@ -9,6 +9,7 @@ import numpy as np
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.snapshots import DeviceSamples, DeviceSeries
 from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.rules.sample_statistics import means_of
 
 # Codes of hardware, whose node is replaced, but for one that a reset of the GPU may end.
 XID_FAULTS = {
@@ -231,8 +232,7 @@ def _clock_lost(record: GpuRecord, loaded: LoadedMinute) -> float | None:
 def _gpus_at_least(minute: NodeMinute, least: float) -> set[str]:
     snapshots = minute.snapshots
     counts = np.count_nonzero(~np.isnan(snapshots.gpu_utilization), axis=0)
-    means = np.nansum(snapshots.gpu_utilization, axis=0) / np.maximum(counts, 1)
-    chosen = np.flatnonzero((counts > 0) & (means >= least))
+    chosen = np.flatnonzero(means_of(np.nansum(snapshots.gpu_utilization, axis=0), counts) >= least)
     return {snapshots.gpu_names[index] for index in chosen.tolist()}
 
 

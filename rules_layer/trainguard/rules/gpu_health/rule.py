@@ -6,6 +6,7 @@ is compared with its peers', as a power limit lowers all of them.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -29,7 +30,7 @@ from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, Syst
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import STANDSTILL, SYSTEM, ParameterHelp, RuleSpec
-from trainguard.rules.windows.warm_up import lacks_utilization, waiting
+from trainguard.rules.windows import lacks_utilization, waiting
 
 NAMED = 4
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
@@ -85,42 +86,35 @@ def _problems(
 
 
 def _lasting(gpu: str, record: GpuRecord, node: str, watermark_s: float) -> Iterator[Problem]:
-    where: dict[str, Any] = {"node": node, "device": gpu}
-    now: dict[str, Any] = {**where, "end": watermark_s}
+    fact = partial(Fact, node=node, device=gpu)
     if record.lost_at is not None:
-        yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (_at("lost_since", record.lost_at, **where),))
+        lost = fact(name="lost_since", value=record.lost_at, unit="time")
+        yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (lost,))
     elif record.silent >= SILENT_MINUTES:
-        silent = Fact(name="silent_minutes", value=record.silent, unit="min", start=record.seen_at, **now)
-        yield Problem(gpu, "vanished", record.seen_at, HealthKind.VANISHED, (silent,))
+        at, minutes = record.seen_at, record.silent
+        silent = fact(name="silent_minutes", value=minutes, unit="min", start=at, end=watermark_s)
+        yield Problem(gpu, "vanished", at, HealthKind.VANISHED, (silent,))
     elif record.unanswered >= SILENT_MINUTES and record.unanswered_at is not None:
-        at = record.unanswered_at
-        unanswered = Fact(name="unanswered_minutes", value=record.unanswered, unit="min", start=at, **now)
+        at, minutes = record.unanswered_at, record.unanswered
+        unanswered = fact(name="unanswered_minutes", value=minutes, unit="min", start=at, end=watermark_s)
         yield Problem(gpu, "unanswered", at, HealthKind.UNANSWERED, (unanswered,))
     for code, seen in record.xids.items():
         if code in XID_FAULTS:
-            yield _xid(gpu, node, code, seen)
+            of = partial(fact, series=names.XID, **_span(seen))
+            facts = of(name="xid", value=code), of(name="times", value=seen.count)
+            kind = HealthKind.XID if code != XID_ENDED_BY_RESET else HealthKind.XID_AFTER_RESET
+            yield Problem(gpu, "xid", seen.first_at, kind, facts)
     if record.new_errors is not None:
         errors = record.new_errors
-        count = Fact(name="ecc_errors", value=errors.count, series=names.ECC_UNCORRECTED, **_span(errors), **where)
+        count = fact(name="ecc_errors", value=errors.count, series=names.ECC_UNCORRECTED, **_span(errors))
         yield Problem(gpu, "ecc", errors.first_at, HealthKind.ECC, (count,))
     if record.failed_rows_at is not None:
-        at = record.failed_rows_at
-        yield Problem(gpu, "rows", at, HealthKind.ROWS, (_at("remapping_failed_since", at, **where),))
-
-
-def _at(name: str, at: float, **where: Any) -> Fact:
-    return Fact(name=name, value=at, unit="time", **where)
+        rows = fact(name="remapping_failed_since", value=record.failed_rows_at, unit="time")
+        yield Problem(gpu, "rows", record.failed_rows_at, HealthKind.ROWS, (rows,))
 
 
 def _span(seen: Seen) -> dict[str, Any]:
     return {"start": seen.first_at, "end": seen.last_at}
-
-
-def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
-    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
-    facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
-    kind = HealthKind.XID if code != XID_ENDED_BY_RESET else HealthKind.XID_AFTER_RESET
-    return Problem(gpu, "xid", seen.first_at, kind, facts)
 
 
 def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[LoadedMinute]) -> Problem:
@@ -130,22 +124,22 @@ def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[Loade
         kind = HealthKind.HEAT
     elif newest.brake > 0.0:
         kind = HealthKind.SLOWDOWN
-    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.at}
-    facts: tuple[Fact, ...] = (
-        Fact(name="clock", value=newest.clock or 0.0, unit="MHz", **where),
-        Fact(name="clock_lost", value=lost, unit="%", **where),
-        Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
-    )
+    fact = partial(Fact, node=node, device=gpu, series=names.SM_CLOCK, end=newest.at)
+    facts = [
+        fact(name="clock", value=newest.clock or 0.0, unit="MHz"),
+        fact(name="clock_lost", value=lost, unit="%"),
+        fact(name="throttled_minutes", value=len(throttled), unit="min", start=since),
+    ]
     if newest.peers is not None:
-        facts = (*facts, Fact(name="clock_of_peers", value=newest.peers, unit="MHz", **where))
-    return Problem(gpu, "throttled", since, kind, facts, measured=lost, lost_min=record.lost)
+        facts.append(fact(name="clock_of_peers", value=newest.peers, unit="MHz"))
+    return Problem(gpu, "throttled", since, kind, tuple(facts), measured=lost, lost_min=record.lost)
 
 
 def _narrow(gpu: str, record: GpuRecord, node: str, narrow: Sequence[tuple[LoadedMinute, float]]) -> Problem:
     newest, expected = narrow[-1]
-    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
+    fact = partial(Fact, node=node, device=gpu, series=names.LINK_WIDTH, end=newest.at)
     had = "lanes_before" if record.best_width == expected else "lanes_of_others"
-    facts = (Fact(name="lanes", value=newest.width or 0.0, **where), Fact(name=had, value=expected, **where))
+    facts = fact(name="lanes", value=newest.width or 0.0), fact(name=had, value=expected)
     return Problem(gpu, "link", narrow[0][0].at, HealthKind.LINK, facts)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from trainguard.core.records import Status
 from trainguard.rules.gpu_health.faults import XID_FAULTS, XID_OF_PROGRAMS
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Words
-from trainguard.rules.windows.warm_up import or_undecided
+from trainguard.rules.windows import or_undecided
 
 
 class HealthKind(JudgedKind):
@@ -48,7 +48,6 @@ def text(sheet: FactSheet) -> Words:
 
 
 def _named(sheet: FactSheet) -> dict[str, str]:
-    """Return what a sentence says beside its facts."""
     if sheet.kind in {HealthKind.XID, HealthKind.XID_AFTER_RESET}:
         meaning = XID_FAULTS[sheet.count("xid")]
         return {"meaning": meaning, "again": "" if sheet.count("times") == 1 else sheet.say(", {times:time}")}

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from trainguard.rules.gpu_memory_increase.rise import TENTHS, Rise, UseLevels, mann_kendall_z, theil_sen_slope
+from trainguard.rules.gpu_memory_increase.rise import TENTHS, Rise, UseLevels
+from trainguard.rules.sample_statistics import mann_kendall_z, theil_sen_slope
 
 Kind = Literal["jump", "trend", "late", "rise"]
 # A jump shows in the third window at the earliest: the one in which it happens lies between those compared.

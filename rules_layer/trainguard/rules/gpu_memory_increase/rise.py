@@ -11,42 +11,8 @@ import msgspec
 import numpy as np
 
 from trainguard.formats.profile import snapshots as names
-from trainguard.formats.profile.snapshots import FloatArray, IntArray
 from trainguard.rules.rule_inputs import NodeMinute
-
-
-def mann_kendall_z(series: FloatArray) -> FloatArray:
-    """Return Mann-Kendall's standard score of each series, a row of float64[G, n]: float64[G], > 0 where it rises.
-
-    S is the number of rising pairs less that of falling ones, and (n (n-1) (2n+5) - sum of t (t-1) (2t+5)) / 18 its
-    variance, with t the sizes of groups of equal values. Z = (S - sign S) / sqrt(variance): 0 for a constant series.
-    """
-    length = series.shape[1]
-    earlier, later = _pairs(length)
-    score = np.sign(series[:, later] - series[:, earlier]).sum(axis=1)
-    # Every member of a group of t counts (t - 1) (2t + 5), so that the group as a whole counts t (t - 1) (2t + 5).
-    tied = (series[:, :, np.newaxis] == series[:, np.newaxis, :]).sum(axis=2)
-    ties = ((tied - 1) * (2 * tied + 5)).sum(axis=1)
-    variance = (length * (length - 1) * (2 * length + 5) - ties) / 18.0
-    z: FloatArray = (score - np.sign(score)) / np.sqrt(np.where(variance > 0.0, variance, 1.0))
-    return z
-
-
-def theil_sen_slope(series: FloatArray) -> FloatArray:
-    """Return the median slope over all pairs of each series, a row of float64[G, n >= 2] without NaN: float64[G]."""
-    earlier, later = _pairs(series.shape[1])
-    slopes = np.sort((series[:, later] - series[:, earlier]) / (later - earlier), axis=1)
-    pairs = slopes.shape[1]
-    median: FloatArray = (slopes[:, (pairs - 1) // 2] + slopes[:, pairs // 2]) / 2.0
-    return median
-
-
-def _pairs(length: int) -> tuple[IntArray, IntArray]:
-    """Return the places of all pairs of so many points, the earlier and the later one: int64[n (n - 1) / 2] each."""
-    places = np.arange(length)
-    earlier, later = np.nonzero(places[:, np.newaxis] < places)
-    return earlier, later
-
+from trainguard.rules.sample_statistics import mann_kendall_z, theil_sen_slope
 
 TENTHS = 10.0
 BEGUN = 0.1
@@ -62,7 +28,7 @@ STEADY_Z = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """The newest levels (tenths of a percent), one or more, since they began to rise, ``stride`` windows each."""
+    """The newest levels (tenths of a percent in windows), one or more, since they began to rise, of ``stride`` each."""
 
     levels: list[int]
     stride: int
@@ -114,7 +80,6 @@ MOST_LEVELS, LEAST_LEVELS = 24, 6
 # A rise of fewer levels, or of a shorter time, may be a cache that fills; half of it is enough near the end.
 LEAST_S, NEARLY_FULL_S, NEARLY_FULL = 3_600.0, 1_800.0, 85.0
 
-LEFT = 0.1
 GAVE_BACK = 0.25
 LARGEST_STEP = 1.0 / 3.0
 # So many of the levels lie above the one before: else it is a staircase of a few jumps.
@@ -227,17 +192,15 @@ def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:
 
 def _rise_of(device: str, use: UseLevels) -> UseRise:
     levels = _since_jump(use.levels)
-    lowest = min(levels)
-    span = levels[-1] - lowest
-    begin = max(index for index, level in enumerate(levels) if level <= lowest + LEFT * span)
-    rising = levels[begin:]
-    minutes = (len(rising) - 1) * use.stride
+    rise = Rise.of(levels, use.stride)
+    rising, minutes = rise.levels, rise.windows
     hourly = 60.0 * (rising[-1] - rising[0]) / HUNDREDTHS / minutes if minutes else 0.0
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
     is_long = use.stride * len(rising) * MINUTE_S >= least_s
     fallen = max(highest - level for highest, level in zip(accumulate(use.levels, max), use.levels, strict=True))
     is_steady = is_long and _is_steady(rising) and fallen <= GAVE_BACK * (rising[-1] - rising[0])
-    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
+    points = (levels[-1] - min(levels)) / HUNDREDTHS
+    return UseRise(device, use, points, minutes, hourly, is_steady=is_steady)
 
 
 def _since_jump(levels: list[int]) -> list[int]:

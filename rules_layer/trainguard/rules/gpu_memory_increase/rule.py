@@ -56,9 +56,16 @@ from trainguard.rules.protocol import (
 )
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.sample_statistics import column_quantiles
 from trainguard.rules.spec import PATIENCE_HELP, SYSTEM, WINDOW_HELP, ParameterHelp, RuleSpec
-from trainguard.rules.windows.rule import WindowedRule, WindowParameters, column_quantiles, sampled_enough
-from trainguard.rules.windows.warm_up import never_collected, stream_end, warming_up
+from trainguard.rules.windows import (
+    WindowedRule,
+    WindowParameters,
+    never_collected,
+    sampled_enough,
+    stream_end,
+    warming_up,
+)
 
 IN_USE = Measure("increase of GPU memory in use", "percentage points")
 LEAK = "leak"

@@ -13,8 +13,8 @@ from trainguard.rules.gpu_memory_increase.growth import FLOOR_QUANTILE, JUMP_WIN
 from trainguard.rules.gpu_memory_increase.rise import TENTHS
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
-from trainguard.rules.windows.rule import column_boxes, column_quantiles
-from trainguard.rules.windows.warm_up import or_undecided, stream_end
+from trainguard.rules.sample_statistics import column_boxes, column_quantiles
+from trainguard.rules.windows import or_undecided, stream_end
 
 SERIES = "GPUMemoryUtilization"
 

@@ -12,14 +12,13 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.change import ChangeCode
-from trainguard.rules.hung_job.ranks import GpuFaults, cause_of, facts_of
 from trainguard.rules.hung_job.state import LEAST_WORK_MINUTES, ProcessProgress, ProgressState, WatchState, behind
-from trainguard.rules.hung_job.text import HungKind, text
+from trainguard.rules.hung_job.text import GpuFaults, HungKind, cause_of, facts_of, text
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, KnownHang, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import LOW_GPUS, STANDSTILL, SYSTEM, TAKEN_GPU, ParameterHelp, RuleSpec
-from trainguard.rules.windows.warm_up import lacks_utilization, waiting
+from trainguard.rules.windows import lacks_utilization, waiting
 
 # A job that went on after a pause is waited for this many times as long.
 LEARNED = 2.0

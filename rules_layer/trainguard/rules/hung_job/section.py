@@ -41,7 +41,6 @@ def blocks(entry: RuleEntry) -> list[Block]:
 
 
 def _ranks(hang: KnownHang) -> list[Block]:
-    """Show which ranks hold up the others, and what the dumps are."""
     rows = [
         (
             f"{each.rank}",

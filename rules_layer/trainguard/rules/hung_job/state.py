@@ -15,6 +15,7 @@ from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.snapshots import BoolArray, DeviceSeries, FloatArray
 from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.rules.sample_statistics import sampled
 
 MOST_PROCESSES = 256
 LONGEST_NUMBER = 20
@@ -152,13 +153,13 @@ def _spin(minute: NodeMinute, column: int, *, spun: bool) -> Spin | None:
     """
     snapshots = minute.snapshots
     utilization, memory = snapshots.gpu_utilization[:, column], snapshots.gpu_memory[:, column]
-    sampled = ~np.isnan(utilization)
-    spins: BoolArray = ((utilization >= SPINS_PERCENT) & (memory < STILL_PERCENT))[sampled]
+    seen = ~np.isnan(utilization)
+    spins: BoolArray = ((utilization >= SPINS_PERCENT) & (memory < STILL_PERCENT))[seen]
     if not spins.size:
         return None
     shares = np.cumsum(spins[::-1])[::-1] / np.arange(spins.size, 0, -1)
     begins = np.flatnonzero((spins | spun) & (shares >= SHARE))
-    times = snapshots.times[sampled]
+    times = snapshots.times[seen]
     return (float(times[begins[0]]), float(times[np.flatnonzero(spins)[-1]])) if begins.size else None
 
 
@@ -258,7 +259,12 @@ class WatchState(msgspec.Struct, array_like=True):
         self._note_limits(minute)
         known = self.known
         spinning = spins_of(minute, known, near_idle, spun=spun)
-        spins = {gpu: spin for gpu, spin in spinning.items() if not self._wavers(gpu, power)}
+        before = {} if self.spinning_since is None else self.drawn
+        spins = {
+            gpu: spin
+            for gpu, spin in spinning.items()
+            if gpu not in before or abs(power[gpu].last - before[gpu]) <= FLAT * before[gpu]
+        }
         if not spins and self.spins and not (minute.snapshots.gpu_utilization >= IDLE_PERCENT).any():
             return  # the process was killed: a few samples are left
         look = _look_at(minute, known, near_idle, spins)
@@ -294,10 +300,6 @@ class WatchState(msgspec.Struct, array_like=True):
         self.spinning_since = since if self.spinning_since is None or since > first else self.spinning_since
         self.spinning_through = min(through for _, through in spins.values())
 
-    def _wavers(self, gpu: str, power: Mapping[str, DeviceSeries]) -> bool:
-        before = self.drawn.get(gpu) if self.spinning_since is not None else None
-        return before is not None and abs(power[gpu].last - before) > FLAT * before
-
     def _go_on(self) -> None:
         self.paused_since = self.quiet_since = self.spinning_since = self.spinning_through = None
 
@@ -310,8 +312,8 @@ class WatchState(msgspec.Struct, array_like=True):
         """Add the power of GPUs that were busy throughout the minute; not of the ``uncertain``, which may only wait."""
         power = minute.devices.of(names.POWER)
         for column, gpu in enumerate(minute.snapshots.gpu_names):
-            sampled = _sampled(minute.snapshots.gpu_utilization[:, column])
-            is_at_work = minute.started.any() and sampled.size and float(sampled.mean()) >= IDLE_PERCENT
+            readings = sampled(minute.snapshots.gpu_utilization[:, column])
+            is_at_work = minute.started.any() and readings.size and float(readings.mean()) >= IDLE_PERCENT
             if (
                 is_at_work
                 and gpu not in uncertain
@@ -337,14 +339,14 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spin
         if not minute.view.ever_active[column]:
             continue
         utilization = snapshots.gpu_utilization[:, column]
-        if not (gpu in known or gpu in spins) or gpu not in power or not _sampled(utilization).size:
+        if not (gpu in known or gpu in spins) or gpu not in power or not sampled(utilization).size:
             return None
         series = power[gpu]
         if gpu in known:
             worked += _work_of(minute, column, series, near_idle * known[gpu])
         else:
             worked += snapshots.times[snapshots.times < spins[gpu][0]].tolist()
-        is_idle = gpu not in spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
+        is_idle = gpu not in spins and float(sampled(utilization)[-1]) < IDLE_PERCENT
         (idle if is_idle else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
     return (worked, waiting, idle, drawn) if drawn else None
@@ -363,21 +365,17 @@ def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float)
     return found
 
 
-def _sampled(values: FloatArray) -> FloatArray:
-    return values[~np.isnan(values)]
-
-
 def _is_calm(minute: NodeMinute, waiting: int) -> bool:
     """Tell whether the host of an idle GPU saves and loads nothing, and computes nothing for it.
 
     A process whose GPU waits in a kernel keeps one core full, or none: any other number of full cores is work.
     """
     disks = (minute.devices.of_node(names.DISK_READ), minute.devices.of_node(names.DISK_WRITE))
-    network = _sampled(minute.snapshots.network)
+    network = sampled(minute.snapshots.network)
     traffic = [each.mean for each in disks if each is not None] + ([float(network.mean())] if network.size else [])
     if any(each > CALM_BYTES for each in traffic):
         return False
-    full = _sampled(minute.snapshots.cores_full)
+    full = sampled(minute.snapshots.cores_full)
     if not full.size:
         return True
     mean = float(full.mean())

@@ -1,12 +1,83 @@
-"""Kinds of findings of HungJob, and their words."""
+"""Kinds of findings of HungJob, and their words; the facts of a hang's dumps.
 
-from collections.abc import Callable, Mapping
+Those say which rank holds up the job, in what the others wait, and what its node's GPUs have.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.core.units import counted
+from trainguard.rules.rule_inputs import KnownHang, KnownRank
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
-from trainguard.rules.windows.warm_up import or_undecided
+from trainguard.rules.windows import or_undecided
+
+NAMED_RANKS, NAMED_FAULTS = 4, 2
+
+# Faults of a GPU that may hold up a collective, by their kind; a throttled GPU goes on.
+GPU_FAULTS = frozenset({"lost", "vanished", "unanswered", "xid", "xid_after_reset", "ecc", "rows", "link"})
+
+# By node the fault of a GPU there: its kind and facts.
+GpuFaults = Mapping[str, tuple[str, tuple[Fact, ...]]]
+
+
+def facts_of(hang: KnownHang, faults: GpuFaults) -> tuple[Fact, ...]:
+    """Return the facts, the most important first; those of the culprits of the first one's kind."""
+    alike = [each for each in hang.named if each.kind == hang.named[0].kind]
+    broken = [(node, *faults[node]) for node in _at_fault(alike, faults)]
+    return (
+        *(_culprits(hang, alike) if alike else ()),
+        *_counted("ranks_waiting", hang.waiting),
+        *_operation("awaited", hang),
+        *(_of_gpu("gpu_fault", kind, node, facts[0]) for node, kind, facts in broken),
+        *(_of_gpu("gpu_xid", facts[0].value, node, facts[0]) for node, kind, facts in broken if kind.startswith("xid")),
+        *(_operation("culprit", alike[0]) if alike else ()),
+        *_counted("ranks_without_dump", hang.without_dump),
+        *_counted("dumps_left_out", hang.left_out),
+    )
+
+
+def cause_of(hang: KnownHang) -> str:
+    """Return what names the cause: the same for the same ranks, whatever else becomes known of them."""
+    return ",".join(str(rank) for rank in sorted(each.rank for each in hang.named))
+
+
+def _culprits(hang: KnownHang, alike: list[KnownRank]) -> Iterator[Fact]:
+    first = alike[0]
+    yield Fact(name="culprit_kind", value=first.kind)
+    # Of more than are kept other kinds are not counted apart.
+    count = len(alike) if len(hang.named) == hang.culprits else hang.culprits
+    yield Fact(name="culprit_ranks", value=count, unit="ranks")
+    for each in alike[:NAMED_RANKS]:
+        yield Fact(name="culprit_rank", value=each.rank, node=each.node or None)
+    if first.line:
+        yield Fact(name="culprit_line", value=first.line)
+        yield Fact(name="culprit_doing", value=first.doing)
+
+
+def _operation(whose: str, held: KnownHang | KnownRank) -> Iterator[Fact]:
+    """Yield an operation, its number, and its group, as far as they are known."""
+    if held.operation:
+        yield Fact(name=f"{whose}_operation", value=held.operation)
+        if held.sequence is not None:
+            yield Fact(name=f"{whose}_sequence", value=held.sequence)
+        if held.group:
+            yield Fact(name=f"{whose}_group", value=held.group)
+
+
+def _counted(name: str, count: int) -> tuple[Fact, ...]:
+    return (Fact(name=name, value=count, unit="ranks"),) if count else ()
+
+
+def _at_fault(alike: list[KnownRank], faults: GpuFaults) -> list[str]:
+    """Return the culprits' nodes with a fault of a GPU; of all nodes, where no rank is named."""
+    nodes = dict.fromkeys(each.node for each in alike) if alike else sorted(faults)
+    return [node for node in nodes if node in faults and faults[node][0] in GPU_FAULTS][:NAMED_FAULTS]
+
+
+def _of_gpu(name: str, value: float | str, node: str, of: Fact) -> Fact:
+    return Fact(name=name, value=value, node=node, device=of.device, start=of.start, end=of.end)
+
 
 _DOES = {
     "unfinished": "{has} not finished {own}, which others of its group {others} finished",
@@ -77,7 +148,8 @@ def who(sheet: FactSheet) -> str:
     verbs = {name: forms[int(several) + 2 * int(sheet.past)] for name, forms in _VERBS.items()}
     others = {"others": "had", "enter": "entered"} if sheet.past else {"others": "have", "enter": "enter"}
     does = _DOES[str(kind.value)].format(own=_own(sheet), line=_line(sheet), **others, **verbs)
-    return f"{_ranks(sheet)} {does}{_waiting(sheet)}{_left_out(sheet)}"
+    left_out = sheet.say_if("dumps_left_out", "; {dumps_left_out:dump} {was/is} not read")
+    return f"{_ranks(sheet)} {does}{_waiting(sheet)}{left_out}"
 
 
 def what_to_do(sheet: FactSheet) -> str:
@@ -143,10 +215,6 @@ def _awaited(sheet: FactSheet) -> str:
     return f"{sheet.name('awaited_operation')} {sheet.count('awaited_sequence'):,} of {sheet.name('awaited_group')}"
 
 
-def _left_out(sheet: FactSheet) -> str:
-    return sheet.say_if("dumps_left_out", "; {dumps_left_out:dump} {was/is} not read")
-
-
 def _nobody(sheet: FactSheet) -> str:
     if sheet.get("awaited_operation") is None:
         waits = "waited" if sheet.past else "waits"
@@ -204,10 +272,6 @@ def _has_ranks(sheet: FactSheet) -> bool:
     return sheet.get("culprit_kind") is not None or sheet.get("awaited_operation") is not None
 
 
-def _by_ranks(sheet: FactSheet) -> str:
-    return f"; {who(sheet)}" if _has_ranks(sheet) else ""
-
-
 def _first(sheet: FactSheet) -> str:
     if _has_ranks(sheet):
         return what_to_do(sheet)
@@ -217,10 +281,6 @@ def _first(sheet: FactSheet) -> str:
     if sheet.past:
         return f"Look at {found}." if found else "Look at the log of each rank for what it waited for."
     return f"Look at {found} first." if found else "Take stack traces of all ranks (py-spy dump) first."
-
-
-def _next_time(sheet: FactSheet) -> str:
-    return "" if _has_ranks(sheet) else f" {_GET_DUMPS}"
 
 
 _GET_DUMPS = (
@@ -272,10 +332,10 @@ _PARTS: Parts = {
     "stopped": lambda sheet: sheet.say_if("last_step_end", "steps {had/have} stopped: "),
     "behind": lambda sheet: _named(sheet, "late", "; behind in steps: {names}"),
     "gone": lambda sheet: _named(sheet, "silent", "; no samples any more from {names}"),
-    "ranks": _by_ranks,
+    "ranks": lambda sheet: f"; {who(sheet)}" if _has_ranks(sheet) else "",
     "first": _first,
     "restart": lambda sheet: "" if sheet.past else f" {_RESTART}",
-    "next_time": _next_time,
+    "next_time": lambda sheet: "" if _has_ranks(sheet) else f" {_GET_DUMPS}",
     "busy": _paused,
     "of_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say(" of {node}"),
     "on_node": lambda sheet: "" if sheet.facts[0].node is None else sheet.say("{node}: "),

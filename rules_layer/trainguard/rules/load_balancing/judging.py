@@ -18,9 +18,8 @@ from trainguard.rules.load_balancing.window import MIN_WINDOW_POINTS, MIN_WINDOW
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import JudgedKind, Measure, RuleResult
-from trainguard.rules.spec import LOW_GPUS, SMALL_WORK, SYSTEM, UNEVEN, WAITED, ParameterHelp, RuleSpec, span_help
-from trainguard.rules.windows.rule import PatienceParameters
-from trainguard.rules.windows.warm_up import never_active
+from trainguard.rules.spec import LOW_GPUS, PATIENCE_HELP, SMALL_WORK, SYSTEM, UNEVEN, ParameterHelp, RuleSpec
+from trainguard.rules.windows import PatienceParameters, never_active
 
 # A node, and one of its GPUs; None for all of them together.
 Side = tuple[str, str | None]
@@ -73,10 +72,9 @@ def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
     """Return when a GPU stopped working, and when it worked again: to three minutes, ``from`` and ``to`` say which."""
     first = -math.inf if view.first_sample_at is None else view.first_sample_at
     newest = math.inf if view.watermark_s is None else view.watermark_s
-    ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
     return tuple(
         _use(name, at, (view.node, gpu), (min(max(at - FINE_S, first), at), max(min(at + FINE_S, newest), at)), "time")
-        for name, at in ends
+        for name, at in zip(("stopped_at", "worked_again_at"), when, strict=True)
         if at is not None
     )
 
@@ -141,7 +139,7 @@ SPEC = RuleSpec(
     at_patience=True,
     parameters={
         "threshold": ParameterHelp("Jensen-Shannon distance", "two workloads further apart are unbalanced"),
-        **span_help("patience", WAITED, ("points", "seconds")),
+        **PATIENCE_HELP,
     },
     shipped_defaults={"threshold": 0.2, "patience_s": 500.0},
     managed_parameters=("threshold", "patience"),

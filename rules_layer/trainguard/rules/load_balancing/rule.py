@@ -44,7 +44,7 @@ from trainguard.rules.load_balancing.window import WIDE_GAP, BalanceWindow, Gaps
 from trainguard.rules.protocol import JobRule, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.windows.warm_up import lacks_utilization, waiting
+from trainguard.rules.windows import lacks_utilization, waiting
 
 
 def silence(view: NodeView, gaps: Gaps, low: int, since: float | None, worked: float | None = None) -> Stretch | None:
@@ -58,15 +58,16 @@ def silence(view: NodeView, gaps: Gaps, low: int, since: float | None, worked: f
     stretch = gaps.fine.stretch(low, [gaps.busiest], WIDE_GAP / 2.0, gaps.variance)
     if stretch is None:
         return None
-    begin = since if stretch.begin is None else stretch.begin
+    behind_since, end = stretch
+    begin = since if behind_since is None else behind_since
     if begin is None or begin - view.first_active_at < SILENT_BLOCKS * FINE_S:
         return None
-    if not gaps.fine.is_silent(low, begin, stretch.end):
+    if not gaps.fine.is_silent(low, begin, end):
         return None
     # It worked up to a pause of the whole node, and not after it: so it did nothing in the pause either.
     stopped = gaps.fine.seen_until(low, begin)
     # The others may have done little when it stopped, or nothing at all: it is behind them from later on.
-    return Stretch(stopped if worked is None or stretch.end is not None else min(stopped, worked), stretch.end)
+    return stopped if worked is None or end is not None else min(stopped, worked), end
 
 
 class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
@@ -96,13 +97,12 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
         chosen = np.flatnonzero(points >= needed_points(parameters, view.interval_s))
         gaps = state.gaps(view.interval_s)
         waited = view.kept_total >= parameters.patience_points(view.interval_s)
-        by_gap = waited and bool(gaps.apart.any())
+        by_gap, details = waited and bool(gaps.apart.any()), _details(view)
         if chosen.size <= 1 and not (waited and np.count_nonzero(gaps.judged) > 1):
-            return warming_up(view, int(np.sort(points)[-2]), parameters, _details(view))
+            return warming_up(view, int(np.sort(points)[-2]), parameters, details)
         names = tuple(view.gpu_names[index] for index in chosen.tolist())
         compared = compare_pairs(view.gpu_histogram[chosen]) if chosen.size > 1 else None
         apart = None if compared is None else compared.apart(parameters.threshold, MIN_GAP)
-        details = _details(view)
         if isinstance(details, BalanceDetails) and compared is not None and apart is not None:
             means = dict(zip(names, compared.means.tolist(), strict=True))
             details = BalanceDetails(details.workloads, shown_distances(names, compared, apart), means)

@@ -7,7 +7,7 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.core.units import show_number
 from trainguard.rules.rule_result import FactSheet, JudgedKind, Parts, Words
-from trainguard.rules.windows.warm_up import or_undecided
+from trainguard.rules.windows import or_undecided
 
 # A mean below it is that of a GPU without a process.
 NEVER_USED_PERCENT = 1.0
@@ -25,14 +25,10 @@ REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace
 class LoadBalancingKind(JudgedKind):
     # Over the whole job a side's utilization has little in common with another's, and is lower.
     APART = "apart", Status.FIRED
-
     BEHIND = "behind", Status.FIRED
-
     STOPPED = "stopped", Status.FIRED
-
     ALIKE = "alike"
     CLOSE = "close"
-
     EVEN = "even"
     NOT_STEADY = "not_steady"
     BY_CHANCE = "by_chance"

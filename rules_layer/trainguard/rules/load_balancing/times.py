@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
+from trainguard.rules.sample_statistics import means_of, sampled
 
 FINE_S = 180.0
 # Eighty-one minutes: the window, and what was before it.
@@ -20,6 +21,10 @@ SILENT_PERCENT = 1.0
 SILENT_BLOCKS = 5
 
 
+# When a side was behind, epoch seconds: the first is None where that is before what is known, the second where it is.
+Stretch = tuple[float | None, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class FineMeans:
     """Means of N sides, float64[K, N] percent, over three minutes from ``starts``, epoch seconds; NaN for none."""
@@ -31,16 +36,13 @@ class FineMeans:
     @classmethod
     def of(cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray) -> "FineMeans":
         """Take points and sums, float64[K, N], of the stretches with these numbers since the epoch."""
-        means = np.divide(sums, points, out=np.full(points.shape, np.nan), where=points > 0.0)
-        return cls(FINE_S * np.array(numbers, dtype=np.float64), points, means)
+        return cls(FINE_S * np.array(numbers, dtype=np.float64), points, means_of(sums, points))
 
-    def stretch(self, low: int, others: Sequence[int], least: float, variance: float) -> "Stretch | None":
+    def stretch(self, low: int, others: Sequence[int], least: float, variance: float) -> Stretch | None:
         """Return when a side was ``least`` points behind others' mean; None if never. ``variance`` is of a side."""
         rest = self.means[:, list(others)]
         counted = ~np.isnan(rest)
-        total = np.where(counted, rest, 0.0).sum(axis=1)
-        gaps = np.divide(total, counted.sum(axis=1), out=np.full(total.shape, np.nan), where=counted.any(axis=1))
-        gaps = gaps - self.means[:, low]
+        gaps = means_of(np.where(counted, rest, 0.0).sum(axis=1), counted.sum(axis=1)) - self.means[:, low]
         seen = ~np.isnan(gaps)
         gaps, weights, starts = gaps[seen], self.points[seen, low], self.starts[seen]
         best = _best_box(gaps, weights)
@@ -59,9 +61,7 @@ class FineMeans:
             and right < least
             and level - right >= CEASED_SURE * np.sqrt(variance * (2.0 / weights[first:last].sum() + 2.0 / after.sum()))
         )
-        return Stretch(
-            begin=float(starts[first]) if first and left < least else None, end=float(starts[last]) if over else None
-        )
+        return float(starts[first]) if first and left < least else None, float(starts[last]) if over else None
 
     def seen_until(self, side: int, at: float) -> float:
         """Return up to when a side had points before ``at``, epoch seconds: ``at`` itself without a pause there."""
@@ -73,17 +73,8 @@ class FineMeans:
         inner = self.starts >= begin + FINE_S
         if end is not None:
             inner &= self.starts + 2.0 * FINE_S <= end
-        means = self.means[inner, side]
-        means = means[~np.isnan(means)]
+        means = sampled(self.means[inner, side])
         return means.size >= SILENT_BLOCKS and bool((means < SILENT_PERCENT).all())
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """When a side was behind, epoch seconds: ``begin`` None where that is before what is known, ``end`` where it is."""
-
-    begin: float | None
-    end: float | None
 
 
 def _best_box(gaps: FloatArray, weights: FloatArray) -> tuple[int, int] | None:

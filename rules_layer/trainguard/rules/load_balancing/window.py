@@ -8,6 +8,7 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.rules.load_balancing.times import FINE_BLOCKS, FINE_S, SILENT_PERCENT, FineMeans
+from trainguard.rules.sample_statistics import means_of
 
 BLOCK_S = 600.0
 BLOCKS = 6
@@ -223,8 +224,8 @@ def overall_of(sides: Sequence[Sequence[Block]], first: int, last: int) -> Overa
     tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]
     points, sums = (np.stack(columns) for columns in zip(*tables, strict=True))
     if len(sides) == 1:
-        return (_span(chosen[0]),) * gpus, _over(sums[0], points[0])
-    return tuple(map(_span, chosen)), _over(sums.sum(axis=1), points.sum(axis=1))
+        return (_span(chosen[0]),) * gpus, means_of(sums[0], points[0])
+    return tuple(map(_span, chosen)), means_of(sums.sum(axis=1), points.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +265,10 @@ class Gaps:
         variance, interval_s = noise
         total = points.sum(axis=0)
         judged: BoolArray = total >= max(MIN_WINDOW_POINTS, MIN_WINDOW_S / interval_s)
-        means = _over(sums.sum(axis=0), total)
+        means = means_of(sums.sum(axis=0), total)
         nobody = np.zeros(total.size, dtype=np.bool_)
         full = bool(numbers) and numbers[-1] - numbers[0] + 1 >= BLOCKS
-        by_block = _over(sums, points)
+        by_block = means_of(sums, points)
         blocks = tuple(numbers), by_block, fine, variance
         if np.count_nonzero(judged) < 2:
             return cls(total, means, judged, nobody, nobody, 0, None, False, full, *blocks)
@@ -276,7 +277,7 @@ class Gaps:
         gaps = means[busiest] - means
         # A block without points of one of the two is NaN, and not behind.
         behind = by_block[:, [busiest]] - by_block >= WIDE_GAP / 2.0
-        steady: BoolArray = _over((behind * points).sum(axis=0), total) >= STEADY
+        steady: BoolArray = means_of((behind * points).sum(axis=0), total) >= STEADY
         sure = gaps >= SURE * np.sqrt(errors + errors[busiest])
         apart: BoolArray = judged & (gaps >= WIDE_GAP) & steady & sure
         if not apart.any():
@@ -286,7 +287,7 @@ class Gaps:
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
         worst = int(np.argmin(np.where(apart, means, np.inf)))
         stretch = fine.stretch(worst, [busiest], WIDE_GAP / 2.0, variance)
-        since = BLOCK_S * numbers[first] if stretch is None or stretch.begin is None else stretch.begin
+        since = BLOCK_S * numbers[first] if stretch is None or stretch[0] is None else stretch[0]
         return cls(total, means, judged, apart, steady, busiest, since, first == 0, full, *blocks)
 
     @property
@@ -299,9 +300,9 @@ class Gaps:
         """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does."""
         others = [other] if other is not None else [side for side in range(self.means.size) if side != low]
         stretch = self.fine.stretch(low, others, WIDE_GAP / 2.0, self.variance)
-        if stretch is not None and stretch.end is not None:
-            return stretch.end
-        rest = _over(np.nansum(self.by_block[:, others], axis=1), (~np.isnan(self.by_block[:, others])).sum(axis=1))
+        if stretch is not None and stretch[1] is not None:
+            return stretch[1]
+        rest = means_of(np.nansum(self.by_block[:, others], axis=1), (~np.isnan(self.by_block[:, others])).sum(axis=1))
         gaps = rest - self.by_block[:, low]
         seen = np.flatnonzero(~np.isnan(gaps))
         held = gaps[seen] >= WIDE_GAP / 2.0
@@ -345,8 +346,3 @@ def _added(before: Sequence[int], more: IntArray) -> list[int]:
     both[: len(before)] += np.array(before, dtype=np.int64)
     counts: list[int] = both.tolist()
     return counts
-
-
-def _over(values: FloatArray, counts: FloatArray) -> FloatArray:
-    quotient: FloatArray = np.divide(values, counts, out=np.full(values.shape, np.nan), where=counts > 0.0)
-    return quotient

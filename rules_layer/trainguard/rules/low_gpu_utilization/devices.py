@@ -13,8 +13,8 @@ import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
-from trainguard.formats.profile.snapshots import FloatArray
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.sample_statistics import sampled
 from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.state.sample_window import ACTIVE_PERCENT
 
@@ -78,10 +78,10 @@ def fold_activity(
     for gpu, activity, measure in _activities(minute, minutes):
         if gpu not in minute.snapshots.gpu_names or (gpu not in minutes and len(minutes) >= MOST_GPUS):
             continue
-        sampled = _sampled(minute.snapshots.gpu_utilization, minute, gpu)
-        if not sampled.size:
+        utilization = sampled(minute.snapshots.gpu_utilization[:, minute.snapshots.gpu_names.index(gpu)])
+        if not utilization.size:
             continue
-        busy = float(sampled.mean())
+        busy = float(utilization.mean())
         held = minutes.setdefault(gpu, BusyMinutes(measure=measure))
         if held.measure != measure:
             held = minutes[gpu] = BusyMinutes(measure=measure)
@@ -129,14 +129,8 @@ def _memory_activity(gpu: str, minute: NodeMinute) -> float | None:
         return series.mean
     if gpu not in minute.snapshots.gpu_names:
         return None
-    sampled = _sampled(minute.snapshots.gpu_memory, minute, gpu)
-    return float(sampled.mean()) if sampled.size else None
-
-
-def _sampled(values: FloatArray, minute: NodeMinute, gpu: str) -> FloatArray:
-    column = values[:, minute.snapshots.gpu_names.index(gpu)]
-    sampled: FloatArray = column[~np.isnan(column)]
-    return sampled
+    activity = sampled(minute.snapshots.gpu_memory[:, minute.snapshots.gpu_names.index(gpu)])
+    return float(activity.mean()) if activity.size else None
 
 
 def low_activity_gpus(minutes: Mapping[str, BusyMinutes], lasting_s: float) -> list[tuple[str, BusyMinutes, float]]:
@@ -276,9 +270,8 @@ def fold_held(held: dict[str, HeldMemory], minute: NodeMinute, threshold: float)
         if before is not None and begun - before.at > STALE_S:
             before = None
         is_held = used.least >= (threshold / _PERCENT * total if total else LEAST_BYTES)
-        utilization = minute.snapshots.gpu_utilization[:, gpus.index(gpu)]
-        sampled = utilization[~np.isnan(utilization)]
-        is_idle = bool(sampled.size and sampled.max() < ACTIVE_PERCENT and sampled.mean() < QUIET_PERCENT)
+        use = sampled(minute.snapshots.gpu_utilization[:, gpus.index(gpu)])
+        is_idle = bool(use.size and use.max() < ACTIVE_PERCENT and use.mean() < QUIET_PERCENT)
         held[gpu] = HeldMemory(
             at=at,
             used=round(used.least / unit),

@@ -13,8 +13,14 @@ from trainguard.rules.low_gpu_utilization.devices import Held, HeldMemory, held_
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
+    HELD_TIME,
+    IDLE_SHARE,
+    IDLE_TIME,
     PART_S,
+    PAUSED,
+    QUIET_MEAN,
     UTILIZATION,
+    WEAK_MEAN,
     Kind,
     MeanUse,
     Part,
@@ -24,16 +30,11 @@ from trainguard.rules.low_gpu_utilization.usage import (
     stream_end,
 )
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
-from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
+from trainguard.rules.rule_result import IdleNode, RuleResult
+from trainguard.rules.sample_statistics import sampled
 from trainguard.state.idle_evidence import QUIET_PERCENT, is_chance
 from trainguard.state.sample_window import ACTIVE_PERCENT
 
-IDLE_TIME = Measure("time without a GPU in use", "min")
-HELD_TIME = Measure("time without a GPU in use while memory is held", "min")
-WEAK_MEAN = Measure("mean utilization of the busiest GPU without an active one", "%")
-QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
-IDLE_SHARE = Measure("samples without an active GPU", "%")
-PAUSED = Measure("time in regular pauses", "%")
 # A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail.
 IDLE_FINDING_S = 1_200.0
 # Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work.
@@ -135,7 +136,7 @@ class InPart(msgspec.Struct, array_like=True):
             self.onset = use.start
             self.lost_s += use.samples * view.interval_s * (1.0 - use.mean / 100.0)
         else:
-            values = snapshots.gpu_utilization[~np.isnan(snapshots.gpu_utilization)]
+            values = sampled(snapshots.gpu_utilization)
             undone = 1.0 - float(values.mean()) / 100.0 if values.size else 0.0
             self.lost_s += len(snapshots) * view.interval_s * undone
 

@@ -29,18 +29,12 @@ from trainguard.rules.low_gpu_utilization.devices import (
     p95_of,
     threshold_of,
 )
-from trainguard.rules.low_gpu_utilization.node import (
-    HELD_TIME,
-    IDLE_FINDING_S,
-    InPart,
-    break_facts,
-    memory_facts,
-    regular_breaks,
-)
+from trainguard.rules.low_gpu_utilization.node import IDLE_FINDING_S, InPart, break_facts, memory_facts, regular_breaks
 from trainguard.rules.low_gpu_utilization.text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_utilization.usage import (
     COSTLY_SHARE,
     ENGINE_P95,
+    HELD_TIME,
     MEMORY_P95,
     P5,
     P95,

@@ -27,14 +27,9 @@ from trainguard.rules.low_gpu_utilization.usage import (
     CHANGES,
     CLAIMS,
     COSTLY_SHARE,
-    ENGINE_P95,
     MARGIN,
-    MEMORY_P95,
+    MEASURES,
     MIN_DIPS,
-    P5,
-    P95,
-    SM_P95,
-    TENSOR_P95,
     GpuKind,
     Kind,
     LowGpuDetails,
@@ -51,6 +46,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.sample_statistics import column_quantiles
 from trainguard.rules.spec import (
     LOW_GPUS,
     PATIENCE_HELP,
@@ -62,8 +58,7 @@ from trainguard.rules.spec import (
     ParameterHelp,
     RuleSpec,
 )
-from trainguard.rules.windows.rule import WindowedRule, WindowParameters, column_quantiles, sampled_enough
-from trainguard.rules.windows.warm_up import warming_up
+from trainguard.rules.windows import WindowedRule, WindowParameters, sampled_enough, warming_up
 
 
 class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
@@ -94,20 +89,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             "long; or a GPU looks busy while its SM activity stays below {threshold_sm} %, or without it tensor cores, "
             "memory and power show no work"
         ),
-        measures=(
-            P95,
-            P5,
-            on_node.IDLE_TIME,
-            on_node.QUIET_MEAN,
-            on_node.WEAK_MEAN,
-            on_node.PAUSED,
-            SM_P95,
-            ENGINE_P95,
-            TENSOR_P95,
-            MEMORY_P95,
-            on_node.HELD_TIME,
-            on_node.IDLE_SHARE,
-        ),
+        measures=MEASURES,
         parameters={
             "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
             "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),

@@ -15,7 +15,7 @@ from trainguard.render.details import Details
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import JudgedKind, Measure
-from trainguard.rules.windows.rule import counted_boxes, poisson_quantile
+from trainguard.rules.sample_statistics import counted_boxes, poisson_quantile, sampled
 
 GpuKind = Literal["under", "fluctuating"]
 UTILIZATION = "GPUUtilization"
@@ -38,6 +38,16 @@ SM_P95 = Measure("95th percentile of SM activity", "%")
 ENGINE_P95 = Measure("95th percentile of engine activity", "%")
 TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
 MEMORY_P95 = Measure("95th percentile of memory activity", "%")
+IDLE_TIME = Measure("time without a GPU in use", "min")
+HELD_TIME = Measure("time without a GPU in use while memory is held", "min")
+WEAK_MEAN = Measure("mean utilization of the busiest GPU without an active one", "%")
+QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
+IDLE_SHARE = Measure("samples without an active GPU", "%")
+PAUSED = Measure("time in regular pauses", "%")
+MEASURES = (
+    *(P95, P5, IDLE_TIME, QUIET_MEAN, WEAK_MEAN, PAUSED),
+    *(SM_P95, ENGINE_P95, TENSOR_P95, MEMORY_P95, HELD_TIME, IDLE_SHARE),
+)
 
 
 class LowGPUUtilizationKind(JudgedKind):
@@ -68,45 +78,26 @@ Kind = LowGPUUtilizationKind
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
 _NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 
-# Which lost time of the ledger a finding explains: work that uses little of a GPU is none of it.
-CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
-    Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
-    Kind.IDLE_AT_FIRST: (Bucket.IDLE, Bucket.START_UP, Bucket.UNEXPLAINED),
-    Kind.STOPPED: _IDLE,
-    Kind.NEARLY_IDLE: _NEVER_ACTIVE,
-    Kind.HOLDS_MEMORY: _NEVER_ACTIVE,
-    Kind.IDLE_IN_PART: _IDLE,
-    Kind.GPU_HOLDS_MEMORY: _IDLE,
-    Kind.GPU_TAKEN: _IDLE,
-    Kind.INSTANCES_UNUSED: _IDLE,
-    Kind.PAUSES: LOST_AT_WORK,
-    Kind.HARDLY_USED: _NEVER_ACTIVE,
-    Kind.UNDER_USED: LOST_AT_WORK,
-    Kind.FLUCTUATES: LOST_AT_WORK,
-    Kind.LOW_ACTIVITY: (),
-    Kind.INSTANCES_LOW: (),
+# What a finding asks to change, and which lost time of the ledger it explains: work that uses little of a GPU is none.
+_FOUND: Mapping[Kind, tuple[ChangeCode, tuple[Bucket, ...]]] = {
+    Kind.NEVER_USED: (ChangeCode.USE_GPU, (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED)),
+    Kind.IDLE_AT_FIRST: (ChangeCode.SHORTEN_START, (Bucket.IDLE, Bucket.START_UP, Bucket.UNEXPLAINED)),
+    Kind.STOPPED: (ChangeCode.FIND_HANG, _IDLE),
+    Kind.NEARLY_IDLE: (ChangeCode.USE_GPU, _NEVER_ACTIVE),
+    Kind.HOLDS_MEMORY: (ChangeCode.FREE_GPU, _NEVER_ACTIVE),
+    Kind.IDLE_IN_PART: (ChangeCode.FIND_WAITS, _IDLE),
+    Kind.GPU_HOLDS_MEMORY: (ChangeCode.FREE_GPU, _IDLE),
+    Kind.GPU_TAKEN: (ChangeCode.FREE_GPU, _IDLE),
+    Kind.INSTANCES_UNUSED: (ChangeCode.USE_GPU, _IDLE),
+    Kind.PAUSES: (ChangeCode.PAUSE_LESS, LOST_AT_WORK),
+    Kind.HARDLY_USED: (ChangeCode.RAISE_BATCH_SIZE, _NEVER_ACTIVE),
+    Kind.UNDER_USED: (ChangeCode.RAISE_BATCH_SIZE, LOST_AT_WORK),
+    Kind.FLUCTUATES: (ChangeCode.FIND_WAITS, LOST_AT_WORK),
+    Kind.LOW_ACTIVITY: (ChangeCode.RAISE_BATCH_SIZE, ()),
+    Kind.INSTANCES_LOW: (ChangeCode.RAISE_BATCH_SIZE, ()),
 }
-
-
-CHANGES: Mapping[str, ChangeCode] = {
-    Kind.NEVER_USED: ChangeCode.USE_GPU,
-    Kind.IDLE_AT_FIRST: ChangeCode.SHORTEN_START,
-    Kind.STOPPED: ChangeCode.FIND_HANG,
-    Kind.NEARLY_IDLE: ChangeCode.USE_GPU,
-    Kind.HOLDS_MEMORY: ChangeCode.FREE_GPU,
-    Kind.HARDLY_USED: ChangeCode.RAISE_BATCH_SIZE,
-    Kind.IDLE_IN_PART: ChangeCode.FIND_WAITS,
-    Kind.PAUSES: ChangeCode.PAUSE_LESS,
-    Kind.UNDER_USED: ChangeCode.RAISE_BATCH_SIZE,
-    Kind.FLUCTUATES: ChangeCode.FIND_WAITS,
-    Kind.GPU_HOLDS_MEMORY: ChangeCode.FREE_GPU,
-    Kind.GPU_TAKEN: ChangeCode.FREE_GPU,
-    Kind.LOW_ACTIVITY: ChangeCode.RAISE_BATCH_SIZE,
-    Kind.INSTANCES_UNUSED: ChangeCode.USE_GPU,
-    Kind.INSTANCES_LOW: ChangeCode.RAISE_BATCH_SIZE,
-}
-
-
+CHANGES: Mapping[str, ChangeCode] = {kind: change for kind, (change, _) in _FOUND.items()}
+CLAIMS: Mapping[str, tuple[Bucket, ...]] = {kind: claimed for kind, (_, claimed) in _FOUND.items()}
 _NEVER_WORKED = frozenset({Kind.NEVER_USED, Kind.GPU_TAKEN, Kind.INSTANCES_UNUSED})
 
 
@@ -260,7 +251,7 @@ def dips_of(values: FloatArray, busy: float) -> float:
 
 def dips_in(values: FloatArray, threshold: float) -> int:
     """Count the separate runs below ``threshold`` in a GPU's window (float64[K])."""
-    below = values[~np.isnan(values)] < threshold
+    below = sampled(values) < threshold
     return int(np.count_nonzero(below & ~np.concatenate([[False], below[:-1]])))
 
 

@@ -3,89 +3,19 @@
 Source: AWS documentation of MaxInitializationTime. What is lost is the time beyond the threshold.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
-from trainguard.core.finding import Fact, Progress, clock
+from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
 from trainguard.ledger.bucket import Bucket
 from trainguard.render.details import Details
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.dataloader.series import LoaderState
+from trainguard.rules.max_initialization_time.text import MaxInitializationKind, text
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import FactSheet, JudgedKind, Measure, RuleResult, Words
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, LOW_GPUS, SYSTEM, UNUSED_NODE, ParameterHelp, RuleSpec
-
-
-class MaxInitializationKind(JudgedKind):
-    LATE = "late_first_step", Status.FIRED
-    # No step was seen for so long that the first one must begin too late.
-    NO_STEP = "no_step", Status.FIRED
-
-    # No step was seen, and GPUs work: the steps may not be written.
-    UNCERTAIN = "no_step_while_gpus_work", Status.FIRED
-
-    IN_TIME = "in_time"
-    WARMING_UP = "warming_up", Status.WARMING_UP
-    ENDED_BEFORE = "ended_before"
-    ENDED_WITHOUT_METRICS = "ended_without_metrics", Status.NOT_APPLICABLE
-    WITHOUT_STEPS = "trains_without_steps", Status.NOT_APPLICABLE
-    NO_START = "no_start", Status.WAITING_FOR_DATA
-    NO_DATA = "no_data", Status.WAITING_FOR_DATA
-    NO_FRAMEWORK_METRICS = "no_framework_metrics", Status.NOT_APPLICABLE
-
-
-_LATE = "The first step began at {at}, {time_to_first_step} after the {start} (threshold {time_to_first_step.limit})."
-_UNSEEN = "No step was seen in the {time_without_step} since the {start} at {at} (threshold {time_without_step.limit})"
-_NO_STEP = "no training step was seen in the {time_without_step} since the {start}"
-_SHORTEN = (
-    "Shorten what comes before the first step by at least {time_over}: stream the data set (FastFile or Pipe mode) "
-    "instead of copying it, build dependencies into the image, compile or cache models ahead."
-)
-_WORDS = {
-    MaxInitializationKind.LATE: Words(
-        _LATE, _SHORTEN, "the first training step came {time_to_first_step} after the {start}"
-    ),
-    MaxInitializationKind.NO_STEP: Words(f"{_UNSEEN}.", _SHORTEN, _NO_STEP),
-    MaxInitializationKind.UNCERTAIN: Words(
-        f"{_UNSEEN}, but GPUs {{worked/have worked}} for {{time_at_work}}.",
-        "Check that the job writes steps, as it is set to: GPUs that have worked for {time_at_work} without one rather "
-        "train than initialize. If they do not train, shorten what they do before the first step.",
-        _NO_STEP,
-    ),
-    MaxInitializationKind.IN_TIME: Words(_LATE),
-    MaxInitializationKind.WARMING_UP: Words(f"{_UNSEEN}; a step may still arrive for {{grace}} after the threshold."),
-    MaxInitializationKind.ENDED_BEFORE: Words(
-        "The job ended {time_without_step} after the {start} without a step (threshold {time_without_step.limit})."
-    ),
-    MaxInitializationKind.ENDED_WITHOUT_METRICS: Words(
-        "The job has ended and wrote no framework metrics, so its first step is unknown."
-    ),
-    MaxInitializationKind.WITHOUT_STEPS: Words(
-        "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for {time_at_work} "
-        "without one, so its first step is unknown."
-    ),
-    MaxInitializationKind.NO_START: Words("Neither the training start nor a first sample is known."),
-    MaxInitializationKind.NO_DATA: Words("Neither a sample nor a step was seen."),
-    MaxInitializationKind.NO_FRAMEWORK_METRICS: Words(
-        "The job writes no framework metrics, so its first step is unknown."
-    ),
-}
-
-
-def text(sheet: FactSheet) -> Words:
-    return sheet.fill(_WORDS[MaxInitializationKind(sheet.kind)], start=_start, at=_at)
-
-
-def _start(sheet: FactSheet) -> str:
-    return "training start" if sheet.get("restarted_at") is None else "restart of the job"
-
-
-def _at(sheet: FactSheet) -> str:
-    took = sheet.get("time_to_first_step")
-    return clock(sheet["time_without_step"].start if took is None else took.end)
-
 
 # How much longer an unseen step is waited for.
 #
@@ -161,72 +91,60 @@ def _fetched_s(facts: NodeFacts) -> float:
     return max(spans, default=0) / 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A start of the job, or a restart of it, and its first step, None as long as none was seen."""
-
-    at: float
-    step_at: float | None
-    is_restart: bool = False
+# When the job, or a restart of it, began; its first step, None as long as none was seen; and whether it is a restart.
+Start = tuple[float, float | None, bool]
 
 
-def _starts(view: JobView, started_at: float) -> list[_Start]:
+def _starts(view: JobView, started_at: float) -> list[Start]:
     restarts = [end for begin, end in view.interruptions if end > started_at and end - begin >= RESTART_S]
     first_step_at = view.first_step_at
     before = [at for at in restarts if first_step_at is None or at <= first_step_at]
-    starts = [_Start(before[-1], first_step_at, is_restart=True) if before else _Start(started_at, first_step_at)]
+    starts: list[Start] = [(before[-1] if before else started_at, first_step_at, bool(before))]
     if len(restarts) > len(before):
         steps = [max(start, restarts[-1]) for start, end in view.step_runs if end > restarts[-1]]
-        starts.append(_Start(restarts[-1], min(steps, default=None), is_restart=True))
+        starts.append((restarts[-1], min(steps, default=None), True))
     return starts
 
 
 def _judge_start(
-    start: _Start, view: JobView, elapsed_s: float, parameters: MaxInitializationTimeParameters
+    start: Start, view: JobView, elapsed_s: float, parameters: MaxInitializationTimeParameters
 ) -> RuleResult:
-    if start.step_at is not None:
-        return _judge_first_step(start, start.step_at, elapsed_s, parameters)
-    end = max(view.system_through or start.at, start.at)
-    worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
-    at_work = view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S
-    return _judge_absence(start, end, view, parameters, worked_s if at_work else 0.0)
-
-
-def _judge_first_step(
-    start: _Start, step_at: float, elapsed_s: float, parameters: MaxInitializationTimeParameters
-) -> RuleResult:
-    step_at = max(step_at, start.at)
-    after_s = step_at - start.at
+    at, step_at, _ = start
+    if step_at is None:
+        return _judge_absence(start, view, parameters)
+    began_at = max(step_at, at)
+    after_s = began_at - at
     over_s = after_s - parameters.threshold * 60.0
     late = over_s > 0.0
     lost = over_s / max(elapsed_s, after_s) if late else None
     return RuleResult.told(
         text,
         MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
-        _facts(start, step_at, parameters),
+        _facts(start, began_at, parameters),
         **_took(after_s, parameters),
         data_points=1,
         affected_share=lost,
         wasted_share=lost,
-        onset=start.at if late else None,
-        until=start.step_at if late else None,
+        onset=at if late else None,
+        until=step_at if late else None,
         details=Initialization(after_s, step_seen=True),
     )
 
 
-def _judge_absence(
-    start: _Start, end: float, view: JobView, parameters: MaxInitializationTimeParameters, worked_s: float
-) -> RuleResult:
-    """Judge a start without a step by ``end``, epoch seconds; GPUs that work may only lack written steps."""
-    grace_s = 0.0 if view.closed else UNSEEN_STEP_GRACE_S
-    waited_s, threshold_s = end - start.at, parameters.threshold * 60.0
-    over_s, elapsed_s = waited_s - threshold_s, end - (view.started_at or start.at)
+def _judge_absence(start: Start, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
+    """Judge a start without a step; GPUs that work may only lack written steps."""
+    at = start[0]
+    end, grace_s = max(view.system_through or at, at), 0.0 if view.closed else UNSEEN_STEP_GRACE_S
+    worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
+    at_work = view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S
+    waited_s, elapsed_s = end - at, end - (view.started_at or at)
+    over_s = waited_s - parameters.threshold * 60.0
     late = over_s > grace_s
     if not late and view.closed and not view.framework_seen:
         return RuleResult.told(text, MaxInitializationKind.ENDED_WITHOUT_METRICS)
     facts = _facts(start, end, parameters)
     if late:
-        kind = MaxInitializationKind.UNCERTAIN if worked_s else MaxInitializationKind.NO_STEP
+        kind = MaxInitializationKind.UNCERTAIN if at_work else MaxInitializationKind.NO_STEP
     elif view.closed:
         kind = MaxInitializationKind.ENDED_BEFORE
     else:
@@ -242,7 +160,7 @@ def _judge_absence(
         **_took(waited_s, parameters),
         affected_share=lost,
         wasted_share=None if kind is MaxInitializationKind.UNCERTAIN else lost,
-        onset=start.at if late else None,
+        onset=at if late else None,
         near_threshold=kind.status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )
@@ -254,10 +172,10 @@ def _took(seconds: float, parameters: MaxInitializationTimeParameters) -> dict[s
     return {"measured": seconds / 60.0, "threshold": parameters.threshold, "progress": progress}
 
 
-def _facts(start: _Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
-    limit = parameters.threshold * 60.0
-    name = "time_to_first_step" if start.step_at is not None else "time_without_step"
-    waited = Fact(name=name, value=end - start.at, unit="s", start=start.at, end=end, threshold=limit)
-    began = Fact(name="restarted_at" if start.is_restart else "started_at", value=start.at, unit="time")
-    over = Fact(name="time_over", value=max(end - start.at - limit, 0.0), unit="s")
+def _facts(start: Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
+    (at, step_at, is_restart), limit = start, parameters.threshold * 60.0
+    name = "time_to_first_step" if step_at is not None else "time_without_step"
+    waited = Fact(name=name, value=end - at, unit="s", start=at, end=end, threshold=limit)
+    began = Fact(name="restarted_at" if is_restart else "started_at", value=at, unit="time")
+    over = Fact(name="time_over", value=max(end - at - limit, 0.0), unit="s")
     return waited, began, over

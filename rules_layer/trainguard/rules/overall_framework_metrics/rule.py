@@ -25,13 +25,13 @@ from trainguard.rules.framework_events import (
     percentages,
     sum_by,
 )
+from trainguard.rules.overall_framework_metrics.text import LOOP, NO_EVENTS, NO_STEP, text
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 
 TOP_OPERATORS = 64
-KINDS = LOOP, NO_STEP, NO_EVENTS = "loop", "no_step", "no_events"
 
 
 class FrameworkTimeState(msgspec.Struct, array_like=True):
@@ -116,21 +116,6 @@ def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[str, tuple
                 Fact(name=f"{name}_time", value=share, unit="%", **where),
             ]
     return LOOP, tuple(facts)
-
-
-def text(sheet: FactSheet) -> Words:
-    if sheet.kind == NO_EVENTS:
-        return Words(sheet.say("no framework event of {node} was written."))
-    if sheet.kind == NO_STEP:
-        return Words(sheet.say("{node} wrote {events.value:,} framework events and no training step."))
-    several = "{processes.value} processes of {node} spent, on average,"
-    who = several if sheet.count("processes") > 1 else "1 process of {node} spent"
-    said = " {time_in_steps} of the {loop_time} of training loop in steps and {time_between_steps} between them"
-    sentence = sheet.say(who + said)
-    for name, what in (("cpu_operator", "CPU"), ("gpu_operator", "GPU")):
-        most = f"; of the time of {what} operators {{{name}}} took the most, {{{name}_time}}"
-        sentence += sheet.say_if(name, most)
-    return Words(f"{sentence}.")
 
 
 # Names whose time is kept for each class, so that the reported ones are not decided by a single object.

@@ -7,15 +7,22 @@ import numpy as np
 
 from trainguard.core.finding import Fact
 from trainguard.core.records import Status
-from trainguard.core.units import listed
 from trainguard.formats.profile.snapshots import FloatArray, Snapshots, points_in
 from trainguard.render.details import SeriesDetails
+from trainguard.rules.overall_system_usage.text import (
+    MEDIANS,
+    METRIC_OF_SERIES,
+    NETWORK_ALONE,
+    NOTHING,
+    QUANTILES,
+    text,
+)
 from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import FactSheet, RuleResult, Words
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.sample_statistics import counted_quantiles, means_of, sampled
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.windows.rule import counted_quantiles
-from trainguard.rules.windows.warm_up import or_undecided, waiting
+from trainguard.rules.windows import waiting
 from trainguard.state.histogram import Extremes, PercentCounts, TrafficCounts
 
 # Below it the documentation's report calls a node's CPU or GPUs under-utilised.
@@ -26,17 +33,8 @@ MIN_SAID_POINTS, MIN_SAID_S = 20, 500.0
 NETWORK = "Network"
 METRICS = (NETWORK, "GPU", "CPU", "CPU memory", "GPU memory", "I/O")
 
-# Names of recorded series in percent in the managed service's report.
-METRIC_OF_SERIES: Mapping[str, str] = {
-    "GPUUtilization": "GPU",
-    "CPUUtilization": "CPU",
-    "MemoryUsedPercent": "CPU memory",
-    "GPUMemoryUtilization": "GPU memory",
-    "I/OWaitPercentage": "I/O",
-}
 
 _QUANTILES = (0.99, 0.95, 0.5)
-KINDS = QUANTILES, MEDIANS, NETWORK_ALONE, NOTHING = "quantiles", "medians", "network_alone", "nothing"
 
 
 class UsageState(msgspec.Struct, array_like=True):
@@ -110,24 +108,6 @@ def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
     return view.fact(name, value, unit="%", series=series)
 
 
-@or_undecided
-def text(sheet: FactSheet) -> Words:
-    medians, highs = (_listed(sheet.all(name)) for name in ("median_utilization", "p95_utilization"))
-    return sheet.fill(_WORDS[sheet.kind], medians=medians, highs=highs)
-
-
-_WORDS = {
-    NETWORK_ALONE: Words("{node} has samples of its network alone."),
-    NOTHING: Words("{node} has samples of no metric that is summed up."),
-    MEDIANS: Words("on {node} the medians are {medians}."),
-    QUANTILES: Words("on {node} the medians are {medians}, and 95 % of the points are at or below {highs}."),
-}
-
-
-def _listed(facts: tuple[Fact, ...]) -> str:
-    return listed([f"{fact} of {METRIC_OF_SERIES[fact.series or '']}" for fact in facts])
-
-
 class OverallSystemUsage(SystemRule[RuleParameters, UsageState]):
     spec = RuleSpec(
         name="OverallSystemUsage",
@@ -148,9 +128,8 @@ class OverallSystemUsage(SystemRule[RuleParameters, UsageState]):
         snapshots = minute.snapshots
         state.snapshots += len(snapshots)
         for metric, values in _percents(snapshots).items():
-            sampled = values[~np.isnan(values)]
-            if sampled.size:
-                state.percents.setdefault(metric, PercentCounts()).add(sampled)
+            if not np.isnan(values).all():
+                state.percents.setdefault(metric, PercentCounts()).add(sampled(values))
         state.traffic.add(snapshots.network)
 
     def judge(self, state: UsageState, view: NodeView, parameters: RuleParameters) -> RuleResult:
@@ -181,6 +160,4 @@ def _percents(snapshots: Snapshots) -> dict[str, FloatArray]:
 
 
 def _row_means(matrix: FloatArray) -> FloatArray:
-    counts = np.count_nonzero(~np.isnan(matrix), axis=1)
-    means: FloatArray = np.divide(np.nansum(matrix, axis=1), counts, out=np.full(len(matrix), np.nan), where=counts > 0)
-    return means
+    return means_of(np.nansum(matrix, axis=1), np.count_nonzero(~np.isnan(matrix), axis=1))

@@ -12,8 +12,8 @@ from trainguard.core.finding import Fact
 from trainguard.render.details import Details, Durations
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.rule_inputs import NodeFacts
+from trainguard.rules.sample_statistics import normal_tail, poisson_quantile
 from trainguard.rules.step_outlier.series import KEPT_SLOW_STEPS, StepSeries, StepsState
-from trainguard.rules.windows.rule import normal_tail, poisson_quantile
 
 SLOW_MEDIANS = 2.0
 PLAUSIBLE_PROBABILITY = 0.999

@@ -54,7 +54,7 @@ class OwnSteps:
 
     def __init__(self, table: EventTable, edges_us: IntArray, training: BoolArray) -> None:
         """Take ``training`` steps, bool[N]; others have periods of their own."""
-        on_host, on_gpu = self._waits(table)
+        on_host, on_gpu = _bounds(table, table.rows_in([PEER_WAIT])), _bounds(table, _on_gpu(table, PEER_WAIT))
         self._edges, self._table = edges_us, table
         peers = np.maximum(self._in_steps(on_host), self._in_steps(on_gpu))
         aside = _bounds(table, table.rows_in(_ASIDE))
@@ -64,12 +64,6 @@ class OwnSteps:
         self._parts = np.stack([self._part(name, on_host, on_gpu) for name in PARTS])
         self.chosen = training & _usual(taken, training)
         self.chosen[:1] = False  # what came before it is in another object
-
-    @staticmethod
-    def _waits(table: EventTable) -> tuple[IntArray, IntArray]:
-        gpu = _on_gpu(table, PEER_WAIT)
-        host = table.rows_in([PEER_WAIT])
-        return _bounds(table, host), _bounds(table, gpu)
 
     def _in_steps(self, bounds: IntArray) -> FloatArray:
         """Return how much of each step lies in stretches, int64[2, M], that may overlap: microseconds, float64[N]."""
@@ -120,18 +114,14 @@ def _beyond_us(own: FloatArray | IntArray) -> int:
     return round(float(own.sum() - np.quantile(own, _SHORTER, method="lower") * own.size))
 
 
-def knows_waits(table: EventTable) -> bool:
-    return PEER_WAIT in table.phases
-
-
 def _bounds(table: EventTable, rows: IntArray) -> IntArray:
     return np.stack([table.starts_us[rows], table.ends_us[rows]])
 
 
-def _on_gpu(table: EventTable, name: str) -> IntArray:
+def _on_gpu(table: EventTable, *names: str) -> IntArray:
     phases = [phase for phase in table.phases if class_of_phase(phase, table.kind) is EventClass.GPU]
     rows = table.rows_in(phases)
-    named = [number for number, each in enumerate(table.names) if each == name]
+    named = [number for number, each in enumerate(table.names) if each in names]
     found: IntArray = rows[np.isin(table.name_index[rows], named)]
     return found
 
@@ -149,7 +139,6 @@ BLOCK_US, BLOCKS = 300_000_000, 12
 MOST_PROCESSES = 256
 TRAIN = "TRAIN"
 _LOADER, _OPTIMIZER = "DataLoaderIter", "Optimizer"
-_ON_GPU = frozenset({"forward", "optimizer"})
 
 
 class Pace(msgspec.Struct, array_like=True):
@@ -198,7 +187,10 @@ class PaceState(msgspec.Struct, array_like=True):
         ends_us = starts_us + durations_us
         own_us, wait_us, before_us = _work(starts_us, ends_us, table)
         is_training = is_training[order]
-        timed = _timed(table, starts_us - before_us, ends_us, is_training)
+        timed = None
+        if PEER_WAIT in table.phases:
+            edges_us = np.maximum.accumulate(np.concatenate([(starts_us - before_us)[:1], ends_us]))
+            timed = OwnSteps(table, edges_us, is_training)
         chosen = is_training & ((own_us > 0) | (timed is not None))
         if not chosen.any():
             return
@@ -222,13 +214,6 @@ class PaceState(msgspec.Struct, array_like=True):
             self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
 
 
-def _timed(table: EventTable, starts_us: IntArray, ends_us: IntArray, training: BoolArray) -> OwnSteps | None:
-    if not knows_waits(table):
-        return None
-    edges_us = np.maximum.accumulate(np.concatenate([starts_us[:1], ends_us]))
-    return OwnSteps(table, edges_us, training)
-
-
 def _work(starts_us: IntArray, ends_us: IntArray, table: EventTable) -> tuple[IntArray, IntArray, IntArray]:
     """Return the own work of steps (int64[N], in order of time), their waits for data, and those before them.
 
@@ -246,11 +231,9 @@ def _work(starts_us: IntArray, ends_us: IntArray, table: EventTable) -> tuple[In
         inside[inside] &= starts_us[place[inside]] <= table.starts_us[rows][inside]
         return sums(place[inside], table.self_us[rows][inside])
 
-    classes = {phase: class_of_phase(phase, table.kind) for phase in table.phases}
-    asked = within(table.rows_in([*(phase for phase in classes if classes[phase] is EventClass.FORWARD), _OPTIMIZER]))
-    rows = table.rows_in([phase for phase in classes if classes[phase] is EventClass.GPU])
-    named = [number for number, name in enumerate(table.names) if name in _ON_GPU]
-    taken = within(rows[np.isin(table.name_index[rows], named)])
+    forward = [phase for phase in table.phases if class_of_phase(phase, table.kind) is EventClass.FORWARD]
+    asked = within(table.rows_in([*forward, _OPTIMIZER]))
+    taken = within(_on_gpu(table, "forward", "optimizer"))
     rows = table.rows_in([_LOADER])
     place = np.searchsorted(ends_us, table.ends_us[rows], side="left")
     known = place < ends_us.size

@@ -3,8 +3,9 @@
 In synchronous training all ranks have steps of the same length: only the step without waiting shows the slow one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -59,6 +60,14 @@ class PerStep:
     parts: FloatArray
     timed: bool
 
+    @classmethod
+    def of(cls, paces: list[list[Pace]]) -> "PerStep":
+        timed = all(2 * each.timed.steps >= each.steps for row in paces for each in row)
+        sums = np.array([[_sums(each, timed=timed) for each in row] for row in paces])
+        steps = sums[:, :, 0]
+        own, short, totals, least, *parts = np.moveaxis(sums[:, :, 1:] / steps[:, :, None], 2, 0)
+        return cls(steps, own, short, totals, least, np.stack(parts), timed)
+
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over all steps of the blocks, of float64[…, R, B]: float64[…, R]."""
         found: FloatArray = (values * self.steps).sum(axis=-1) / self.steps.sum(axis=-1)
@@ -97,29 +106,15 @@ class PerStep:
 
 
 def per_step(ranks: Ranks, blocks: Sequence[int]) -> PerStep:
-    return _per_step([[pace.blocks[block] for block in blocks] for pace in ranks.values()])
+    return PerStep.of([[pace.blocks[block] for block in blocks] for pace in ranks.values()])
 
 
-def over_the_job(ranks: Ranks) -> PerStep:
-    return _per_step([[pace.whole] for pace in ranks.values()])
-
-
-def _per_step(paces: list[list[Pace]]) -> PerStep:
-    timed = all(2 * each.timed.steps >= each.steps for row in paces for each in row)
-    sums = np.array([[_timed(each) if timed else _untimed(each) for each in row] for row in paces])
-    steps = sums[:, :, 0]
-    each_step = np.moveaxis(sums[:, :, 1:] / steps[:, :, None], 2, 0)
-    return PerStep(steps, each_step[0], each_step[1], each_step[2], each_step[3], each_step[4:], timed)
-
-
-def _timed(pace: Pace) -> tuple[int, ...]:
+def _sums(pace: Pace, *, timed: bool) -> tuple[int, ...]:
+    if not timed:
+        return pace.steps, pace.own_us, pace.own_us - pace.beyond_us, pace.total_us, 0, pace.wait_us
     of = pace.timed
     other_us = max(of.own_us - sum(of.parts_us), 0)
     return of.steps, of.own_us, of.own_us - of.beyond_us, of.own_us + of.peers_us, of.least_us, *of.parts_us, other_us
-
-
-def _untimed(pace: Pace) -> tuple[int, ...]:
-    return pace.steps, pace.own_us, pace.own_us - pace.beyond_us, pace.total_us, 0, pace.wait_us
 
 
 def median_of_others(values: FloatArray) -> FloatArray:
@@ -220,14 +215,23 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         kind = StragglerKind.SLOW if slow else StragglerKind.FINE
         if not slow and found.waited_in_turn() >= COSTLY_SHARE:
             kind = StragglerKind.UNEVEN
+        pace, (start, end) = compared[worst], _time_of(blocks, view)
+        fact = partial(Fact, node=nodes[worst], start=start, end=end)
         steps = sum(ranks[worst].blocks[block].steps for block in blocks)
-        where = _Where(nodes, _time_of(blocks, view), worst, list(ranks).index(worst), steps)
-        facts = (*_facts(compared[worst], where, parameters.slower), *_reasons(kind, found, where, slow))
+        facts = (
+            fact(name="rank", value=worst),
+            fact(name="own_work", value=pace.own_us / 1e6, unit="s"),
+            fact(name="own_work_of_peers", value=pace.peers_us / 1e6, unit="s"),
+            fact(name="longer_than_peers", value=100.0 * pace.excess, unit="%", threshold=parameters.slower),
+            fact(name="mean_step", value=pace.step_us / 1e6, unit="s"),
+            Fact(name="ranks", value=len(ranks), unit="ranks"),
+            *_reasons(fact, found, list(ranks).index(worst), slow, nodes, steps),
+        )
         return RuleResult.told(
             text,
             kind,
             facts[:MOST_FACTS],
-            measured=100.0 * compared[worst].excess,
+            measured=100.0 * pace.excess,
             threshold=parameters.slower,
             worst=f"{nodes[worst]}/{worst.removeprefix(f'{nodes[worst]}-')}",
             data_points=sum(pace.whole.steps for pace in ranks.values()),
@@ -246,7 +250,6 @@ def _ranks(view: JobView) -> tuple[Ranks, dict[str, str]]:
 
 
 def _compared(ranks: Ranks, found: PerStep, slower: float) -> dict[str, RankPace]:
-    """Return each process beside its peers."""
     own, totals = found.mean(found.own), found.mean(found.totals)
     slow = np.asarray(found.slow(slower).all(axis=1)).tolist()
     counts = [pace.whole.steps for pace in ranks.values()]
@@ -260,7 +263,7 @@ def _wasted_share(slow: list[str], ranks: Ranks, view: JobView) -> float | None:
     through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
     if through is None or view.started_at is None or through <= view.started_at:
         return None
-    names, whole = list(ranks), over_the_job(ranks)
+    names, whole = list(ranks), PerStep.of([[pace.whole] for pace in ranks.values()])
     own, steps = whole.own[:, 0], np.array([pace.whole.steps for pace in ranks.values()])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
     return min(max(float(lost[names.index(name)]) for name in slow) / (through - view.started_at), 1.0)
@@ -291,54 +294,26 @@ def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
     return start if view.started_at is None else max(start, min(view.started_at, end)), end
 
 
-@dataclass(frozen=True)
-class _Where:
-    """The node of each process, the time that is judged, epoch seconds, the worst process, its place and its steps."""
-
-    node_of: Mapping[str, str]
-    time: tuple[float, float]
-    worst: str
-    rank: int
-    steps: int
-
-    def fact(self, name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
-        node, (start, end) = self.node_of[self.worst], self.time
-        return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
-
-
-def _facts(pace: RankPace, where: _Where, slower: float) -> tuple[Fact, ...]:
-    return (
-        where.fact("rank", where.worst),
-        where.fact("own_work", pace.own_us / 1e6, "s"),
-        where.fact("own_work_of_peers", pace.peers_us / 1e6, "s"),
-        where.fact("longer_than_peers", 100.0 * pace.excess, "%", slower),
-        where.fact("mean_step", pace.step_us / 1e6, "s"),
-        Fact(name="ranks", value=len(where.node_of), unit="ranks"),
-    )
-
-
-def _reasons(kind: StragglerKind, found: PerStep, where: _Where, slow: list[str]) -> tuple[Fact, ...]:
-    """Return who waits, what that costs, in which part the worst process is late, and which others are."""
-    waiting = len(where.node_of) - len(slow)
-    facts = [
-        Fact(name="ranks_affected", value=len(slow), unit="ranks"),
-        Fact(name="ranks_waiting", value=waiting, unit="ranks"),
-    ]
-    if kind is StragglerKind.UNEVEN:
-        facts.append(where.fact("waited_in_turn", 100.0 * found.waited_in_turn(), "%", 100.0 * COSTLY_SHARE))
-    late_in = found.late_in(where.rank)
+def _reasons(
+    fact: Callable[..., Fact], found: PerStep, rank: int, slow: list[str], nodes: Mapping[str, str], steps: int
+) -> Iterator[Fact]:
+    """Yield who waits, what that costs, in which part the worst process is late, and which others are."""
+    waiting = len(nodes) - len(slow)
+    yield Fact(name="ranks_affected", value=len(slow), unit="ranks")
+    yield Fact(name="ranks_waiting", value=waiting, unit="ranks")
+    in_turn, late_in = found.waited_in_turn(), found.late_in(rank)
+    if not slow and in_turn >= COSTLY_SHARE:
+        yield fact(name="waited_in_turn", value=100.0 * in_turn, unit="%", threshold=100.0 * COSTLY_SHARE)
     if not found.timed and late_in is not None:
-        facts.append(where.fact("longer_by_waits", 1))
+        yield fact(name="longer_by_waits", value=1)
     if found.timed and slow:
-        late = float(found.late()[where.rank])
-        facts += [
-            where.fact("lost_of_step", 100.0 * late / max(float(found.mean(found.totals)[where.rank]), 1.0), "%"),
-            where.fact("lost_gpu_time", late * where.steps * waiting / 1e6, "s"),
-            *([] if late_in is None else [where.fact("late_in", late_in)]),
-        ]
-    whole_node = _slow_node(slow, where.node_of)
+        late, step = float(found.late()[rank]), max(float(found.mean(found.totals)[rank]), 1.0)
+        yield fact(name="lost_of_step", value=100.0 * late / step, unit="%")
+        yield fact(name="lost_gpu_time", value=late * steps * waiting / 1e6, unit="s")
+        if late_in is not None:
+            yield fact(name="late_in", value=late_in)
+    whole_node = _slow_node(slow, nodes)
     if whole_node is not None:
-        facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
+        yield Fact(name="slow_node", value=whole_node, node=whole_node)
     elif len(slow) > 1:
-        facts += [Fact(name="slow_rank", value=name, node=where.node_of[name]) for name in slow[:NAMED]]
-    return tuple(facts)
+        yield from (Fact(name="slow_rank", value=name, node=nodes[name]) for name in slow[:NAMED])

@@ -11,8 +11,8 @@ from trainguard.formats.tensors.step_view import ReductionKind, StepView
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
+from trainguard.rules.training.divergence import BROKEN_ROW, FIRST_ROW
 from trainguard.rules.training.readings import Reading, checked, measured, not_finite, not_saved
-from trainguard.rules.training.risen import BROKEN_ROW, FIRST_ROW
 from trainguard.rules.training.selection import GRADIENT_NORM, LOSSES
 from trainguard.rules.training.series import step_number
 from trainguard.rules.training.step_rule import USELESS, Check, SelectingParameters, StepRule, StepState

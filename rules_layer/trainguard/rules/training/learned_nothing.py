@@ -1,4 +1,7 @@
-"""The conditions of NotLearning: each returns its evidence that a run learned nothing, or None."""
+"""The conditions of NotLearning: each returns its evidence that a run learned nothing, or None.
+
+Whether a loss and a share of right answers are those of a guess is seen by the cross entropy.
+"""
 
 import math
 import re
@@ -7,15 +10,6 @@ from statistics import fmean, median
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.training.guesses import (
-    AT_GUESS,
-    CHANCE_BELOW,
-    MOST_CLASSES,
-    classes_guessed,
-    guesses,
-    guesses_exactly,
-    says_one_thing,
-)
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
     CLEAR_NOISE,
@@ -24,10 +18,10 @@ from trainguard.rules.training.series import (
     REAL_FALL,
     TAIL,
     Series,
+    end_facts,
     fall,
     first_facts,
     gain,
-    last_facts,
     level_of,
     noise,
     smoothed,
@@ -38,6 +32,48 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, StepParameters
+
+# A share of right answers above it is not looked at: a good model comes near 1 too.
+CHANCE_BELOW = 0.65
+
+AT_CHANCE, NEAR_CHANCE = 1.2, 0.8
+# A loss may be of a regression, and any number: its exponential is not.
+LARGEST_LOSS = 50.0
+
+NEAR_GUESS = 0.05
+# Beyond ten classes the logarithms lie so close that any loss is near one.
+MOST_CLASSES, NEAR_EVEN_GUESS, AT_GUESS = 10, 0.005, 0.03
+
+
+def guesses(share: float, loss: float) -> bool:
+    """Whether a share of right answers is no better than its cross entropy implies for a guess, or worse."""
+    return 0.0 <= share < CHANCE_BELOW and _times_chance(share, loss) <= AT_CHANCE
+
+
+def guesses_exactly(share: float, loss: float) -> bool:
+    """Whether a share of right answers and a cross entropy are those of a guess."""
+    return guesses(share, loss) and _times_chance(share, loss) >= NEAR_CHANCE
+
+
+def _times_chance(share: float, loss: float) -> float:
+    return share * math.exp(min(loss, LARGEST_LOSS))
+
+
+def says_one_thing(share: float, loss: float) -> bool:
+    """Whether a share and a loss are those of who gives every sample the frequency of one of two classes."""
+    if not 0.5 <= share < 1.0:
+        return False
+    entropy = -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
+    return any(abs(loss / guess - 1.0) <= NEAR_GUESS for guess in (entropy, share * (1.0 - share)))
+
+
+def classes_guessed(loss: float) -> int | None:
+    """Return among how many classes, ten at most, a guess has this cross entropy: k of ln k; None for none."""
+    for classes in range(2, MOST_CLASSES + 1):
+        if abs(loss / math.log(classes) - 1.0) <= NEAR_EVEN_GUESS:
+            return classes
+    return None
+
 
 # From the first step on such a run computed nothing of use.
 NOTHING_LEARNED = ("stands", "chance", "worse than a guess", "level", "stuck")
@@ -95,8 +131,7 @@ def stands(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check |
     fallen = fall(loss)
     rises = fallen * abs(loss.means[0]) < -_least(loss, limits)
     facts = (
-        *first_facts(name, loss),
-        *last_facts(name, loss),
+        *end_facts(name, loss),
         Fact(name="change", value=-fallen, unit="share", series=name, threshold=limits.min_fall),
         *([Fact(name="rises", value=1, series=name)] if rises else []),
         *score_facts(run, mode),
@@ -147,8 +182,7 @@ def at_chance(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Chec
             one_thing = score.least == score.most and share < HIGH_SCORE and says_one_thing(share, left)
             if guessed or one_thing:
                 facts = (
-                    *first_facts(score_name, score, "score"),
-                    *last_facts(score_name, score, "score"),
+                    *end_facts(score_name, score, "score"),
                     level_of("loss_last", loss_name, left),
                 )
                 return series_check(run, "chance", (score_name, score), facts, tail(score), onset=score.begin_of(0))
@@ -170,8 +204,7 @@ def worse_than_a_guess(run: RunSeries, limits: NotLearningParameters) -> Check |
                 if not is_far or noise(since) < JUMPY * level:
                     continue
                 facts = (
-                    *first_facts(score_name, score, "score"),
-                    *last_facts(score_name, score, "score"),
+                    *end_facts(score_name, score, "score"),
                     level_of("loss_level", loss_name, level),
                     Fact(name="loss_of_a_guess", value=guess, series=loss_name),
                 )
@@ -216,8 +249,7 @@ def validation_at_chance(run: RunSeries, limits: NotLearningParameters) -> Check
             share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
             if guesses_exactly(share, lowest) and gain(score) < limits.min_gain:
                 facts = (
-                    *first_facts(name, score, "score"),
-                    *last_facts(name, score, "score"),
+                    *end_facts(name, score, "score"),
                     level_of("validation_lowest", loss_name, lowest),
                 )
                 return series_check(run, "validation", (name, score), facts, tail(score))
@@ -229,7 +261,9 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
     for (name, loss), (train_name, train) in zip(run.loss(Mode.EVAL)[:1], run.loss(Mode.TRAIN)[:1], strict=False):
         if min(loss.count, train.count) < limits.min_rows or min(loss.least, train.least) < 0.0:
             continue
-        if run.moves(name, train_name) or fall(train) < CLEAR_FALL or not _begins_early(loss, train):
+        # A first value may stand for the model before it was trained where it lies in the first tenth of the run.
+        begins_early = loss.begins - train.begins <= FIRST_PART * (train.steps[-1] - train.begins)
+        if run.moves(name, train_name) or fall(train) < CLEAR_FALL or not begins_early:
             continue
         if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
             continue
@@ -242,8 +276,7 @@ def validation_never_better(run: RunSeries, limits: NotLearningParameters) -> Ch
         facts = (
             *first_facts(train_name, train),
             level_of("loss_last", train_name, tail(train)),
-            *first_facts(name, loss, "validation"),
-            *last_facts(name, loss, "validation"),
+            *end_facts(name, loss, "validation"),
             level_of("validation_lowest", name, lowest),
         )
         return series_check(run, "unseen", (name, loss), facts, lowest, threshold=untrained)
@@ -265,11 +298,6 @@ def _stays_a_guess(train: Series, loss: Series, lowest: float) -> bool:
     guesses_of = (math.log(classes) for classes in range(2, MOST_CLASSES + 1))
     near = [each for each in guesses_of if max(abs(train.first / each - 1.0), abs(loss.first / each - 1.0)) <= AT_GUESS]
     return bool(near) and fall(train) >= FAR_FALL and lowest >= (1.0 - AT_GUESS) * near[0]
-
-
-def _begins_early(loss: Series, train: Series) -> bool:
-    """Whether a first value may stand for the model before it was trained: it lies in the first tenth of the run."""
-    return loss.begins - train.begins <= FIRST_PART * (train.steps[-1] - train.begins)
 
 
 def score_stuck(run: RunSeries, limits: NotLearningParameters) -> Check | None:
@@ -306,8 +334,7 @@ def loss_without_score(run: RunSeries, limits: NotLearningParameters) -> Check |
             facts = (
                 *first_facts(train_name, train),
                 level_of("loss_last", train_name, tail(train)),
-                *first_facts(name, score, "score"),
-                *last_facts(name, score, "score"),
+                *end_facts(name, score, "score"),
             )
             return series_check(run, "no gain", (name, score), facts, tail(score))
     return None

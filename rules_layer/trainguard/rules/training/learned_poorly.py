@@ -7,19 +7,21 @@ from statistics import fmean
 
 from trainguard.core.finding import Fact
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.rules.training.guesses import LARGEST_LOSS, guesses
 from trainguard.rules.training.learned_nothing import (
     GOOD_SCORE,
     HALVED,
     HIGH_SCORE,
+    LARGEST_LOSS,
     SCORE_FELL,
     NotLearningParameters,
+    guesses,
 )
 from trainguard.rules.training.run_series import RunSeries, series_check
 from trainguard.rules.training.series import (
     CLEAR_NOISE,
     NO_TREND,
     Series,
+    end_facts,
     fall,
     first_facts,
     last_facts,
@@ -55,7 +57,8 @@ def validation_worsens(run: RunSeries, limits: NotLearningParameters) -> Check |
         if len(rest) < max(REST * len(values), FEWEST // 2) or lowest <= 0.0:
             continue
         rises = min(rest[-(len(rest) // 3) :]) >= STAYS_ABOVE * lowest
-        if not rises or tail(train) > HALVED * _at(train, loss.steps[place]):
+        at = next((index for index, end in enumerate(train.steps) if end >= loss.steps[place]), -1)
+        if not rises or tail(train) > HALVED * train.means[at]:
             continue
         lost = _lost_score(run)
         if lost is None and not _doubled_for_nothing(run, loss, train, lowest):
@@ -113,8 +116,7 @@ def capped(run: RunSeries, limits: NotLearningParameters) -> Check | None:
                 continue
             floor = _floor(classes)
             facts = (
-                *first_facts(name, loss),
-                *last_facts(name, loss),
+                *end_facts(name, loss),
                 level_of("score_last", score_name, tail(score)),
                 Fact(name="classes", value=classes),
                 Fact(name="floor", value=floor, series=name),
@@ -138,8 +140,7 @@ def too_slow(run: RunSeries, limits: NotLearningParameters) -> Check | None:
         if any(tail(each) / unit(each) >= LOW_SCORE for _, each in (*scores, *held)) or not _straight(train):
             continue
         facts = (
-            *first_facts(name, train),
-            *last_facts(name, train),
+            *end_facts(name, train),
             Fact(name="change", value=-covered, unit="share", series=name),
             level_of("score_last", score_name, tail(score)),
         )
@@ -153,10 +154,6 @@ def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
             long = min(len(loss.means), len(train.means)) >= FEWEST
             if long and min(loss.least, train.least) >= 0.0 and not run.moves(name, train_name):
                 yield name, loss, train_name, train
-
-
-def _at(series: Series, step: int) -> float:
-    return next((series.means[place] for place, end in enumerate(series.steps) if end >= step), series.means[-1])
 
 
 def _doubled_for_nothing(run: RunSeries, loss: Series, train: Series, lowest: float) -> bool:

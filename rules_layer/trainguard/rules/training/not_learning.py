@@ -28,18 +28,10 @@ from trainguard.rules.training.learned_nothing import (
     worse_than_a_guess,
 )
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
-from trainguard.rules.training.run_series import (
-    BOUND,
-    RatedState,
-    RunSeries,
-    gather,
-    is_fine_tune,
-    series_check,
-    take_rate,
-)
-from trainguard.rules.training.series import NO_TREND, Series, fall, first_facts, last_facts, noise, z_score
+from trainguard.rules.training.run_series import BOUND, RatedState, RunSeries, gather_rated, is_fine_tune, series_check
+from trainguard.rules.training.series import NO_TREND, Series, end_facts, fall, noise, z_score
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
-from trainguard.rules.training.step_words import filled, step_spec
+from trainguard.rules.training.step_words import ROWS_HELP, filled, step_spec
 
 # Of one loss alone, fewer values may be the first steps of a run that crashed.
 FEWEST_ALONE = 10
@@ -212,8 +204,7 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
         ),
         measures=(FALL, SCORE, LOSS, HELD_OUT, JUMP, FLOOR, PACE),
         parameters={
-            "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
-            "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+            **ROWS_HELP,
             "min_fall": ParameterHelp("", "a smaller fall, as a share of the first loss, is none without a trend"),
             "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         },
@@ -241,9 +232,7 @@ class NotLearning(StepRule[NotLearningParameters, RatedState]):
     }
 
     def check(self, state: RatedState, step: StepView, parameters: NotLearningParameters) -> Check | None:
-        losses = gather(state, step)
-        take_rate(state, step)
-        state.waiting += bool(losses)
+        losses = gather_rated(state, step)
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if state.run.loss(mode)), None)
         if main is None or all(mode is not main for mode, _, _ in losses):
             return None
@@ -304,7 +293,7 @@ def _learns(run: RunSeries, mode: Mode, limits: NotLearningParameters) -> Check 
     if not series.means:
         return None
     prefix = "loss" if losses else "score"
-    facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
+    facts = end_facts(name, series, prefix)
     change = Fact(name="change", value=-fall(series), unit="share", series=name)
     facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
     if not losses or run.all_scores or (not _is_uncertain(series) and stands(run, mode, limits) is None):

@@ -6,15 +6,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.run_series import (
-    BOUND,
-    RatedState,
-    RunSeries,
-    gather,
-    is_fine_tune,
-    series_check,
-    take_rate,
-)
+from trainguard.rules.training.run_series import BOUND, RatedState, RunSeries, gather_rated, is_fine_tune, series_check
 from trainguard.rules.training.series import (
     NO_TREND,
     Series,
@@ -27,7 +19,7 @@ from trainguard.rules.training.series import (
     z_score,
 )
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
-from trainguard.rules.training.step_words import filled, said, step_spec
+from trainguard.rules.training.step_words import ROWS_HELP, filled, said, step_spec
 
 FINE, NEVER_FELL, PLATEAU = "fine", "never fell", "plateau"
 
@@ -79,8 +71,7 @@ class Plateau(StepRule[PlateauParameters, RatedState]):
         ),
         measures=(Measure("share of its first value by which the loss fell"),),
         parameters={
-            "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
-            "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+            **ROWS_HELP,
             "early": ParameterHelp("", "the share of the run in which the loss fell"),
             "far": ParameterHelp("", "a loss that fell by a larger share is not far from done"),
             "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
@@ -93,9 +84,7 @@ class Plateau(StepRule[PlateauParameters, RatedState]):
     )
 
     def check(self, state: RatedState, step: StepView, parameters: PlateauParameters) -> Check | None:
-        losses = gather(state, step)
-        take_rate(state, step)
-        state.waiting += bool(losses)
+        losses = gather_rated(state, step)
         if all(mode is not Mode.TRAIN for mode, _, _ in losses):
             return None
         series = state.run.loss(Mode.TRAIN)[0][1]

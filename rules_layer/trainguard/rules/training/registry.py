@@ -6,7 +6,7 @@ from typing import Any
 
 from trainguard.rules import family_rules
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.selection import SCALAR_NAMES_SPEC, ScalarNamesParameters
 from trainguard.rules.training.step_rule import StepRule
 
@@ -20,7 +20,12 @@ def _made(modules: Mapping[str, str]) -> tuple[AnyStepRule, ...]:
 TENSOR_RULES = _made(family_rules.TENSOR_RULES)
 TRUSTED_RULES = _made(family_rules.TRUSTED_RULES)
 TRAINING_RULES = (*TENSOR_RULES, *TRUSTED_RULES)
-PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in TRAINING_RULES}
 SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = {SCALAR_NAMES_SPEC.name: ScalarNamesParameters}
-SETTINGS_SPECS: Mapping[str, SettingsSpec] = {SCALAR_NAMES_SPEC.name: SCALAR_NAMES_SPEC}
-SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in TRAINING_RULES}
+PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
+    **{rule.name: rule.parameters_type for rule in TRAINING_RULES},
+    **SETTINGS_TYPES,
+}
+SPECS: Mapping[str, RuleSpec] = {
+    **{rule.name: rule.spec for rule in TRAINING_RULES},
+    SCALAR_NAMES_SPEC.name: SCALAR_NAMES_SPEC,
+}

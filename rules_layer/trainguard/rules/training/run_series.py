@@ -311,14 +311,17 @@ class RatedState(SeriesState, kw_only=True):
     rate: Rate | None = None
 
 
-def take_rate(state: RatedState, step: StepView) -> None:
-    """Take in the first of a step's learning rates."""
+def gather_rated(state: RatedState, step: StepView) -> list[tuple[Mode, str, float]]:
+    """Take in a step as `gather` does, and the first of its learning rates; it waits for the judgement of the whole."""
+    losses = gather(state, step)
+    state.waiting += bool(losses)
     for name in sorted(step.members(LEARNING_RATE))[:1]:
         rate = used(state, scalar, step, name)
         if rate is not None and state.rate is None:
             state.rate = Rate(rate, rate, rate)
         elif rate is not None and state.rate is not None:
             state.rate.take(rate)
+    return losses
 
 
 def is_fine_tune(rate: Rate | None, run: RunSeries, first: float) -> bool:

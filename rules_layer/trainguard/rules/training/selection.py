@@ -9,7 +9,7 @@ from trainguard.formats.tensors.name_patterns import NamePatternError, name_patt
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.family_rules import SCALAR_NAMES, TRAINING, bare
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import ParameterHelp, SettingsSpec
+from trainguard.rules.spec import ParameterHelp, RuleSpec
 
 LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
 GRADIENT_NORM = "gradient_norm"
@@ -39,6 +39,15 @@ def _without_ends(pattern: str) -> str:
     return pattern
 
 
+def check_pattern(rule: str, parameter: str, pattern: str) -> None:
+    """Refuse a pattern that is no regular expression, or could take too long; raises RuleConfigError."""
+    try:
+        name_pattern(pattern)
+    except NamePatternError as fault:
+        expected = f"a regular expression ({fault})"
+        raise RuleConfigError(rule, f"{rule}_{parameter}", pattern, expected) from fault
+
+
 def matching(step: StepView, pattern: str) -> tuple[str, ...]:
     """Return the names saved at a step that a pattern is found in, sorted; raises NamePatternError."""
     return _matching(pattern, tuple(step.names))
@@ -53,11 +62,12 @@ def selected(step: StepView, collections: Iterable[str] | None, patterns: Iterab
 
 
 _PATTERN = "pattern"
-SCALAR_NAMES_SPEC = SettingsSpec(
+SCALAR_NAMES_SPEC = RuleSpec(
     name=SCALAR_NAMES,
     family=TRAINING,
     looks_at="names of scalars",
     fires_when="never: the settings say what names mean",
+    condition="never",
     parameters={
         "losses": ParameterHelp(_PATTERN, "names with a match are losses"),
         "metrics": ParameterHelp(_PATTERN, "names with a match are metrics"),
@@ -85,11 +95,7 @@ class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for meaning, pattern in self.replaced().items():
-            try:
-                name_pattern(pattern)
-            except NamePatternError as fault:
-                setting = f"{self.rule_name}_{meaning}"
-                raise RuleConfigError(self.rule_name, setting, pattern, f"a regular expression ({fault})") from fault
+            check_pattern(self.rule_name, meaning, pattern)
 
     def replaced(self) -> Mapping[str, str]:
         given = {meaning: getattr(self, meaning) for meaning in SCALAR_NAMES_SPEC.parameters}

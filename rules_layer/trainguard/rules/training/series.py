@@ -1,17 +1,18 @@
 """A series of numbers as means of blocks, a bounded state for a run of any length, and its trend.
 
-Source of the trend: Mann (1945), Kendall (1975), with the usual correction for ties: how many pairs of values are in
-order, so that neither the scale nor an outlier matters. It needs independent noise, so it compares blocks' means.
+How many pairs of values are in order says it, so that neither the scale nor an outlier matters. It needs independent
+noise, so it compares blocks' means.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, median
 
 import msgspec
+import numpy as np
 
 from trainguard.core.finding import Fact
+from trainguard.rules.sample_statistics import mann_kendall_z
 
 # One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer.
 MOST_BLOCKS = 32
@@ -120,20 +121,7 @@ FEWEST = 5
 
 def z_score(values: Sequence[float]) -> float:
     """Return by how many standard deviations more pairs rise than fall: below 0 for a fall; 0 of fewer than five."""
-    count = len(values)
-    if count < FEWEST:
-        return 0.0
-    surplus = sum(
-        (later > earlier) - (later < earlier) for place, earlier in enumerate(values) for later in values[place + 1 :]
-    )
-    if surplus == 0:
-        return 0.0
-    variance = _spread(count) - sum(_spread(ties) for ties in Counter(values).values())
-    return (surplus - math.copysign(1.0, surplus)) / math.sqrt(variance / 18.0)
-
-
-def _spread(count: int) -> float:
-    return float(count * (count - 1) * (2 * count + 5))
+    return float(mann_kendall_z(np.array([values], dtype=np.float64))[0]) if len(values) >= FEWEST else 0.0
 
 
 # Standard deviations: Mann and Kendall's test at 5 % on two sides.
@@ -165,10 +153,8 @@ def gain(score: Series) -> float:
     return (max(best if z_score(score.whole) > NO_TREND else last, last) - score.means[0]) / unit(score)
 
 
-def level_of(
-    name: str, series_name: str, value: float, *, start: float | None = None, end: float | None = None
-) -> Fact:
-    return Fact(name=name, value=value, series=series_name, start=start, end=end)
+def level_of(name: str, series_name: str, value: float) -> Fact:
+    return Fact(name=name, value=value, series=series_name)
 
 
 def step_number(name: str, value: int) -> Fact:
@@ -177,21 +163,19 @@ def step_number(name: str, value: int) -> Fact:
 
 def first_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
     """Return where a series began: the first value, or of a long one the mean of its first values."""
-    began = float(series.began) or None
-    return (
-        level_of(f"{prefix}_first", name, series.means[0], start=began, end=float(series.times[0]) or None),
-        step_number(f"{prefix}_first_step", series.begins),
-        *(
-            ()
-            if series.size == 1
-            else (
-                Fact(name=f"{prefix}_first_values", value=series.size),
-                step_number(f"{prefix}_first_until", series.steps[0]),
-            )
-        ),
-    )
+    began, end = float(series.began) or None, float(series.times[0]) or None
+    first = Fact(name=f"{prefix}_first", value=series.means[0], series=name, start=began, end=end)
+    facts = first, step_number(f"{prefix}_first_step", series.begins)
+    if series.size == 1:
+        return facts
+    values = Fact(name=f"{prefix}_first_values", value=series.size)
+    return *facts, values, step_number(f"{prefix}_first_until", series.steps[0])
 
 
 def last_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
     """Return the mean of the last quarter of a series, and the step at which it ends."""
     return (level_of(f"{prefix}_last", name, tail(series)), step_number(f"{prefix}_last_step", series.steps[-1]))
+
+
+def end_facts(name: str, series: Series, prefix: str = "loss") -> tuple[Fact, ...]:
+    return (*first_facts(name, series, prefix), *last_facts(name, series, prefix))

@@ -18,11 +18,10 @@ from trainguard.core.errors import (
 )
 from trainguard.core.finding import UNTIMED, Fact, Progress
 from trainguard.core.records import Status
-from trainguard.formats.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import FactSheet, Measure, RuleResult
-from trainguard.rules.training.selection import selected
+from trainguard.rules.training.selection import check_pattern, selected
 from trainguard.rules.training.step_words import MOST_NAMES, FoundScalars, StepKind, scalar_facts
 
 MOST_STEPS, MOST_EPISODES = 100, 32
@@ -54,10 +53,7 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
         for field in (name for name in self.__struct_fields__ if name.endswith("regex")):
             given = getattr(self, field)
             for pattern in (given,) if isinstance(given, str) else given or ():
-                try:
-                    name_pattern(pattern)
-                except NamePatternError as fault:
-                    raise self.fault(field, pattern, f"a regular expression ({fault})") from fault
+                check_pattern(self.rule_name, field, pattern)
 
     @property
     def rule_name(self) -> str:

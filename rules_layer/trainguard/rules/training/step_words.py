@@ -92,6 +92,10 @@ RANGE_HELP = {
     "start_step": ParameterHelp("step", "the first step that is checked; None for the first saved one"),
     "end_step": ParameterHelp("step", "the first step that is not checked any more; None for no end"),
 }
+ROWS_HELP = {
+    "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
+    "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+}
 SELECTION_HELP = {
     "collection_names": ParameterHelp("names", "collections, separated by commas, whose tensors are checked"),
     "tensor_regex": ParameterHelp(

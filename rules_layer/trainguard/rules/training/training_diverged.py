@@ -13,20 +13,21 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.rules.change import ChangeCode
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.learned_nothing import GOOD_SCORE
-from trainguard.rules.training.moving_targets import FOLLOWED, off_course
-from trainguard.rules.training.readings import scalar, step_fact, used
-from trainguard.rules.training.risen import (
+from trainguard.rules.training.divergence import (
     BROKEN_ROW,
     ENDED_TAIL,
     FIRST_ROW,
+    FOLLOWED,
     TrainingDivergedParameters,
+    off_course,
     rise,
     runaway,
     score_lost,
 )
+from trainguard.rules.training.learned_nothing import GOOD_SCORE
+from trainguard.rules.training.readings import scalar, step_fact, used
 from trainguard.rules.training.run_series import BOUND, RunSeries, SeriesState, gather, series_check, signals
-from trainguard.rules.training.series import Series, first_facts, last_facts, level_of, step_number, unit
+from trainguard.rules.training.series import Series, end_facts, first_facts, level_of, step_number, unit
 from trainguard.rules.training.step_rule import Check, RunView, StepRule
 from trainguard.rules.training.step_words import step_spec
 from trainguard.rules.training.training_diverged_text import NO_FINDING, SAID, diverged_words
@@ -305,7 +306,7 @@ def _without_finding(state: TrainingDivergedState, now: Fact) -> Check:
     losses = run.loss(Mode.TRAIN) or run.loss(Mode.EVAL)
     if not losses:
         name, reward = state.measured[Signal.REWARD]
-        facts = (*first_facts(name, reward, "reward"), *last_facts(name, reward, "reward"))
+        facts = end_facts(name, reward, "reward")
         return series_check(run, "earns", (name, reward), facts, reward.last, fires=False)
     name, loss = losses[0]
     kind = "fine"

@@ -16,7 +16,7 @@ from trainguard.core.stores import StopBudget
 from trainguard.core.timestamps import epoch_of, iso_time
 from trainguard.core.units import counted
 from trainguard.engine.settings.tag_names import EXEMPT_TAG, JOB_TAG, STOP_ALLOWED, STOP_TAG, from_tag
-from trainguard.rules.hung_job.ranks import GPU_FAULTS
+from trainguard.rules.hung_job.text import GPU_FAULTS
 from trainguard.stack.actions.request import StopCase, StopDecision
 from trainguard.stack.actions.stop import StopPreconditions, decide_stop, over_stop_rate, permitted, stop_objection
 from trainguard.stack.actions.stop_switch import StopSwitches

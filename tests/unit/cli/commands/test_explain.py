@@ -17,8 +17,7 @@ from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.core.errors import UnknownNameError
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import JobRecord, RuleRow, Status
-from trainguard.rules.low_gpu_utilization.node import IDLE_TIME
-from trainguard.rules.low_gpu_utilization.usage import P5
+from trainguard.rules.low_gpu_utilization.usage import IDLE_TIME, P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier.rule import LOST_TIME, OUTLIERS

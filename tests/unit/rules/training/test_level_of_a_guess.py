@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from trainguard.rules.training.guesses import classes_guessed, guesses, guesses_exactly, says_one_thing
+from trainguard.rules.training.learned_nothing import classes_guessed, guesses, guesses_exactly, says_one_thing
 
 # Its exponential is 2 exactly: a guess is right in half of the cases.
 HALF = math.log(2)

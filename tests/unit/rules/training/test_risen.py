@@ -16,7 +16,7 @@ from trainguard.core.finding import Fact
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
 from trainguard.rules.rule_result import FactSheet
-from trainguard.rules.training.risen import TrainingDivergedParameters, rise, runaway, score_lost
+from trainguard.rules.training.divergence import TrainingDivergedParameters, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
 from trainguard.rules.training.step_rule import Check

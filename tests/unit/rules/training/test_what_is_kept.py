@@ -10,7 +10,7 @@ from tests.support.steps import RULES, Run, fired, observed, parameters
 from tests.unit.rules.training.random_runs import SET_UP, random_run
 from trainguard.core.records import Status
 from trainguard.formats.tensors.step_view import Mode
-from trainguard.rules.family_rules import TRAINING_NAMES
+from trainguard.rules.family_rules import TRAINING_NAMES, TRAINING_SETTINGS
 from trainguard.rules.training.loss_not_decreasing import MOST_KEPT
 from trainguard.rules.training.registry import PARAMETERS_TYPES, SPECS, TRAINING_RULES
 from trainguard.rules.training.stalled_training import StalledTrainingRule
@@ -127,7 +127,8 @@ def test_clock_ends_a_stall_that_is_over() -> None:
 
 
 def test_registry_names_parameters_and_specs_of_the_same_rules() -> None:
-    assert tuple(rule.name for rule in TRAINING_RULES) == TRAINING_NAMES == tuple(PARAMETERS_TYPES) == tuple(SPECS)
+    assert tuple(rule.name for rule in TRAINING_RULES) == TRAINING_NAMES
+    assert tuple(PARAMETERS_TYPES) == tuple(SPECS) == (*TRAINING_NAMES, *TRAINING_SETTINGS)
     for rule in TRAINING_RULES:
         assert rule.name == f"training/{type(rule).__name__}" == rule.spec.name
         assert rule.parameters_type.__name__ in {f"{type(rule).__name__}Parameters", "StepParameters"}

@@ -16,11 +16,10 @@ from trainguard.cli.services.effective_parameters import (
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES
 from trainguard.core.records import FIRST_FAMILY, JobRecord
 from trainguard.engine.plan import RulePlan
-from trainguard.rules.family_rules import OTHER_FAMILIES, bare, settings_spec
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.parameters import Defaults, accepted, own_defaults, parameters_type_of
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import TITLE, help_of, spec_of
-from trainguard.rules.spec import RuleSpec, SettingsSpec
 
 GROUPS = tuple(group for family in OTHER_FAMILIES for group in family.settings)
 _DOES_NOT_RUN = "It does not run on the job: the job's settings choose other rules."
@@ -58,7 +57,7 @@ def _changed(entry: Mapping[str, Any]) -> str:
 
 def _about(rule: str, plan: RulePlan | None) -> dict[str, Any]:
     """Return what is said about a rule; ``runs`` is whether the job runs it, None without a job."""
-    spec = _spec_of(rule)
+    spec = spec_of(rule)
     return {
         "rule": rule,
         "family": spec.family,
@@ -73,7 +72,7 @@ def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> d
     changed = [each.name for each in _in_force(rule, record, plan).values() if each.changed]
     return {
         **_about(rule, plan),
-        "parameters": list(_spec_of(rule).parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
+        "parameters": list(spec_of(rule).parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
         "changed": None if record is None else changed,
     }
 
@@ -81,7 +80,7 @@ def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> d
 def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | None) -> CommandResult:
     """Return the parameters of one rule or group of settings; ``defaults`` None shows every set that it has."""
     plan = None if record is None else _plan(record)
-    about, spec, of_job = _about(rule, plan), _spec_of(rule), _in_force(rule, record, plan)
+    about, spec, of_job = _about(rule, plan), spec_of(rule), _in_force(rule, record, plan)
     entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
     document = {**about, "job": None if record is None else record.job, "parameters": entries}
     on = "" if record is None else f" on {record.job}"
@@ -124,17 +123,13 @@ def _grid(entries: list[dict[str, Any]], shown: list[Defaults], *, with_job: boo
     return Grid(columns, rows)
 
 
-def _spec_of(name: str) -> RuleSpec | SettingsSpec:
-    return settings_spec(name) or spec_of(name)
-
-
 def _kind(name: str) -> type[RuleParameters]:
     return parameters_type_of(name) or RuleParameters
 
 
 def _ordered(rule: str) -> list[str]:
     """Return the parameters that a user may set, those of a rule's own first."""
-    kind, parameters_of_rule = _kind(rule), list(_spec_of(rule).parameters)
+    kind, parameters_of_rule = _kind(rule), list(spec_of(rule).parameters)
     names = [name for name in kind.__struct_fields__ if name in kind.settable()]
     return sorted(
         names,

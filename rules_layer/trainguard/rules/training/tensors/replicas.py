@@ -56,11 +56,6 @@ class Difference(NamedTuple):
     rank: int
     place: int
 
-    @property
-    def is_unkept(self) -> bool:
-        """Whether most tensors differ, and no majority says how they should be."""
-        return self.copies.count >= FEWEST_TENSORS and self.undecided >= MOST_TENSORS * self.copies.count
-
 
 class Compared(msgspec.Struct):
     """What came of the comparison of a step: ranks that were compared, and those that could not be.
@@ -201,7 +196,10 @@ class RanksOutOfSync(StepRule[StepParameters, RanksState]):
         compared = compare(held)
         if not compared.ranks:
             return _not_compared(state, step, compared)
-        differences = [each for each in compared.differences if _counts(state, each)]
+        # Ranks that are only guessed to hold copies count where something shows it: they were equal while they trained,
+        # at two steps, or most of them are equal in each tensor that differs.
+        proven = state.equal_checks >= PROVEN
+        differences = [each for each in compared.differences if each.copies.sure or proven or not each.undecided]
         if not differences:
             return (_not_compared if compared.differences else _equal)(state, step, compared)
         worst = min(differences, key=lambda each: (WORST_FIRST.index(_kind(each)), -len(each.tensors)))
@@ -242,17 +240,10 @@ class RanksOutOfSync(StepRule[StepParameters, RanksState]):
 
 
 def _kind(difference: Difference) -> str:
-    if difference.is_unkept:
-        return UNKEPT
+    total = difference.copies.count
+    if total >= FEWEST_TENSORS and difference.undecided >= MOST_TENSORS * total:
+        return UNKEPT  # most tensors differ, and no majority says how they should be
     return BITS_DIFFER if difference.apart else NO_MAJORITY
-
-
-def _counts(state: RanksState, difference: Difference) -> bool:
-    """Whether a difference counts: of ranks that are only guessed to hold copies, not unless something shows it.
-
-    They were equal while they trained, at two steps, or most of them are equal in each tensor that differs.
-    """
-    return difference.copies.sure or state.equal_checks >= PROVEN or not difference.undecided
 
 
 def _equal(state: RanksState, step: StepView, compared: Compared) -> Check | None:

@@ -15,15 +15,7 @@ from trainguard.rules.change import ChangeCode
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import FactSheet, Measure, Words
 from trainguard.rules.spec import ParameterHelp
-from trainguard.rules.training.readings import (
-    Closeness,
-    Reading,
-    checked,
-    furthest,
-    known,
-    measured,
-    used,
-)
+from trainguard.rules.training.readings import Closeness, Reading, checked, furthest, known, measured, used
 from trainguard.rules.training.step_rule import Check, SelectingParameters, StepRule, StepState
 from trainguard.rules.training.step_words import SELECTION_HELP, filled, fires, said, step_spec, worded
 

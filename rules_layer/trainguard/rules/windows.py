@@ -1,14 +1,134 @@
-"""Words of rules over samples without a verdict; a rule's own text is decorated by `or_undecided`."""
+"""Rules over samples in a window: patience and window in seconds or in points, and words without a verdict.
 
+Both default to durations: the documented points are those of the managed service's 500 ms sampling. A rule's own text
+is decorated by `or_undecided`.
+"""
+
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import msgspec
+import numpy as np
+
+from trainguard.core.errors import RuleConfigError
 from trainguard.core.finding import Fact, Progress
 from trainguard.core.records import Status
+from trainguard.formats.profile.snapshots import BoolArray, FloatArray, points_in
 from trainguard.render.details import NodeDetails
+from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import FactSheet, JudgedKind, RuleResult, Text, Words
 from trainguard.state.sample_window import WORK_S
+
+MIN_SAMPLED_SHARE = 0.25
+# What is seen in one window must hold while the window moves on by so many windows.
+LASTING_WINDOWS = 2
+
+
+class PatienceParameters(RuleParameters, frozen=True, kw_only=True):
+    """Parameters with a patience, in seconds or in points.
+
+    A rule declares the fields itself, in the order in which people see its parameters, both None by default. Seconds
+    win over points. Where neither is given, ``default_patience_s`` seconds are waited for, and at least
+    ``default_points`` points. A class without that default gives its fields a value.
+    """
+
+    if TYPE_CHECKING:
+        patience: int | None
+        patience_s: float | None
+
+    default_patience_s: ClassVar[float | None] = None
+    default_points: ClassVar[int] = MIN_WINDOW_POINTS
+
+    def patience_points(self, interval_s: float) -> int:
+        """Return how many points are waited for before the first verdict."""
+        if self.patience_s is not None:
+            return points_in(self.patience_s, interval_s)
+        if self.patience is not None:
+            return self.patience
+        return max(points_in(self.default_patience_s or 0.0, interval_s), self.default_points)
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for span in ("patience", "window"):
+            if f"{span}_s" in values and values[span] is None and values[f"{span}_s"] is None:
+                values[f"{span}_s"] = getattr(cls, f"default_{span}_s")
+        return values
+
+
+class WindowParameters(PatienceParameters, frozen=True, kw_only=True):
+    """Parameters with a patience and a window, each in seconds or in points; declared as there."""
+
+    if TYPE_CHECKING:
+        window: int | None
+        window_s: float | None
+
+    default_window_s: ClassVar[float | None] = None
+
+    def window_duration_s(self, interval_s: float) -> float:
+        """Return how long the window is meant to be, seconds: where few points fall into it, more are looked at."""
+        if self.window_s is not None:
+            return self.window_s
+        if self.window is not None:
+            return max(self.window, MIN_WINDOW_POINTS) * interval_s
+        return self.default_window_s or 0.0
+
+
+P = TypeVar("P", bound=PatienceParameters)
+W = TypeVar("W", bound=WindowParameters)
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class SampledRule(SystemRule[P, S], Generic[P, S]):
+    """A rule over the samples of a node's GPUs: it judges once there are samples, of GPUs that it can judge."""
+
+    # Whether it judges a node of which all GPUs are partitioned (MIG).
+    judges_instances: ClassVar[bool] = False
+
+    def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
+        if view.watermark_s is None:
+            return waiting(view)
+        if not view.gpu_names and not (self.judges_instances and view.mig_names):
+            return lacks_utilization(view)
+        return self.judge_samples(state, view, parameters)
+
+    @abstractmethod
+    def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
+        """Say what ``state`` means of a node with samples and GPUs; pure."""
+
+
+class WindowedRule(SampledRule[W, S], Generic[W, S]):
+    """A rule over the samples of a node's GPUs that looks back on the newest window of kept points."""
+
+    def window_points(self, parameters: W, interval_s: float) -> int:
+        """Return the window in points, 20 to 2,500; RuleConfigError where a given ``window_s`` is longer."""
+        points = points_in(parameters.window_duration_s(interval_s), interval_s)
+        if points > MAX_WINDOW_POINTS and parameters.window_s is not None:
+            expected = (
+                f"at most {MAX_WINDOW_POINTS * interval_s:g} s, which are {MAX_WINDOW_POINTS:,} points at the sampling "
+                f"interval of {interval_s:g} s"
+            )
+            raise RuleConfigError(self.name, "window_s", parameters.window_s, expected)
+        return min(max(points, MIN_WINDOW_POINTS), MAX_WINDOW_POINTS)
+
+    def lasting_points(self, parameters: W, interval_s: float) -> int:
+        """Return for how many points more a window must show the same before it counts: LASTING_WINDOWS windows."""
+        return points_in(LASTING_WINDOWS * parameters.window_duration_s(interval_s), interval_s)
+
+    def clear_after_s(self, parameters: W, interval_s: float) -> float:
+        return 3.0 * self.window_points(parameters, interval_s) * interval_s
+
+
+def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:
+    """Tell which columns of a window (float64[K, G]) can be judged: numbers at ``least`` and a quarter of it."""
+    missing, needed = np.isnan(window), max(least, MIN_SAMPLED_SHARE * len(window))
+    # Of most windows no number is missing, and to see that is quicker than to count them.
+    counts = len(window) - (np.count_nonzero(missing, axis=0) if missing.any() else np.zeros(window.shape[1]))
+    enough: BoolArray = counts >= needed
+    return enough
+
 
 # Where patience that was given in points lasts longer, seconds are the better choice, and the reason says so.
 LONG_PATIENCE_S = 3_600.0
@@ -90,8 +210,9 @@ def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
     ended = stream_end(view)
     if view.ever_active.any():
         return WarmUpKind.START_UP, (view.fact("work_needed", WORK_S, unit="s"), *ended)
-    kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
     since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
+    unseen = view.idle_run_s <= 0.0 and view.first_sample_at is not None and since_first_s >= view.interval_s
+    kind = WarmUpKind.NOT_SEEN_ACTIVE if unseen else WarmUpKind.NEVER_ACTIVE
     return kind, (view.fact("idle_time", since_first_s, unit="s", series="GPUUtilization"), *ended)
 
 
@@ -123,12 +244,6 @@ def stream_end(view: NodeView) -> tuple[Fact, ...]:
     if not view.closed or view.watermark_s is None:
         return ()
     return (Fact(name="stream_end", value=view.watermark_s, unit="time", node=view.node),)
-
-
-def _lacks_utilization(view: NodeView) -> bool:
-    if view.watermark_s is None or view.first_sample_at is None:
-        return False
-    return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
 
 
 _IN_SECONDS = (

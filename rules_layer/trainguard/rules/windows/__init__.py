@@ -1,1 +1,0 @@
-"""What several rules share: windows, patience, quantiles, and what chance makes of them."""
