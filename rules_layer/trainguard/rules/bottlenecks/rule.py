@@ -44,7 +44,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import DATA_WAITS, LOW_GPUS, PATIENCE_HELP, SLOW_STEPS, SMALL_WORK, ParameterHelp
 from trainguard.rules.windows.rule import PatienceParameters, SampledRule
 from trainguard.rules.windows.warm_up import never_collected, warming_up
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.state.gpu_time import ACTIVE_PERCENT
 
 # The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire.
 RECENT_MIN_SHARE = 0.5

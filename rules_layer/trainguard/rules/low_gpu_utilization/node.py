@@ -25,8 +25,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
 )
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
-from trainguard.state.idle_evidence import QUIET_PERCENT, is_chance
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.state.gpu_time import ACTIVE_PERCENT, QUIET_PERCENT, is_chance
 
 IDLE_TIME = Measure("time without a GPU in use", "min")
 HELD_TIME = Measure("time without a GPU in use while memory is held", "min")
