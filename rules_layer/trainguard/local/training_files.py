@@ -11,7 +11,7 @@ from pathlib import Path
 from trainguard.core.errors import ForeignKeyError, ProfileSourceError
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.ports import ListedObject
-from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
+from trainguard.engine.training.stream import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.log_lines import is_training_log

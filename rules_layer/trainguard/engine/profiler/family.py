@@ -21,7 +21,7 @@ from trainguard.engine.profiler.job_time import (
     without_steps,
     works_at,
 )
-from trainguard.engine.profiler.listing import ProfileListing, SharedNames
+from trainguard.engine.profiler.listing import SharedNames
 from trainguard.engine.profiler.system_stream import SystemSession, SystemState, SystemStream
 from trainguard.engine.streams.job_streams import (
     FamilyStreams,
@@ -337,13 +337,7 @@ class ProfilerFamily(Family):
     parse_key = staticmethod(match_key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)
-        if record.key.stream == "system":
-            return SystemSession(record, listing, plan)
-        names = None
-        if isinstance(source.shared, SharedNames):
-            names = partial(source.shared.of_node, source.bucket, source.root, record.key.node)
-        return FrameworkSession(record, listing, plan, names)
+        return (SystemSession if record.key.stream == "system" else FrameworkSession)(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         if record.key.stream == "system":
