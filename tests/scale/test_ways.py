@@ -8,8 +8,8 @@ from tests.scale.ways import WAYS
 @pytest.mark.parametrize(
     ("way", "most"),
     [
-        ("a profile minute to its item", 49),
-        ("a delivered profile minute to what is stored", 57),
+        ("a profile minute to its item", 48),
+        ("a delivered profile minute to what is stored", 56),
         ("a scalar to a fire", 56),
     ],
 )

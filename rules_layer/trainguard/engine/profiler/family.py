@@ -75,10 +75,6 @@ class ProfilerStreams(FamilyStreams):
         return self.watermarks.get("system")
 
     @property
-    def framework_through(self) -> float | None:
-        return self.watermarks.get("framework")
-
-    @property
     def near_threshold(self) -> bool:
         return any(stream.state.near_threshold for stream in self.system.values())
 
@@ -245,7 +241,7 @@ class ProfilerStreams(FamilyStreams):
         joined &= verdict.rule not in plan.compared_rules
         read = (self.framework,) if joined else (self.system, self.framework)
         named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
-        furthest = self.framework_through if joined else self.watermark_s
+        furthest = self.watermarks.get("framework") if joined else self.watermark_s
         watermark_s = max((mark for mark in named if mark is not None), default=furthest)
         history = msgspec.structs.replace(verdict.history, violations=verdict.history.times_fired, judged=0)
         return replace(verdict, history=history, watermark_s=watermark_s)
