@@ -49,9 +49,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if in_force:
         journal.count("brakes_in_force", len(in_force), reason=msgspec.json.encode(in_force).decode())
     timing = lambda_timing(context)
-    outcome = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
+    active, failed = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
     if environment.canary == "on":
         objects = S3ProfileObjects(client=clients.s3)
         deployed_at = partial(written_at, clients.ssm, environment.default_settings_parameter)
         watch_canary(objects, environment.profile_bucket, journal, deployed_at=deployed_at, now=timing.now())
-    return {"jobs": outcome.jobs, "failed": outcome.failed}
+    return {"jobs": active, "failed": failed}

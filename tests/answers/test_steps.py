@@ -21,10 +21,10 @@ from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.session import Announced, Applied, state_of
 from trainguard.engine.training import scalar_files, scalar_session
 from trainguard.engine.training.debug_session import DebugSession, DebugState
-from trainguard.engine.training.keys import match_key
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
+from trainguard.engine.training.stream import match_key
 
 FOLDER = Path(__file__).with_name("steps")
 JOBS, GROUP = 60, 10

@@ -13,7 +13,8 @@ from tests.answers.recorded import compare, digest, plain_facts, plain_result
 from trainguard.core.finding import Episode, Severity
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.ranking import rank_findings
 from trainguard.engine.verdicts.verdict import (
     JUDGED,
     Verdict,

@@ -20,7 +20,7 @@ from tests.support.small_job import JOB, SETTINGS, START, Upload, describe
 from trainguard.core.records import JobStatus
 from trainguard.engine import reconcile
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.training.keys import STALLED
+from trainguard.engine.training.stream import STALLED
 from trainguard.kernels.captures.keys import KERNELS
 
 FAMILIES_OF_DATA = ("system", "tensors", "scalars", "kernels")

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support import memory as stop_budget
-from trainguard.engine import batch, evaluate, outbox, summary
+from trainguard.engine import batch, outbox, summary
 from trainguard.engine.jobs import job_registry
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
@@ -94,7 +94,7 @@ MUTANTS = (
         "unsent = record.unsent",
         "unsent = record.unsent; services.nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])",
         ("dies at", "crash"),
-        (evaluate, summary),
+        (batch, summary),
     ),
     Mutant(
         "closed by a mark while the job runs",
@@ -108,7 +108,7 @@ MUTANTS = (
         "finished before every stream has closed",
         summary.Summariser,
         "_attempt",
-        "job.closing and streams.closed and not self._still_to_come(job, streams, now)",
+        "job.closing and streams.closed and not to_come",
         "job.closing",
         ("port fails", "late message", "lost message", "end event twice"),
     ),

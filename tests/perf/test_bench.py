@@ -20,12 +20,14 @@ from infra.overlay import emulator
 from trainguard.aws.environment import EVALUATION
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
+from trainguard.testing.memory import MemoryProfileObjects
 
 pytestmark = pytest.mark.perf
 
@@ -53,21 +55,25 @@ class TypedLine(msgspec.Struct):
     Timestamp: float
 
 
-class OneObject(ProfileListing):
-    """A listing whose every object has the same bytes."""
+class SameBody(MemoryProfileObjects):
+    """A bucket whose every object has the same bytes."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self._same = body
 
-    def get(self, key: str) -> bytes:
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return the bytes; the key must be the grammar's."""
         assert parse_key(key)
-        return self._body
+        return self._same
+
+
+def one_object(body: bytes) -> ObjectSource:
+    return ObjectSource(SameBody(body), "b", PROFILE, MAX_OBJECT_BYTES)
 
 
 def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> NodeRecord:
     """Bring a node's item from one minute to the next, from bytes to bytes."""
-    session = SystemSession(record, OneObject(body), plan)
+    session = SystemSession(record, one_object(body), plan)
     key = system_key(PROFILE, "algo-1", minute)
     session.announce([Announced(key, SystemKey(PROFILE, "algo-1", minute))])
     for _ in session.apply(drain=False, modified_before=None):

@@ -15,17 +15,17 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
+from tests.perf.test_bench import one_object
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot, report_links
 from trainguard.core.ports import ListedObject, ProfileObjects
 from trainguard.core.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.events import StepBatch
-from trainguard.formats.profile.keys import SystemKey, parse_key, system_key
+from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.formats.profile.system import Samples, Series
 from trainguard.report.timeline.digest import NodeDigest
 from trainguard.report.timeline.series import axis_for
@@ -124,25 +124,13 @@ def test_digest_of_a_nodes_hour(tmp_path: Path) -> None:
     assert peak < MEMORY_LIMIT_BYTES
 
 
-class _OneObject(ProfileListing):
-    """A listing whose every object has the same bytes."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def get(self, key: str) -> bytes:
-        """Return the bytes; the key must be the grammar's."""
-        assert parse_key(key)
-        return self._body
-
-
 def warm_record(node: str) -> NodeRecord:
     """Return the system item of a node that some minutes were applied to, closed."""
     plan = FAMILIES.plan(JobRecord("job", "arn", BUCKET, ""))
     record = NodeRecord(StreamKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
     for index in range(WARM_MINUTES):
         minute = START + 60 * index
-        session = SystemSession(record, _OneObject(minute_of_node(minute=minute, seed=index)), plan)
+        session = SystemSession(record, one_object(minute_of_node(minute=minute, seed=index)), plan)
         root = ProfileRoot("", "job")
         session.announce([Announced(system_key(root, "algo-1", minute), SystemKey(root, "algo-1", minute))])
         assert list(session.apply(drain=False, modified_before=None))

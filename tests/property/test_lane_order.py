@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
-from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
@@ -55,7 +54,7 @@ def files(draw: Any) -> Any:
 @given(files(), st.data())
 def test_any_order_within_the_bound_applies_each_once_in_order(keys: Any, data: Any) -> None:
     delayed = sorted(keys, key=lambda pair: pair[0] + data.draw(st.floats(0, 119)))
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     applied: list[str] = []
     for position, (_, key) in enumerate(delayed):
         engine.announce(key, parsed_key(key))
@@ -70,7 +69,7 @@ def test_any_order_within_the_bound_applies_each_once_in_order(keys: Any, data: 
 def test_late_or_lost_messages_apply_each_once_in_order(keys: Any, data: Any) -> None:
     delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
     announced = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     applied: list[str] = []
     for now, key in sorted(announced):
         engine.announce(key, parsed_key(key))
@@ -88,7 +87,6 @@ def written_and_read(engine: PartitionOrder) -> PartitionOrder:
     """Return the order as the next evaluator has it from the node's item."""
     engine.forget_partitions()
     read = PartitionOrder(
-        FRAMEWORK_EXTENTS,
         cursors=dict(engine.cursors),
         max_seen=engine.max_seen,
         listed=engine.applied,
@@ -106,7 +104,7 @@ def apply(engine: Any, *announced: Any, stored: Any, log: Any = None, **how: Any
 
 def delivered(keys: Any, *, lost: Any = (), log: Any = None) -> Any:
     """Return what is applied, in order, as one object after the other appears; those ``lost`` are never announced."""
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     applied: list[str] = []
     for position, key in enumerate(keys):
         if key not in lost:
@@ -142,7 +140,7 @@ def test_lost_early_closed_files_are_applied_in_order(cuts: Any) -> None:
 
 def test_early_file_message_200_s_late_is_a_duplicate() -> None:
     keys = [key_of(7, at) for at in (60, 120, 180, 240, 300, 305, 365, 425, 485)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     early = keys[5]
     applied = [each for key in keys if key != early for each in apply(engine, key, stored=keys)]
     assert apply(engine, early, stored=keys) == []
@@ -152,7 +150,7 @@ def test_early_file_message_200_s_late_is_a_duplicate() -> None:
 
 def test_woken_process_applies_its_old_object_in_its_lane() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     apply(engine, *busy, stored=busy)
     late_riser = key_of(2, 90)
     assert apply(engine, late_riser, stored=[*busy, late_riser]) == [late_riser]
@@ -162,7 +160,7 @@ def test_woken_process_applies_its_old_object_in_its_lane() -> None:
 
 def test_lost_old_object_of_a_woken_process_comes_with_the_next() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     apply(engine, *busy[:2], key_of(2, 70), stored=[*busy[:2], key_of(2, 70)])
     apply(engine, *busy[:9], stored=[*busy[:9], key_of(2, 70)])
     old, new = key_of(2, 130), key_of(2, 600)
@@ -173,7 +171,7 @@ def test_lost_old_object_of_a_woken_process_comes_with_the_next() -> None:
 
 def test_lost_first_object_of_a_new_process_comes_with_its_next() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     apply(engine, *busy[:9], stored=busy[:9])
     old, new = key_of(2, 130), key_of(2, 600)
     applied = apply(engine, *busy, new, stored=sorted([*busy, old, new]))
@@ -182,7 +180,7 @@ def test_lost_first_object_of_a_new_process_comes_with_its_next() -> None:
 
 def test_flushed_silent_node_applies_what_s3_has_had_for_long() -> None:
     first, second, third, fourth = (key_of(pid, at) for pid, at in ((1, 60), (2, 70), (1, 80), (1, 90)))
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     engine.announce(third, parsed_key(third))
 
     def listing(*_: Any) -> Any:
@@ -196,7 +194,7 @@ def test_flushed_silent_node_applies_what_s3_has_had_for_long() -> None:
 
 def test_end_applies_an_unannounced_object_of_a_recent_lane() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     apply(engine, *busy, key_of(2, 90), stored=[*busy, key_of(2, 90)])
     late = key_of(2, 100)
     assert late in apply(engine, stored=[*busy, key_of(2, 90), late], drain=True)
@@ -204,7 +202,7 @@ def test_end_applies_an_unannounced_object_of_a_recent_lane() -> None:
 
 def test_old_objects_of_a_forgotten_lane_count_as_applied() -> None:
     old, new = key_of(1, 60), [key_of(2, at) for at in (3_700, 3_760, 3_820, 3_880)]
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     apply(engine, old, *new, stored=[old, *new], drain=True)
     assert engine.forget_partitions() == 0
     assert list(engine.cursors) == ["2/pythontimeline"]
@@ -217,7 +215,7 @@ def test_oldest_lanes_are_forgotten_and_others_stay_in_order() -> None:
     first = [key_of(pid, 60 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     second = [key_of(pid, 160 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     last = key_of(1, 400)
-    engine = PartitionOrder(FRAMEWORK_EXTENTS)
+    engine = PartitionOrder()
     assert apply(engine, *first, key_of(1, 200), stored=first) == first
     assert engine.forget_partitions() == 50
     assert len(engine.cursors) == MOST_PARTITIONS

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from trainguard.engine.ordering.grid_order import MOST_DEFERRED_S, GridOrder
-from trainguard.engine.ordering.partition_order import Extents, PartitionOrder
+from trainguard.engine.ordering.partition_order import PartitionOrder
 
 GRID, FAR = 60, 120
-EXTENTS = Extents(lateness=4, list_every=3, silent=6, forgotten=12)
+LATENESS, LIST_EVERY, SILENT, FORGOTTEN = 4, 3, 6, 12
 
 
 @dataclass
@@ -179,13 +179,13 @@ class Partitions:
 
     def ready(self, stored: Collection[Written], asked: list[object], drain: bool, before: float | None) -> list[str]:
         """Return the keys that may be applied, in order; ``asked`` notes each listing."""
-        horizon = self.newest - EXTENTS.lateness
+        horizon = self.newest - LATENESS
         if drain or before is not None:
-            heard = [each for each in self.cursors.values() if self.newest - each < EXTENTS.silent]
-            oldest = max(min(heard, default=0), self.newest - EXTENTS.forgotten)
+            heard = [each for each in self.cursors.values() if self.newest - each < SILENT]
+            oldest = max(min(heard, default=0), self.newest - FORGOTTEN)
             old = self._list(stored, asked, min(self.listed, oldest), None, before)
-            through = self.newest if drain else max(self.newest - EXTENTS.lateness, old)
-        elif horizon - self.listed >= EXTENTS.list_every and any(each.position <= horizon for each in self.waiting):
+            through = self.newest if drain else max(self.newest - LATENESS, old)
+        elif horizon - self.listed >= LIST_EVERY and any(each.position <= horizon for each in self.waiting):
             through = horizon
             self._list(stored, asked, self.listed, through, None)
         elif any(each.position <= self.listed for each in self.waiting):
@@ -219,7 +219,7 @@ class Partitions:
     def _stand(self, end: int | None) -> int:
         return min(
             (
-                self.cursors.get(each.partition, max(each.position - EXTENTS.silent, self.floor))
+                self.cursors.get(each.partition, max(each.position - SILENT, self.floor))
                 for each in self.waiting
                 if end is None or each.position <= end
             ),
@@ -231,7 +231,7 @@ class Partitions:
         newest = max(self.cursors.values(), default=0)
         waiting = {each.partition for each in self.waiting}
         for partition, cursor in sorted(self.cursors.items()):
-            if newest - cursor > EXTENTS.forgotten and partition not in waiting:
+            if newest - cursor > FORGOTTEN and partition not in waiting:
                 self.floor = max(self.floor, self.cursors.pop(partition))
 
 
@@ -247,7 +247,11 @@ def uploaded(draw: np.random.Generator) -> list[Written]:
 def test_partitions_in_any_arrival_match_the_definition(seed: int) -> None:
     draw = np.random.default_rng(seed)
     for _ in range(40):
-        order, plain, written = PartitionOrder(EXTENTS), Partitions(), uploaded(draw)
+        order, plain, written = (
+            PartitionOrder(lateness=LATENESS, list_every=LIST_EVERY, silent=SILENT, forgotten=FORGOTTEN),
+            Partitions(),
+            uploaded(draw),
+        )
         for there in sorted(draw.integers(len(written) + 1, size=6).tolist()):
             one_listing(draw, order, plain, written[:there])
             assert sorted(order.pending) == sorted(each.key for each in plain.waiting)
@@ -279,7 +283,7 @@ def one_listing(draw: np.random.Generator, order: PartitionOrder, plain: Partiti
 
 
 def test_stored_partitions_keep_100_objects_and_1000_cursors() -> None:
-    order = PartitionOrder(Extents(lateness=10**6, list_every=1, silent=10**7, forgotten=10**7))
+    order = PartitionOrder(lateness=10**6, list_every=1, silent=10**7, forgotten=10**7)
     written = [Written(number, str(number % 1_003), 0.0) for number in range(2_006)]
     for each in written:
         order.announce(f"{each.position:09d}", each)

@@ -75,8 +75,8 @@ def delivered_minute() -> Way:
     network = Network()
     *before, newest = SYSTEM_1
     for upload in before:
-        _deliver(network, upload)
-    return way_of(lambda: _deliver(network, newest))
+        _announced(network, upload)()
+    return way_of(_announced(network, newest))
 
 
 def diverging_scalar() -> Way:
@@ -85,9 +85,9 @@ def diverging_scalar() -> Way:
     key = f"{SMALL_JOB}/tensorboard-output/events.out.tfevents.1.host"
     good = {step: 1.0 / (step + 1) for step in range(20)}
     start = SYSTEM_1[0].at
-    _deliver(network, Upload(start, key, events(good)))
+    _announced(network, Upload(start, key, events(good)))()
     broken = Upload(start + 60.0, key, events({**good, **dict.fromkeys(range(20, 40), float("nan"))}))
-    way = way_of(lambda: _deliver(network, broken))
+    way = way_of(_announced(network, broken))
     if not network.world.executions.started:
         raise RuntimeError("the loss became NaN, and no rule fired")
     return way
@@ -110,10 +110,11 @@ def analyzed_folder() -> Way:
         return way_of(analyze)
 
 
-def _deliver(network: Network, upload: Upload) -> None:
+def _announced(network: Network, upload: Upload) -> Callable[[], None]:
+    """Put an object into the bucket and its message into the queue; return what delivers that."""
     network.put(upload)
     network.announce(upload, upload.at)
-    network.run_until(upload.at + 60.0, batch_s=1.0)
+    return lambda: network.run_until(upload.at + 60.0, batch_s=1.0)
 
 
 WAYS: dict[str, Callable[[], Way]] = {

@@ -21,8 +21,8 @@ from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import CostEstimate, PaidTime
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage.rule import OverallSystemUsage, UsageState
+from trainguard.state.gpu_time import IdleTime
 from trainguard.state.histogram import PercentCounts
-from trainguard.state.idle_evidence import IdleTime
 from trainguard.state.sample_window import SampleWindowState
 
 if TYPE_CHECKING:

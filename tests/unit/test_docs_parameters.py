@@ -10,7 +10,7 @@ import pytest
 
 from docs.site.reference import rules
 from trainguard.core.finding import Severity
-from trainguard.engine.verdicts.losses import severity_of
+from trainguard.engine.verdicts.findings import severity_of
 from trainguard.managed.parameters import RULES as COMPATIBLE_RULES
 from trainguard.rules.family_rules import bare
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters

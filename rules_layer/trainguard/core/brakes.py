@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from trainguard.core.canary_name import is_canary
 from trainguard.core.text import one_line
 from trainguard.core.timestamps import epoch_from_iso, iso_time
 
@@ -90,6 +91,11 @@ class BrakeList:
         """Return the brake in force that holds ``what`` back, the longest; None where there is none."""
         found = [each for each in self.brakes if each.covers(what, job, rule) and each.in_force(now)]
         return max(found, key=_end, default=None)
+
+    def on_evaluation(self, job: str, arn: str, canary: object, now: float) -> Brake | None:
+        """Return the brake that holds a job's evaluation back; canaries show that evaluation works."""
+        brake = self.on(Braked.EVALUATION, job=job, now=now)
+        return None if brake is None or is_canary(job, arn, canary) else brake
 
     def in_force(self, now: float) -> list[Brake]:
         return [each for each in self.brakes if each.in_force(now)]

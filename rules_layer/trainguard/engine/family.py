@@ -1,12 +1,13 @@
 """The seam between the engine and a family of rules over one kind of data that training jobs write."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from trainguard.core.errors import ForeignKeyError, StateDamagedError
+from trainguard.core.job_policy import ALL
 from trainguard.core.layout import EndKey, ProfileRoot, check_key
 from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
@@ -75,7 +76,7 @@ class Family(ABC):
     streams, in the plural. ``expected_keys`` is for the message about a key that no family reads. An object larger than
     ``object_cap_bytes`` is counted, and not used. ``reads`` are keys as IAM writes them. ``settings_types`` are groups
     of settings that are no rule's. ``report`` is its half in reports, as ``module:object``, imported by those alone.
-    ``rules`` are in the order in which they are shown.
+    ``rules`` are in the order in which they are shown; with ``defaults`` a job's owner chooses.
     """
 
     name: ClassVar[str]
@@ -89,6 +90,7 @@ class Family(ABC):
     streams_type: ClassVar[type[FamilyStreams]]
     settings_types: ClassVar[Mapping[str, type[RuleParameters]]] = MappingProxyType({})
     rules: Sequence[AnyRule]
+    defaults: Collection[str] | None = None
 
     @abstractmethod
     def parse_key(self, key: str) -> ObjectKey | EndKey | None:
@@ -117,9 +119,23 @@ class Family(ABC):
         return [rule.name for rule in self.rules]
 
     def chosen(self, job: JobRecord) -> Sequence[AnyRule]:
-        """Return those of the family's rules that run on a job: all, where the choice is not its owner's."""
-        del job
-        return self.rules
+        """Return those of the family's rules that run on a job: all, where the choice is not its owner's.
+
+        Else those that the owner named or gave a parameter; without any, ``defaults``.
+        """
+        named = job.training_rules
+        if self.defaults is None:
+            return self.rules
+        if named is not None and not named:
+            return ()
+        with_parameters = {setting.partition("_")[0].rpartition("/")[2].lower() for setting in job.rule_settings}
+        chosen = [
+            rule
+            for rule in self.rules
+            if (named is not None and (rule.name in named or ALL in named))
+            or rule.name.rpartition("/")[2].lower() in with_parameters
+        ]
+        return chosen or [rule for rule in self.rules if rule.name in self.defaults]
 
     @property
     def written(self) -> Sequence[str]:
@@ -175,7 +191,7 @@ class Families:
     def parse_key(self, key: str, known: Callable[[str], ProfileRoot | None] = lambda _: None) -> ObjectKey | EndKey:
         """Read the key of any family's object; raises ForeignKeyError. ``known`` is as in `Family.parse_below`."""
         check_key(key)
-        for family in self:
+        for family in sorted(self, key=lambda family: not family.events.admits(key)):
             parsed = family.parse_key(key)
             if parsed is not None:
                 return parsed

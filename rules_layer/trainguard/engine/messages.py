@@ -3,7 +3,7 @@
 Messages are of EventBridge, or of S3 itself with URL-encoded keys.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, NamedTuple
@@ -15,7 +15,6 @@ from trainguard.core.errors import ForeignKeyError, MessageError, PortUnavailabl
 from trainguard.core.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
 from trainguard.core.ports import NodeTask
 from trainguard.core.records import StreamKey
-from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
 from trainguard.engine.streams.session import Announced
 from trainguard.formats.profile.system import DECODE_ERRORS
@@ -105,6 +104,18 @@ class Message(NamedTuple):
     message_id: str
     body: str
     deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWork:
+    """Work of one batch for a node; after a ``repeated`` message rows are published whatever changed."""
+
+    key: StreamKey
+    messages: Sequence[Announced] = ()
+    close: bool = False
+    modified_before: float | None = None
+    repeated: bool = False
+    message_ids: Sequence[str] = ()
 
 
 @dataclass(slots=True)

@@ -17,10 +17,16 @@ from trainguard.core.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamK
 from trainguard.core.stores import Jobs
 from trainguard.engine.diagnosis.case import Assessment
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.braking import brake_on, hold, let_go
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry, KnownJobs, recount
-from trainguard.engine.jobs.lifecycle import are_all_silent, begin_close, clear_stale_state, close_task
+from trainguard.engine.jobs.lifecycle import (
+    are_all_silent,
+    begin_close,
+    clear_stale_state,
+    close_task,
+    hold,
+    let_go,
+)
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, missing_streams
@@ -40,14 +46,6 @@ MOST_STALE = 100
 WAVE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRequests:
-    """Number of active jobs, and why no request was taken for some of them."""
-
-    jobs: int
-    failed: dict[str, str]
-
-
 class Scheduler:
     """Asks that active jobs are reconciled: each time at those that are polled fast, at a third of the others."""
 
@@ -57,8 +55,11 @@ class Scheduler:
         self._timing = timing
         self._journal = journal
 
-    def run(self) -> ScheduledRequests:
-        """Send the due requests, invented names last; one that is not accepted waits for the job's next turn."""
+    def run(self) -> tuple[int, dict[str, str]]:
+        """Send the due requests, invented names last; one that is not accepted waits for the job's next turn.
+
+        Return the number of active jobs, and why no request was taken for some of them.
+        """
         failed: dict[str, str] = {}
         polled_fast, polled_slowly = self._jobs.polled_fast(), self._jobs.polled_slowly()
         requests = self._due(sorted(polled_fast), sorted(polled_slowly))
@@ -70,9 +71,10 @@ class Scheduler:
             failed.update(self._requests.send(requests[start : start + WAVE]))
         for name, reason in failed.items():
             self._journal.count("reconcile_failures", job=name, reason=reason)
-        if polled_fast or polled_slowly:
-            self._journal.count("active_jobs", len(polled_fast) + len(polled_slowly))
-        return ScheduledRequests(len(polled_fast) + len(polled_slowly), failed)
+        jobs = len(polled_fast) + len(polled_slowly)
+        if jobs:
+            self._journal.count("active_jobs", jobs)
+        return jobs, failed
 
     def _due(self, polled_fast: Sequence[str], polled_slowly: Sequence[str]) -> list[ReconcileRequest]:
         """Return the requests; SageMaker is asked in a multiple of the turns of slowly polled jobs."""
@@ -148,8 +150,8 @@ class _Reconciliation:
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
         self._registry = JobRegistry(services, families, timing.now)
+        # As described when a rule was about to fire, where that says that the job has ended.
         self._ended: JobRecord | None = None
-        """The job as described when a rule was about to fire, where that says that it has ended."""
 
     def make(self) -> int:
         job = self._services.jobs.load(self._request.job)
@@ -160,7 +162,7 @@ class _Reconciliation:
         if not job.policy.evaluated:
             return 0
         self._poll(job)
-        brake = brake_on(job, self._services, self._now)
+        brake = self._services.brakes().on_evaluation(job.job, job.arn, job.canary, self._now)
         if brake is not None:
             hold(job, brake, self._services)
             return 0

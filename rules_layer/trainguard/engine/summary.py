@@ -21,7 +21,6 @@ from trainguard.core.records import (
 )
 from trainguard.engine.diagnosis.case import Assessment, Case, assess, diagnose
 from trainguard.engine.diagnosis.text import report_standing, report_verdict
-from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.hang_watch import HUNG_JOB, known_hang_of
 from trainguard.engine.jobs.job_registry import left_out
@@ -38,6 +37,9 @@ from trainguard.planning.finish import Point, forecast_finish
 from trainguard.planning.text import said_finish
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
+
+# Of an item that others write, too.
+ATTEMPTS = 4
 
 # Stands where a rule's name would.
 TIME_LIMIT = "TimeLimit"
@@ -136,7 +138,9 @@ class Summariser:
             assessment = assess(known, plan, streams, now=now)
         streams, assessment = self._with_hang(streams, assessment, records, now)
         case = assessment.case
-        finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
+        # Streams that were asked to close may not have answered; data after the end wait for nobody.
+        to_come = job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
+        finished = job.closing and streams.closed and not to_come
         context = job_context(case, expiry(streams.watermark_s, now) if finished else None)
         due = due_rows(context, case, assessment.follow_ups, now=now, finished=finished)
         tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
@@ -177,10 +181,6 @@ class Summariser:
         streams = self._families.open(job.job, plan, records)
         watch(streams, now)
         return streams
-
-    def _still_to_come(self, job: JobRecord, streams: JobStreams, now: float) -> bool:
-        """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
-        return job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
 
     def _save(
         self,

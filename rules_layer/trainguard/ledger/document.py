@@ -13,22 +13,12 @@ from trainguard.ledger.node import Span
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One bucket: what it took of the paid time.
 
-    Attributes
-    ----------
-    bucket : Bucket
-    gpu_seconds : float
-    share : float
-        Of all GPU-seconds that were paid for, 0 to 1; of the node's in the ledger of a node.
-    usd : float or None
-        In the currency of the price table; None where no price is known.
-    estimated : bool
-        Whether it is divided by a kernel trace of a few steps, or steps were counted at an even pace.
-    steps : int or None
-        How many traced steps it is estimated from; None of one that is not.
-    sm_share : float or None
-        Of compute: the SM activity of the busy time, 0 to 1, where it was collected.
-    times : list of (float, float)
-        When it took most, epoch seconds, the largest first, 3 at most.
+    share: Of all GPU-seconds that were paid for, 0 to 1; of the node's in the ledger of a node.
+    usd: In the currency of the price table; None where no price is known.
+    estimated: Whether it is divided by a kernel trace of a few steps, or steps were counted at an even pace.
+    steps: How many traced steps it is estimated from; None of one that is not.
+    sm_share: Of compute: the SM activity of the busy time, 0 to 1, where it was collected.
+    times: When it took most, epoch seconds, the largest first, 3 at most.
     """
 
     bucket: Bucket

@@ -12,7 +12,7 @@ from trainguard.core.records import JobRecord
 from trainguard.engine.diagnosis.case import NOT_JUDGED_DEVICES
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.training.keys import scalar_names
+from trainguard.engine.training.stream import scalar_names
 from trainguard.formats.profile.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
 from trainguard.formats.profile.keys import MINUTE_S
 from trainguard.formats.profile.system import MINUTE_AFTER_S, MINUTE_BEFORE_S
@@ -21,7 +21,7 @@ from trainguard.kernels.captures.keys import KERNELS
 from trainguard.local.engine import Evaluation, Watcher, by_stream, evaluate_profile, schedule
 from trainguard.local.kernels import evaluate_kernels
 from trainguard.local.pool import SMALLEST_BYTES, BodiesAhead, SamplesAhead, Unreadable, WorkerPool, workers_for
-from trainguard.local.profile import Profile, node_listing
+from trainguard.local.profile import Profile, node_source
 from trainguard.local.training import digest_training, evaluate_training
 from trainguard.local.training_files import declared
 from trainguard.report.job.build import BuiltReport, build_report
@@ -69,10 +69,10 @@ def digest_profile(
         if watch is not None:
             watch(profile.size_of(key), float(minute.minute))
     bodies = BodiesAhead(profile.source, [profile.files[key] for key, _ in framework])
-    listings = {node: node_listing(profile, node, bodies.read) for node in profile.nodes}
+    sources = {node: node_source(profile, node, bodies.read) for node in profile.nodes}
     for key, parsed in framework:
         try:
-            events = read_framework(listings[parsed.node], key, parsed)
+            events = read_framework(sources[parsed.node], key, parsed)
         except PortUnavailableError:
             raise
         except Exception:

@@ -18,7 +18,7 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import S3, ProfileRoot
 from trainguard.core.ports import BucketFiles, ByteStream, Files, ListedObject, ReadableObjects
-from trainguard.engine.training.keys import SCALAR_FOLDERS, match_key
+from trainguard.engine.training.stream import SCALAR_FOLDERS, match_key
 from trainguard.formats.runs.run import SourceRun
 from trainguard.formats.runs.wandb.run_file import read_run_file
 from trainguard.formats.tensors.debug.keys import FOLDER, run_prefix

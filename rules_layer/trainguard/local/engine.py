@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, StreamKey
 from trainguard.engine.diagnosis.case import case_of, ended_episodes
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.engine.outbox import rule_row, unit_context
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.family import PROFILER
-from trainguard.engine.profiler.framework_session import FRAMEWORK_EXTENTS, FrameworkSession
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.framework_session import FrameworkSession
 from trainguard.engine.profiler.system_stream import SystemSession
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.session import NEWEST, SILENT_S, Applied, Parsed
@@ -33,7 +33,7 @@ from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import MINUTE_S, FrameworkKey, SystemKey
 from trainguard.formats.profile.system import Samples
 from trainguard.local.pool import BodiesAhead, SamplesAhead, Unreadable, WorkerPool
-from trainguard.local.profile import Faults, Node, Profile, node_listing
+from trainguard.local.profile import Faults, Node, Profile, node_source
 from trainguard.rules.rule_inputs import KnownHang
 from trainguard.state.codec import CODEC, encode_state
 
@@ -86,7 +86,7 @@ def _minutes(node: Node) -> Iterator[tuple[Planned, int]]:
 
 
 def _framework(node: Node) -> Iterator[tuple[Planned, int]]:
-    order = PartitionOrder(FRAMEWORK_EXTENTS)
+    order = PartitionOrder()
     keys = sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
     applied = _applied(
         [(key, node.framework[key].end_us + _UPLOAD_US) for key in keys],
@@ -132,12 +132,12 @@ class _ParsedSystemSession(SystemSession):
     def __init__(
         self,
         record: NodeRecord,
-        listing: ProfileListing,
+        source: ObjectSource,
         plan: RulePlan,
         samples: SamplesAhead,
         digests: "dict[str, NodeDigest] | None",
     ) -> None:
-        super().__init__(record, listing, plan)
+        super().__init__(record, source, plan)
         self._samples = samples
         self._digests = digests
 
@@ -162,9 +162,9 @@ class _ParsedSystemSession(SystemSession):
 
 class _DigestedFrameworkSession(FrameworkSession):
     def __init__(
-        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
+        self, record: NodeRecord, source: ObjectSource, plan: RulePlan, digests: "dict[str, NodeDigest] | None"
     ) -> None:
-        super().__init__(record, listing, plan)
+        super().__init__(record, source, plan)
         self._digests = digests
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
@@ -226,11 +226,11 @@ def evaluate_profile(
     def stream(key: StreamKey) -> tuple[AnySession, Iterator[Applied]]:
         if key not in running:
             records[key] = NodeRecord(key, cursors={NEWEST: 0})
-            listing = node_listing(profile, key.node, bodies.read)
+            source = node_source(profile, key.node, bodies.read)
             session: AnySession = (
-                _ParsedSystemSession(NodeRecord(key), listing, plan, samples, digests)
+                _ParsedSystemSession(NodeRecord(key), source, plan, samples, digests)
                 if key.stream == "system"
-                else _DigestedFrameworkSession(NodeRecord(key), listing, plan, digests)
+                else _DigestedFrameworkSession(NodeRecord(key), source, plan, digests)
             )
             running[key] = session, session.apply(drain=True, modified_before=None)
         return running[key]

@@ -15,7 +15,7 @@ from trainguard.core.errors import ForeignKeyError, NoProfileError, ObjectMissin
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.core.ports import ByteStream, ListedObject, ReadableObjects
 from trainguard.core.units import counted
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.session import HARMLESS_COUNTERS, Applied
 from trainguard.formats.profile.keys import (
     FrameworkKey,
@@ -26,6 +26,7 @@ from trainguard.formats.profile.keys import (
     parse_trace_key,
     system_key,
 )
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.local.sources import FilesAsBucket, ProfileSource, safe_name
 
 if TYPE_CHECKING:
@@ -176,9 +177,9 @@ class NodeFiles:
         return self.profile.files[key]
 
 
-def node_listing(profile: Profile, node: str, read: Callable[[str], bytes]) -> ProfileListing:
+def node_source(profile: Profile, node: str, read: Callable[[str], bytes]) -> ObjectSource:
     objects = FilesAsBucket(NodeFiles(profile, node, read))
-    return ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
+    return ObjectSource(objects, profile.source.place, profile.root, MAX_OBJECT_BYTES)
 
 
 def read_profile(source: ProfileSource) -> Profile:

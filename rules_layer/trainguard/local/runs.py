@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trainguard.core.errors import NoProfileError, ProfileSourceError, SeveralRunsError
 from trainguard.core.layout import S3
 from trainguard.core.text import one_line
-from trainguard.engine.training.keys import TENSORBOARD
+from trainguard.engine.training.stream import TENSORBOARD
 from trainguard.formats.runs.mlflow.stores import METRICS, is_run_folder
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.names import match_scalar_file

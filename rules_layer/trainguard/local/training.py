@@ -15,9 +15,8 @@ from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced, state_of
 from trainguard.engine.training.family import TRAINING_HEALTH
-from trainguard.engine.training.keys import SCALAR_FILES, SCALARS, TRAINING, match_key
 from trainguard.engine.training.scalar_files import ScalarState
-from trainguard.engine.training.stream import StepStream, step_rules
+from trainguard.engine.training.stream import SCALAR_FILES, SCALARS, TRAINING, StepStream, match_key, step_rules
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS, run_files, run_prefix
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.local.profile import Faults, TrainingFiles

@@ -22,7 +22,7 @@ from trainguard.core.errors import (
 )
 from trainguard.core.layout import EndKey, ProfileRoot
 from trainguard.core.ports import ListedObject, ReadableObjects
-from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
+from trainguard.engine.training.stream import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
 from trainguard.formats.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.formats.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 from trainguard.formats.tensors.scalars.log_lines import is_training_log

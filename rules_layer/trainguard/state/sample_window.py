@@ -9,9 +9,16 @@ import numpy as np
 
 from trainguard.formats.profile.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 from trainguard.state.codec import PackedColumn, empty_matrix, gpus_of, packed, quantise_column, unpacked
-from trainguard.state.idle_evidence import MOST_BY_CHANCE, PAUSE_SAMPLES, IdleTime, RecentUse, is_chance
+from trainguard.state.gpu_time import (
+    ACTIVE_PERCENT,
+    MISSING_S,
+    MOST_BY_CHANCE,
+    PAUSE_SAMPLES,
+    IdleTime,
+    RecentUse,
+    is_chance,
+)
 
-ACTIVE_PERCENT = 10.0
 KEPT_IDLE_S = 60.0
 HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
@@ -24,8 +31,6 @@ MAX_WAITING_POINTS = 2_500
 REMEMBERED_GAPS = 16
 # A shorter time without samples may be a lost object, or a slow sampler.
 INTERRUPTED_S = 120.0
-# A shorter time between two samples is the sampler's jitter, and counts as sampled.
-MISSING_S = 5.0
 
 
 class IdleRun(msgspec.Struct):

@@ -9,7 +9,7 @@ import numpy as np
 from trainguard.formats.operations import Bools, Floats, Ints
 from trainguard.stragglers.operations import BACKWARD, FORWARD, Operations, combined, places_in_keys
 from trainguard.stragglers.paces import Paces, by_step, paces_of
-from trainguard.stragglers.whatif import WhatIf
+from trainguard.stragglers.replay import WhatIf
 
 MOST_OF_LOSS = 0.5
 # A rank is slow that takes this part longer than its peers, a stage that takes it longer than the mean stage.

@@ -10,7 +10,7 @@ import numpy as np
 from trainguard.formats.operations import Bools, Ints, OperationTable
 from trainguard.stragglers.causes import MOST_OF_LOSS, Cause, CauseKind, causes_of
 from trainguard.stragglers.operations import KNOWN, combined, sorted_operations
-from trainguard.stragglers.whatif import WhatIf, what_if
+from trainguard.stragglers.replay import WhatIf, what_if
 
 # From this slowdown on causes are named: less is the jitter of any job.
 SLOW_FROM = 1.05
@@ -116,7 +116,7 @@ def _verdict(replayed: WhatIf, steps: int, faults: Counter[str]) -> StragglerVer
     slowdown = replayed.replayed_s / replayed.even_s
     recorded = float(replayed.recorded_steps.mean())
     left_out = 1 - replayed.replayed_s / recorded if recorded > 0 else 0.0
-    shares = _shares(replayed)
+    ranks, dp_ranks, stages, operations = _shares(replayed)
     causes = causes_of(replayed)
     told = [each for each in causes if each.share > MOST_OF_LOSS and _is_notable(each, slowdown)]
     lost_steps = steps - len(ops.steps)
@@ -134,15 +134,15 @@ def _verdict(replayed: WhatIf, steps: int, faults: Counter[str]) -> StragglerVer
         rank_count=len(np.unique(ops.rank)),
         operation_count=len(ops),
         worst={
-            "rank": shares.ranks[0].rank if len(shares.ranks) > 1 else None,
-            "dp_rank": shares.dp_ranks[0].dp_rank if len(shares.dp_ranks) > 1 else None,
-            "stage": shares.stages[0].stage if len(shares.stages) > 1 else None,
-            "operation": shares.operations[0].operation if len(shares.operations) > 1 else None,
+            "rank": ranks[0].rank if len(ranks) > 1 else None,
+            "dp_rank": dp_ranks[0].dp_rank if len(dp_ranks) > 1 else None,
+            "stage": stages[0].stage if len(stages) > 1 else None,
+            "operation": operations[0].operation if len(operations) > 1 else None,
         },
-        ranks=shares.ranks,
-        dp_ranks=shares.dp_ranks,
-        stages=shares.stages,
-        operations=shares.operations,
+        ranks=ranks,
+        dp_ranks=dp_ranks,
+        stages=stages,
+        operations=operations,
         causes=told,
         parts=[each for each in causes if each not in told],
         confidence="high" if sure else "low",
@@ -157,14 +157,10 @@ def _is_notable(cause: Cause, slowdown: float) -> bool:
     return slowdown >= SLOW_FROM or (of_ranks and cause.saves >= SLOW_FROM - 1)
 
 
-class _Shares(msgspec.Struct, frozen=True):
-    ranks: list[RankShare]
-    dp_ranks: list[RankShare]
-    stages: list[RankShare]
-    operations: list[KindShare]
-
-
-def _shares(replayed: WhatIf) -> _Shares:
+def _shares(
+    replayed: WhatIf,
+) -> tuple[list[RankShare], list[RankShare], list[RankShare], list[KindShare]]:
+    """Return what each rank, data-parallel rank, stage and kind of operation costs."""
     ops = replayed.ops
     stages, copies = _places(replayed, ops.stage), _places(replayed, ops.dp_rank)
     by_stage = {at: replayed.slowdown_of(ops.stage == at) for at in stages}
@@ -181,7 +177,7 @@ def _shares(replayed: WhatIf) -> _Shares:
             for at in listed
         }
     within, anywhere = combined(ops.stage), np.zeros_like(ops.rank)
-    return _Shares(
+    return (
         [
             RankShare(
                 rank=at,

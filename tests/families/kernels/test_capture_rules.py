@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.finding import MOST_FACTS, Fact, Severity
 from trainguard.core.records import Status
-from trainguard.engine.verdicts.losses import severity_of
+from trainguard.engine.verdicts.findings import severity_of
 from trainguard.kernels.rules.allocator import MEMORY_RULES
 from trainguard.kernels.rules.registry import CAUSES_FIRST, KERNEL_RULES
 from trainguard.kernels.rules.rule import score_of

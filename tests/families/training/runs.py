@@ -13,7 +13,7 @@ from trainguard.core.records import NodeRecord, RuleRow, StreamKey
 from trainguard.engine.family import Families
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.training.family import TrainingFamily
-from trainguard.engine.training.keys import SCALAR_FILES, SCALARS, TRAINING
+from trainguard.engine.training.stream import SCALAR_FILES, SCALARS, TRAINING
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 
 FAMILIES = Families(PROFILER, TrainingFamily(RULES, [rule.name for rule in RULES]))

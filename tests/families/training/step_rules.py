@@ -3,7 +3,7 @@
 import numpy as np
 
 from trainguard.core.finding import Fact
-from trainguard.engine.training.keys import STALLED
+from trainguard.engine.training.stream import STALLED
 from trainguard.formats.tensors.step_view import StepView
 from trainguard.rules.protocol import Positive
 from trainguard.rules.rule_result import FactSheet, Words

@@ -13,7 +13,7 @@ from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.core.records import JobStatus, Status
 from trainguard.engine import reconcile
 from trainguard.engine.reconcile import ABANDONED_S
-from trainguard.engine.training.keys import STALLED
+from trainguard.engine.training.stream import STALLED
 
 KEY = f"{JOB}/tensorboard-output/events.out.tfevents.1.host"
 HOUR = 60

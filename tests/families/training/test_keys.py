@@ -5,7 +5,7 @@ import pytest
 from tests.families.training.runs import FAMILIES
 from trainguard.core.errors import ForeignKeyError
 from trainguard.core.layout import EndKey, ProfileRoot
-from trainguard.engine.training.keys import ScalarKey, match_key
+from trainguard.engine.training.stream import ScalarKey, match_key
 from trainguard.formats.tensors.debug.keys import TensorKey
 
 

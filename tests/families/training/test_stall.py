@@ -15,7 +15,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.profiler.family import PROFILER
 from trainguard.engine.streams.job_streams import JobMoment
 from trainguard.engine.training.family import TrainingFamily
-from trainguard.engine.training.keys import STALLED
+from trainguard.engine.training.stream import STALLED
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 
 FAMILIES = Families(PROFILER, TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))

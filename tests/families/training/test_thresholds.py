@@ -17,11 +17,10 @@ from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.training import scalar_files
 from trainguard.engine.training.debug_session import DebugState
 from trainguard.engine.training.family import TrainingFamily, judge_stall
-from trainguard.engine.training.keys import STALLED
 from trainguard.engine.training.older_runs import _in_age
 from trainguard.engine.training.runs import FoundCollections, SharedRuns
 from trainguard.engine.training.scalar_files import FileState, ScalarFiles, ScalarState, lowest_first
-from trainguard.engine.training.stream import StepsState, StepStream, believed
+from trainguard.engine.training.stream import STALLED, StepsState, StepStream, believed
 from trainguard.formats.tensors.debug.json_files import Collections
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters

@@ -18,7 +18,7 @@ from trainguard.core.records import Status, StreamKey
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.streams.session import state_of
 from trainguard.engine.training.debug_session import DebugState
-from trainguard.engine.training.keys import TRAINING
+from trainguard.engine.training.stream import TRAINING
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
 from trainguard.rules.training.step_rule import StepState

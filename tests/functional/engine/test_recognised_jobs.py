@@ -23,9 +23,10 @@ from tests.support.small_job import JOB, SETTINGS, START, Upload, describe, uplo
 from trainguard.core.errors import StateConflictError
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobStatus, Status, StreamKey
-from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.batch import NodeEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs.lifecycle import REASON
+from trainguard.engine.messages import NodeWork
 from trainguard.engine.reconcile import STALE_EVERY
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]

@@ -12,7 +12,7 @@ from tests.functional.telemetry.test_memory import MEGABYTE, MOST, peak
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.training.keys import scalar_names
+from trainguard.engine.training.stream import scalar_names
 from trainguard.formats.tensors.scalars import taken_rows, trainer_files
 from trainguard.formats.tensors.scalars.rows import values_of
 from trainguard.formats.tensors.scalars.taken_rows import TakenRows

@@ -15,7 +15,6 @@ from trainguard.core.brakes import Braked, BrakeList, new_brake
 from trainguard.core.canary_name import canary_name, is_canary, is_marked
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord, JobStatus, RuleRow, StopRecord
-from trainguard.engine.jobs.braking import brake_on
 from trainguard.engine.jobs.lifecycle import follow
 from trainguard.report.fleet.fleet import Fleet
 from trainguard.stack.actions.alert import compose_alert
@@ -132,9 +131,9 @@ def test_alert_and_fleet_know_the_job_for_a_canary() -> None:
     assert record is not None
     assert not Fleet(stack="TrainGuard", region="eu-west-1").wants(record)
     assert Fleet(stack="TrainGuard", region="eu-west-1").wants(replace(record, canary=False))
-    network.world.brakes = BrakeList((new_brake("b", Braked.EVALUATION, by="ada", why="a storm", now=AT),))
-    assert brake_on(record, network.world.services, AT) is None
-    assert brake_on(replace(record, canary=False), network.world.services, AT) is not None
+    brakes = BrakeList((new_brake("b", Braked.EVALUATION, by="ada", why="a storm", now=AT),))
+    assert brakes.on_evaluation(record.job, record.arn, record.canary, AT) is None
+    assert brakes.on_evaluation(record.job, record.arn, False, AT) is not None
 
 
 @pytest.mark.parametrize(

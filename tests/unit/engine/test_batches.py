@@ -16,8 +16,7 @@ from trainguard.core.errors import MessageError, PortUnavailableError
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import NodeTask, Timing
 from trainguard.core.records import JobRecord, JobStatus, StreamKey
-from trainguard.engine.batch import BatchOutcome, BatchProcessor
-from trainguard.engine.evaluate import NodeEvaluator
+from trainguard.engine.batch import BatchOutcome, BatchProcessor, NodeEvaluator
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.jobs import job_registry as admission
 from trainguard.engine.messages import CreatedObject, JobMessages, Message, created_objects, encode_task, sort_messages

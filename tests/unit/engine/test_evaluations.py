@@ -17,9 +17,10 @@ from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Timing
 from trainguard.core.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
-from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.batch import NodeEvaluator
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
+from trainguard.engine.messages import NodeWork
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied
 from trainguard.engine.verdicts.episodes import FiringHistory

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time, one_node
 from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.core.finding import Severity
-from trainguard.engine.verdicts.findings import RankedFinding, finding_of, rank_findings
+from trainguard.engine.verdicts.findings import RankedFinding, finding_of
+from trainguard.engine.verdicts.ranking import rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger

@@ -10,8 +10,8 @@ from tests.unit.engine.test_findings import DATA, FREE, HOURS, IDLE, LOW, OPEN, 
 from trainguard.core.finding import Severity
 from trainguard.core.records import JobRecord
 from trainguard.engine.installed import FAMILIES
-from trainguard.engine.verdicts.findings import OVER_WEIGHT, rank_findings
-from trainguard.engine.verdicts.losses import score_of, severity_of
+from trainguard.engine.verdicts.findings import score_of, severity_of
+from trainguard.engine.verdicts.ranking import OVER_WEIGHT, rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.ledger.bucket import Bucket
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of

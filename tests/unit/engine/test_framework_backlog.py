@@ -7,12 +7,13 @@ from typing import Any
 from tests.support.memory import MemoryWorld
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.ordering.partition_order import MOST_PENDING
 from trainguard.engine.profiler.framework_session import FrameworkSession
-from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.streams.session import LISTED_NAMES, Announced
 from trainguard.formats.profile.keys import FrameworkKey, parse_key
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 from trainguard.state.codec import decode_state, encode_state
 
 START_US = 1_795_248_000_000_000
@@ -39,8 +40,8 @@ class Node:
             self.world.objects.put("b", key, b"[]", "")
 
     def opened(self) -> FrameworkSession:
-        listing = ProfileListing(objects=self.world.objects, bucket="b", root=ROOT, node="algo-1")
-        return FrameworkSession(self.record, listing, FAMILIES.plan(JobRecord("job", "arn", "b", ROOT.prefix)))
+        source = ObjectSource(self.world.objects, "b", ROOT, MAX_OBJECT_BYTES)
+        return FrameworkSession(self.record, source, FAMILIES.plan(JobRecord("job", "arn", "b", ROOT.prefix)))
 
     def apply(self, *keys: str, most: int = 10_000, drain: bool = False) -> list[str]:
         """Announce keys, apply as many objects as there is time for, and write the item."""

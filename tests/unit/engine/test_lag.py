@@ -7,8 +7,7 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, MINUTES, START, Upload, uploads
 from trainguard.core.ports import Timing
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.evaluate import LIVE_S, SLOW_OBJECT_S
+from trainguard.engine.batch import LIVE_S, SLOW_OBJECT_S, BatchProcessor
 from trainguard.engine.installed import FAMILIES
 
 

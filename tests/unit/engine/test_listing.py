@@ -5,20 +5,26 @@ import pytest
 from tests.support.memory import MemoryWorld
 from trainguard.core.errors import TelemetryFormatError
 from trainguard.core.layout import FUTURE_S, ProfileRoot, hour_folder
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.profiler.listing import SharedNames, system_minutes, trace_of, traces_without_metadata
 from trainguard.formats.profile.keys import FrameworkKey, parse_key, system_key
 
 START = 1_795_248_000
 ROOT = ProfileRoot("", "job")
 
 
-def listing(*keys: str) -> ProfileListing:
-    """Return the listing of a node of a bucket that got these objects at START."""
+def bucket(*keys: str) -> ObjectSource:
+    """Return a bucket that got these objects at START."""
     world = MemoryWorld()
     world.objects.now = float(START)
     for key in keys:
         world.objects.put("b", key, b"", "")
-    return ProfileListing(objects=world.objects, bucket="b", root=ROOT, node="algo-1")
+    return ObjectSource(world.objects, "b", ROOT, 1_000)
+
+
+def timelines_of(found: ObjectSource, from_us: int | None = None) -> list[str]:
+    names = SharedNames(found.objects).of_node(found.bucket, found.root, "algo-1", from_us, None, None)
+    return [key for key, _, _ in names]
 
 
 def timeline(at: int, node: str = "algo-1") -> str:
@@ -30,9 +36,9 @@ def test_names_over_an_hour_ahead_of_their_objects_have_no_time(ahead_s: float, 
     now, ahead = START, START + int(ahead_s)
     minutes = [system_key(ROOT, "algo-1", at) for at in (now, ahead)]
     timelines = [timeline(at) for at in (now, ahead)]
-    found = listing(*minutes, *timelines)
-    assert [key for key, _, _ in found.minutes(None)] == (minutes if held else minutes[:1])
-    assert [key for key, _, _ in found.framework()] == (timelines if held else timelines[:1])
+    found = bucket(*minutes, *timelines)
+    assert [key for key, _, _ in system_minutes(found, "algo-1", None)] == (minutes if held else minutes[:1])
+    assert timelines_of(found) == (timelines if held else timelines[:1])
 
 
 def test_listing_from_a_time_on_holds_only_names_of_the_node() -> None:
@@ -40,9 +46,9 @@ def test_listing_from_a_time_on_holds_only_names_of_the_node() -> None:
     own = [timeline(START + at) for at in (0, 60, 120)]
     minutes = [system_key(ROOT, "algo-1", START + at) for at in (0, 60, 120)]
     others = [timeline(START + 60, "algo-2"), system_key(ROOT, "algo-2", START + 60)]
-    found = listing(*own, *minutes, *others, *foreign)
-    assert [key for key, _, _ in found.framework((START + 60) * 1_000_000)] == own[1:]
-    assert [minute for _, minute, _ in found.minutes(START)] == [START, START + 60, START + 120]
+    found = bucket(*own, *minutes, *others, *foreign)
+    assert timelines_of(found, (START + 60) * 1_000_000) == own[1:]
+    assert [minute for _, minute, _ in system_minutes(found, "algo-1", START)] == [START, START + 60, START + 120]
 
 
 def of_step(step: int, name: str) -> str:
@@ -71,7 +77,7 @@ def metadata(step: int, node: str = "algo-1") -> str:
     ],
 )
 def test_step_traces_in_a_folder_without_metadata_have_no_times(keys: list[str], count: int) -> None:
-    assert listing(*keys).traces_without_metadata() == count
+    assert traces_without_metadata(bucket(*keys), "algo-1") == count
 
 
 @pytest.mark.parametrize(
@@ -88,11 +94,11 @@ def test_step_traces_in_a_folder_without_metadata_have_no_times(keys: list[str],
 def test_trace_of_a_step_is_that_of_the_host_or_the_only_one(
     traces: list[str], metadata_of: list[str], found: str | None
 ) -> None:
-    node = listing(*traces, *(metadata(1, each) for each in metadata_of))
+    found_in = bucket(*traces, *(metadata(1, each) for each in metadata_of))
     parsed = parse_key(metadata(1))
     assert isinstance(parsed, FrameworkKey)
     if found is None:
         with pytest.raises(TelemetryFormatError, match="expected one TensorFlow trace for each"):
-            node.trace_of(metadata(1), parsed)
+            trace_of(found_in, metadata(1), parsed)
     else:
-        assert node.trace_of(metadata(1), parsed) == found
+        assert trace_of(found_in, metadata(1), parsed) == found

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.support.ledgers import HOUR_S, Part, one_node
 from tests.support.verdicts import fired, held, over
 from trainguard.core.finding import Episode
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.losses import SLACK_S, covered_s, shared_share
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.ranking import SLACK_S, covered_s, rank_findings, shared_share
 from trainguard.ledger.bucket import Bucket
 from trainguard.pricing.cost import PaidTime
 

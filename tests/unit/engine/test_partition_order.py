@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
-from trainguard.engine.profiler.framework_session import FORGOTTEN_US, FRAMEWORK_EXTENTS, SILENT_US
+from trainguard.engine.ordering.partition_order import FORGOTTEN_US, MOST_PARTITIONS, SILENT_US, PartitionOrder
 from trainguard.formats.profile.keys import FrameworkKey, FrameworkName, parse_key
 
 SECOND = 1_000_000
@@ -42,7 +41,6 @@ class Bucket:
 def order(*cursors: tuple[int, float], listed_s: float, floor_s: float | None = None) -> PartitionOrder:
     """Return an order whose processes have been applied up to their cursors, in seconds after the start."""
     return PartitionOrder(
-        FRAMEWORK_EXTENTS,
         cursors={f"{process}/pythontimeline": START_US + round(at * SECOND) for process, at in cursors},
         listed=START_US + round(listed_s * SECOND),
         floor=-1 if floor_s is None else START_US + round(floor_s * SECOND),

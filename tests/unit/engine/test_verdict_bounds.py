@@ -10,8 +10,15 @@ from trainguard.core.finding import MOST_EPISODES, Episode
 from trainguard.core.records import JOB_NODE, Status
 from trainguard.engine.streams.rule_runner import is_near_threshold
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness, StoredEpisode
-from trainguard.engine.verdicts.findings import Explanation, advice_of
-from trainguard.engine.verdicts.losses import left_of, loss_weights, on_same_nodes, shared_share, split_parts
+from trainguard.engine.verdicts.ranking import (
+    Explanation,
+    advice_of,
+    left_of,
+    loss_weights,
+    on_same_nodes,
+    shared_share,
+    split_parts,
+)
 from trainguard.engine.verdicts.verdict import (
     Verdict,
     combine,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainguard.state.idle_evidence import IdleTime, RecentUse
+from trainguard.state.gpu_time import IdleTime, RecentUse
 
 PART_S = 240.0
 

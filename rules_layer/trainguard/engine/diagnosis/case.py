@@ -14,8 +14,8 @@ from trainguard.engine.streams.job_streams import JobMoment, JobState, JobStream
 from trainguard.engine.streams.rule_runner import gone_rules, is_near_threshold
 from trainguard.engine.streams.session import Gap
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.losses import severity_of
+from trainguard.engine.verdicts.findings import RankedFinding, severity_of
+from trainguard.engine.verdicts.ranking import rank_findings
 from trainguard.engine.verdicts.verdict import Fire, Verdict, ends_episode, final, shown_status
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.document import LedgerEntry

@@ -8,13 +8,13 @@ from trainguard.core.ports import Services
 from trainguard.core.records import JobRecord, NodeRecord, StreamKey
 from trainguard.engine.outbox import name_of_execution
 from trainguard.engine.streams.job_streams import JobState
-from trainguard.engine.streams.session import item_name
+from trainguard.engine.streams.session import state_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.hangs.files import HangFile, kept_hang, listed_files, version_of
 from trainguard.rules.hung_job.rule import HungJob
 from trainguard.rules.hung_job.text import HungKind
 from trainguard.rules.rule_inputs import KnownHang
-from trainguard.state.codec import CODEC, decode_state, encode_state
+from trainguard.state.codec import CODEC, encode_state
 
 HUNG_JOB = HungJob.spec.name
 # Kinds of a job that may be about to hang: its ranks may have left files already.
@@ -54,7 +54,7 @@ def known_hang_of(
 def with_hang(job: JobRecord, records: Sequence[NodeRecord], hang: KnownHang) -> list[NodeRecord]:
     """Return a job's items with what is known of its dumps; raises StateCodecError when its own cannot be decoded."""
     own = next((each for each in records if each.key.is_own), NodeRecord(StreamKey.own(job.job)))
-    state = decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState()
+    state = state_of(own, JobState)
     state.hang = hang
     others = [each for each in records if not each.key.is_own]
     return [*others, replace(own, state=encode_state(state), codec=CODEC)]

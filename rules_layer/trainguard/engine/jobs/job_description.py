@@ -49,17 +49,12 @@ def reopened(record: JobRecord, description: TrainingJobDescription | None) -> J
         return record
     if record.ended_at is None or description.started_at is None or description.started_at <= record.ended_at:
         return record
-    return replace(
-        record,
-        status=JobStatus.UNKNOWN,
-        ended_at=None,
-        active=True,
-        closing=False,
-        close_asks=0,
-        close_asked_at=None,
-        left_at=None,
-        expires_at=None,
-    )
+    return replace(as_open(record), status=JobStatus.UNKNOWN, ended_at=None)
+
+
+def as_open(record: JobRecord) -> JobRecord:
+    """Return the item of a job that goes on, although its streams may have been asked to close."""
+    return replace(record, active=True, closing=False, close_asks=0, close_asked_at=None, left_at=None, expires_at=None)
 
 
 def with_description(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:

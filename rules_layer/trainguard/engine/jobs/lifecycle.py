@@ -1,21 +1,27 @@
-"""Follows a job's changes of state; an event only makes the job be described, so repeats do no harm."""
+"""Follows a job's changes of state; an event only makes the job be described, so repeats do no harm.
+
+While an operator's brake holds a job's evaluation back, objects stay in S3, and their messages are dropped. Once the
+brake is gone a listing finds them, as after a lost message: every minute is judged, later, and no window or patience
+sees a gap.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
+from trainguard.core.brakes import Brake
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.layout import ProfileRoot
 from trainguard.core.ports import Journal, NodeTask, ReadableObjects, Services, TrainingJobDescription
 from trainguard.core.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.core.stores import Jobs, NodeStates
+from trainguard.core.text import LONGEST_SENTENCE, one_line
+from trainguard.core.timestamps import iso_time
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.job_description import is_another, lies_elsewhere, profile_place, with_description
+from trainguard.engine.jobs.job_description import as_open, is_another, lies_elsewhere, profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.engine.streams.session import expiry
+from trainguard.engine.streams.session import SILENT_S, expiry
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 # Streams of which none has answered are asked to close again.
@@ -63,16 +69,7 @@ def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
 def reopen(job: JobRecord, *, jobs: Jobs, nodes: NodeStates) -> JobRecord:
     """Let a job that was closed go on; return its item. Raises StateConflictError when a stream is being written."""
     open_streams(job, nodes)
-    opened = replace(
-        job,
-        active=True,
-        closing=False,
-        polled_fast=True,
-        close_asks=0,
-        close_asked_at=None,
-        left_at=None,
-        expires_at=None,
-    )
+    opened = replace(as_open(job), polled_fast=True)
     jobs.update_status(opened)
     return opened
 
@@ -85,7 +82,7 @@ def open_streams(job: JobRecord, nodes: NodeStates) -> None:
 
 
 # A node writes its status object every three minutes and when it ends; the collector uses the same limit.
-SILENT_S = 600.0
+NO_STATUS_S = 600.0
 
 _SUFFIX = ".status.json"
 
@@ -95,7 +92,7 @@ def are_all_silent(objects: ReadableObjects, bucket: str, root: ProfileRoot, now
     found = False
     for each in objects.list(bucket, root.collector, ""):
         if each.key.endswith(_SUFFIX):
-            if now - each.last_modified < SILENT_S:
+            if now - each.last_modified < NO_STATUS_S:
                 return False
             found = True
     return found
@@ -137,21 +134,15 @@ def _known(description: TrainingJobDescription, bucket: str, registry: JobRegist
     return None
 
 
-class _Detail(msgspec.Struct):
-    TrainingJobName: str
-
-
-class _StateChange(msgspec.Struct):
-    detail: _Detail
-
-
 def job_of(event: Mapping[str, Any], journal: Journal) -> str | None:
     """Return the job of a state change event; None for one of another shape, which is counted."""
-    try:
-        return msgspec.convert(event, _StateChange).detail.TrainingJobName
-    except (msgspec.ValidationError, UnicodeError) as fault:
-        journal.count("malformed_events", reason=f"{fault}, expected a training job's state change")
-        return None
+    detail = event.get("detail")
+    name = detail.get("TrainingJobName") if isinstance(detail, Mapping) else None
+    if isinstance(name, str) and name.isprintable():
+        return name
+    reason = f"TrainingJobName is {one_line(repr(name), LONGEST_SENTENCE)}, expected a training job's state change"
+    journal.count("malformed_events", reason=reason)
+    return None
 
 
 REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
@@ -191,3 +182,39 @@ def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: in
         )
         for rule in rules
     ]
+
+
+# Statuses that the row of a job that is not evaluated keeps: another one could look like an all-clear.
+_KEPT = frozenset({Status.FIRED, Status.ERROR})
+
+
+def hold(job: JobRecord, brake: Brake, services: Services) -> None:
+    """Say in the job's item, and in its row for people, that it is not evaluated; safe to repeat."""
+    why = one_line(f"Not evaluated since {brake.since}, by an operator's {brake.words}", LONGEST_SENTENCE)
+    if job.braked != why:
+        services.jobs.set_braked(job.job, why)
+        _say(job, why, services)
+
+
+def let_go(job: JobRecord, services: Services, now: float) -> list[NodeTask]:
+    """Say that a job is evaluated again; return a task for each open stream, to apply what came in the meantime."""
+    services.jobs.set_braked(job.job, None)
+    if job.closing:
+        return []
+    _say(job, f"Evaluated again since {iso_time(now)}: what was recorded in the meantime is judged now.", services)
+    services.jobs.set_fast_polling(job.job, polled_fast=True)
+    return [
+        NodeTask(record.key.job, record.key.node, record.key.stream, "flush", now - SILENT_S, job.generation)
+        for record in services.nodes.of_job(job.job)
+        if not (record.key.is_own or record.closed) and record.generation == job.generation
+    ]
+
+
+def _say(job: JobRecord, reason: str, services: Services) -> None:
+    """Write the report's row; the next verdict on the job replaces it."""
+    row = services.rows.load(job.job, PROFILER_REPORT)
+    if row is None or row.generation != job.generation:
+        row = RuleRow(job.job, Finding(PROFILER_REPORT, None, ""), Status.WAITING_FOR_DATA, generation=job.generation)
+    status = row.status if row.status in _KEPT else Status.WAITING_FOR_DATA
+    finding = replace(row.finding, reason=reason, finding_kind="unknown", advice=None)
+    services.rows.publish([replace(row, finding=finding, status=status)])

@@ -19,23 +19,15 @@ from typing import Protocol
 
 UNLISTED = -1
 
+LATENESS_US = 120_000_000
+# Less than a rotation, so that one process does not wait.
+LIST_EVERY_US = 50_000_000
+
+SILENT_US = 600_000_000
+FORGOTTEN_US = 3_600_000_000
+
 MOST_PENDING = 100
 MOST_PARTITIONS = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extents:
-    """Distances between positions, in the unit of a family's positions: microseconds, or training steps.
-
-    The newest position runs ``lateness`` ahead of an object that is applied. The horizon moves by ``list_every`` from
-    one listing to the next, less than a partition's objects are apart. A partition is silent when it is ``silent``
-    behind the newest position, and forgotten when it is ``forgotten`` behind the newest cursor.
-    """
-
-    lateness: int
-    list_every: int
-    silent: int
-    forgotten: int
 
 
 class Positioned(Protocol):
@@ -64,15 +56,24 @@ class Arrival:
 
 @dataclass(slots=True)
 class PartitionOrder:
-    """Cursors of one stream's partitions and waiting objects; names are listed up to ``listed``."""
+    """Cursors of one stream's partitions and waiting objects; names are listed up to ``listed``.
 
-    extents: Extents
+    Distances are in the unit of positions. The newest position runs ``lateness`` ahead of an object that is applied.
+    The horizon moves by ``list_every`` from one listing to the next, less than a partition's objects are apart. A
+    partition is silent when it is ``silent`` behind the newest position, and forgotten when it is ``forgotten`` behind
+    the newest cursor.
+    """
+
     cursors: dict[str, int] = field(default_factory=dict)
     pending: dict[str, Arrival] = field(default_factory=dict)
     max_seen: int | None = None
     listed: int = UNLISTED
     floor: int = -1
     duplicates: int = 0
+    lateness: int = LATENESS_US
+    list_every: int = LIST_EVERY_US
+    silent: int = SILENT_US
+    forgotten: int = FORGOTTEN_US
 
     def restore(self, pending: Iterable[tuple[str, Positioned]]) -> None:
         for key, parsed in pending:
@@ -110,7 +111,7 @@ class PartitionOrder:
         """Return up to where objects are to be applied now; None when none is."""
         ends = [arrival.position for arrival in self.pending.values()]
         horizon = self._horizon
-        is_far = horizon - self.listed >= self.extents.list_every
+        is_far = horizon - self.listed >= self.list_every
         if is_far and any(position <= horizon for position in ends):
             return horizon
         return max((position for position in ends if position <= self.listed), default=None)
@@ -118,8 +119,8 @@ class PartitionOrder:
     def _seen(self) -> int:
         """Return from where to list an ended or silent stream: from the oldest partition that is not silent."""
         newest = self._newest
-        recent = [cursor for cursor in self.cursors.values() if newest - cursor < self.extents.silent]
-        return min(self.listed, max(min(recent, default=0), newest - self.extents.forgotten))
+        recent = [cursor for cursor in self.cursors.values() if newest - cursor < self.silent]
+        return min(self.listed, max(min(recent, default=0), newest - self.forgotten))
 
     def _list(self, listing: Listing, start: int, end: int | None, modified_before: float | None = None) -> int:
         """List from where the moving partitions stand; return the newest position before ``modified_before``, or -1."""
@@ -133,7 +134,7 @@ class PartitionOrder:
     def _partitions_stand(self, end: int | None) -> int:
         """Return the lowest cursor of partitions with objects up to ``end``; unknown ones began ``silent`` before."""
         stands = (
-            self.cursors.get(arrival.partition, max(arrival.position - self.extents.silent, self.floor))
+            self.cursors.get(arrival.partition, max(arrival.position - self.silent, self.floor))
             for arrival in self._waiting(end)
         )
         return min(stands, default=self._newest)
@@ -165,7 +166,7 @@ class PartitionOrder:
 
     @property
     def _horizon(self) -> int:
-        return self._newest - self.extents.lateness
+        return self._newest - self.lateness
 
     @property
     def stored(self) -> dict[str, int]:
@@ -183,7 +184,7 @@ class PartitionOrder:
         waiting = {arrival.partition for arrival in self.pending.values()}
         kept: list[tuple[int, str]] = []
         for cursor, partition in sorted((cursor, partition) for partition, cursor in self.cursors.items()):
-            if newest - cursor > self.extents.forgotten and partition not in waiting:
+            if newest - cursor > self.forgotten and partition not in waiting:
                 self._forget(partition)
             else:
                 kept.append((cursor, partition))

@@ -21,7 +21,7 @@ from trainguard.engine.profiler.job_time import (
     without_steps,
     works_at,
 )
-from trainguard.engine.profiler.listing import ProfileListing, SharedNames
+from trainguard.engine.profiler.listing import SharedNames
 from trainguard.engine.profiler.system_stream import SystemSession, SystemState, SystemStream
 from trainguard.engine.streams.job_streams import (
     FamilyStreams,
@@ -73,10 +73,6 @@ class ProfilerStreams(FamilyStreams):
     @property
     def system_through(self) -> float | None:
         return self.watermarks.get("system")
-
-    @property
-    def framework_through(self) -> float | None:
-        return self.watermarks.get("framework")
 
     @property
     def near_threshold(self) -> bool:
@@ -245,7 +241,7 @@ class ProfilerStreams(FamilyStreams):
         joined &= verdict.rule not in plan.compared_rules
         read = (self.framework,) if joined else (self.system, self.framework)
         named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
-        furthest = self.framework_through if joined else self.watermark_s
+        furthest = self.watermarks.get("framework") if joined else self.watermark_s
         watermark_s = max((mark for mark in named if mark is not None), default=furthest)
         history = msgspec.structs.replace(verdict.history, violations=verdict.history.times_fired, judged=0)
         return replace(verdict, history=history, watermark_s=watermark_s)
@@ -337,13 +333,7 @@ class ProfilerFamily(Family):
     parse_key = staticmethod(match_key)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)
-        if record.key.stream == "system":
-            return SystemSession(record, listing, plan)
-        names = None
-        if isinstance(source.shared, SharedNames):
-            names = partial(source.shared.of_node, source.bucket, source.root, record.key.node)
-        return FrameworkSession(record, listing, plan, names)
+        return (SystemSession if record.key.stream == "system" else FrameworkSession)(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
         if record.key.stream == "system":

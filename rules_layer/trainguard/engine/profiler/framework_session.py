@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from trainguard.core.records import NodeRecord, Status
-from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, Extents, Listing, PartitionOrder
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, PartitionOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import with_steps
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.listing import SharedNames, trace_of, traces_without_metadata
 from trainguard.engine.streams.rule_runner import Evaluate, RuleRunner, shown
 from trainguard.engine.streams.session import (
     LISTED_NAMES,
@@ -30,16 +31,6 @@ from trainguard.rules.protocol import AnyFrameworkRule
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.state.step_time import StepTime
-
-LATENESS_US = 120_000_000
-# Less than a rotation, so that one process does not wait.
-LIST_EVERY_US = 50_000_000
-
-SILENT_US = 600_000_000
-FORGOTTEN_US = 3_600_000_000
-
-FRAMEWORK_EXTENTS = Extents(lateness=LATENESS_US, list_every=LIST_EVERY_US, silent=SILENT_US, forgotten=FORGOTTEN_US)
-
 
 MICROSECONDS = 1_000_000
 COLLECTED = RuleResult(Status.OK, "collected for the job's verdict")
@@ -119,27 +110,26 @@ FEWER_PARTITIONS = "degraded_to_fewer_lanes"
 
 
 class FrameworkSession(Session[FrameworkStream]):
-    """Applies a node's framework objects; raises StateCodecError. ``names`` None lists for this node alone."""
+    """Applies a node's framework objects; raises StateCodecError."""
 
-    def __init__(
-        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, names: Listing | None = None
-    ) -> None:
+    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, FrameworkState)
-        super().__init__(record, listing.get, FrameworkStream(record.key.node, state, plan))
-        self._listing = listing
-        self._names = listing.framework if names is None else names
+        super().__init__(record, source.get, FrameworkStream(record.key.node, state, plan))
+        self._source = source
+        names = source.shared if isinstance(source.shared, SharedNames) else SharedNames(source.objects)
+        self._names = partial(names.of_node, source.bucket, source.root, record.key.node)
         cursors = {partition: position for partition, position in record.cursors.items() if partition != NEWEST}
         listed_us = state.listed_us
         if listed_us == UNLISTED:
             listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
         self._order = PartitionOrder(
-            FRAMEWORK_EXTENTS,
             cursors=cursors,
             max_seen=record.cursors.get(NEWEST),
             listed=listed_us,
             floor=state.floor_us,
         )
-        self._order.restore(listing.parse_framework(record.pending))
+        waiting = ((key, parse_key(key)) for key in record.pending)
+        self._order.restore((key, parsed) for key, parsed in waiting if isinstance(parsed, FrameworkKey))
 
     def announce(self, messages: Sequence[Announced]) -> None:
         for message in messages:
@@ -151,7 +141,7 @@ class FrameworkSession(Session[FrameworkStream]):
         for arrival in self._order.ready(self._names, drain=drain, modified_before=modified_before):
             yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.position))
         if drain:
-            self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
+            self.counters["traces_without_metadata"] = traces_without_metadata(self._source, self.record.key.node)
 
     def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
         name, _, kind = arrival.partition.partition("/")
@@ -159,8 +149,8 @@ class FrameworkSession(Session[FrameworkStream]):
         parsed = parse_key(arrival.key)
         key, start_us = arrival.key, parsed.start_us if isinstance(parsed, FrameworkKey) else None
         if isinstance(parsed, FrameworkKey) and start_us is not None:
-            key = self._listing.trace_of(key, parsed)
-            body = self._listing.get(key)
+            key = trace_of(self._source, key, parsed)
+            body = self._source.get(key)
         return read_framework_object(key, body, process=process, end_us=arrival.position, kind=kind, start_us=start_us)
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:

@@ -17,8 +17,8 @@ from trainguard.ledger.bucket import StepShares
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import Span, without
 from trainguard.pricing.cost import PaidTime
-from trainguard.state.gpu_time import GpuTime
-from trainguard.state.sample_window import ACTIVE_PERCENT, INTERRUPTED_S, SampleWindowState
+from trainguard.state.gpu_time import ACTIVE_PERCENT, GpuTime
+from trainguard.state.sample_window import INTERRUPTED_S, SampleWindowState
 from trainguard.state.step_time import CHECKPOINT, EVALUATION, StepTime
 
 SILENCE_US = 120_000_000

@@ -1,13 +1,14 @@
-"""A job's objects: bodies, and listings in order of the keys that the grammar knows."""
+"""Listings of a profile's objects, in order of the keys that the grammar knows."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from trainguard.core.errors import ForeignKeyError, ObjectMissingError, TelemetryFormatError
+from trainguard.core.errors import ForeignKeyError, TelemetryFormatError
 from trainguard.core.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.core.ports import ReadableObjects
+from trainguard.engine.family import ObjectSource
 from trainguard.formats.profile.keys import (
     TF_TRACE,
     FrameworkKey,
@@ -16,9 +17,7 @@ from trainguard.formats.profile.keys import (
     TraceKey,
     parse_key,
     parse_trace_key,
-    system_key,
 )
-from trainguard.formats.profile.system import MAX_OBJECT_BYTES
 
 # S3 gets an object at most so much later than any other of the node that ends when it does, or it is late.
 UPLOAD_US = 60_000_000
@@ -107,97 +106,60 @@ _DAY_S = 86_400
 _MOST_IN_A_STEP = 10_000
 
 
-class ProfileListing:
-    """The objects of one node."""
+def system_minutes(source: ObjectSource, node: str, cursor: int | None) -> Iterator[tuple[str, int, float]]:
+    """Yield a node's minutes after a cursor: key, minute and when S3 got the object (epoch seconds)."""
+    after = "" if cursor is None else f"{source.root.system}{hour_folder(cursor)}/{cursor:010d}."
+    for key, parsed, last_modified in _listed(source.objects, source.bucket, source.root.system, after):
+        if isinstance(parsed, SystemKey) and parsed.node == node:
+            yield key, parsed.minute, last_modified
 
-    def __init__(self, *, objects: ReadableObjects, bucket: str, root: ProfileRoot, node: str) -> None:
-        self._objects = objects
-        self._bucket = bucket
-        self._root = root
-        self._node = node
-        self._fetched: dict[str, bytes] = {}
 
-    def get(self, key: str) -> bytes:
-        """Return an object's bytes; one that was fetched by its minute is read once."""
-        held = self._fetched.pop(key, None)
-        return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES) if held is None else held
+def trace_of(source: ObjectSource, key: str, parsed: FrameworkKey) -> str:
+    """Return the key of the TensorFlow trace of the metadata ``key``; raises TelemetryFormatError where unclear.
 
-    def fetch(self, minute: int) -> str | None:
-        """Read the object of a minute and return its key; None when S3 has none."""
-        key = self.key_of(minute)
+    Every host and process puts both into the folder of its step; a host's belong together in order of time. Where no
+    trace bears the name of a host that left metadata, a single one belongs to the single metadata.
+    """
+    metadata, traces = _step_folder(source, f"{key.rpartition('/')[0]}/")
+    hosts = {other.node for other, _ in metadata}
+    if any(trace.host in hosts for trace in traces):
+        metadata = [(other, name) for other, name in metadata if other.node == parsed.node]
+        traces = [trace for trace in traces if trace.host == parsed.node]
+    elif len(metadata) != 1:
+        traces = []
+    names = [name for _, name in metadata]
+    if key not in names or len(traces) != len(names):
+        found = f"{len(traces)} traces for {len(names)} metadata of {parsed.node}"
+        raise TelemetryFormatError(key, f"{found}, expected one TensorFlow trace for each")
+    return sorted(traces)[names.index(key)].key
+
+
+def traces_without_metadata(source: ObjectSource, host: str) -> int:
+    """Count a host's TensorFlow traces without metadata in their step's folder: their times are not known."""
+    described: set[str] = set()
+    own: list[TraceKey] = []
+    for listed in source.objects.list(source.bucket, source.root.tensorflow, ""):
+        if listed.key.endswith(".metadata"):
+            described.add(f"{listed.key.rpartition('/')[0]}/")
+        elif (trace := parse_trace_key(listed.key)) and trace.host == host:
+            own.append(trace)
+    return sum(trace.folder not in described for trace in own)
+
+
+def _step_folder(source: ObjectSource, folder: str) -> tuple[list[tuple[FrameworkKey, str]], Sequence[TraceKey]]:
+    metadata: list[tuple[FrameworkKey, str]] = []
+    traces: list[TraceKey] = []
+    for listed in islice(source.objects.list(source.bucket, folder, ""), _MOST_IN_A_STEP):
+        if trace := parse_trace_key(listed.key):
+            traces.append(trace)
+            continue
         try:
-            self._fetched[key] = self.get(key)
-        except ObjectMissingError:
-            return None
-        return key
-
-    def key_of(self, minute: int) -> str:
-        return system_key(self._root, self._node, minute)
-
-    def minutes(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
-        after = "" if cursor is None else f"{self._root.system}{hour_folder(cursor)}/{cursor:010d}."
-        for key, parsed, last_modified in _listed(self._objects, self._bucket, self._root.system, after):
-            if isinstance(parsed, SystemKey) and parsed.node == self._node:
-                yield key, parsed.minute, last_modified
-
-    def framework(
-        self, from_us: int | None = None, to_us: int | None = None, having: Collection[str] | None = None
-    ) -> Iterator[FrameworkName]:
-        del to_us, having
-        names = framework_names(self._objects, self._bucket, self._root, from_us)
-        return (name for name in names if name[1].node == self._node)
-
-    def trace_of(self, key: str, parsed: FrameworkKey) -> str:
-        """Return the key of the TensorFlow trace of the metadata ``key``; raises TelemetryFormatError where unclear.
-
-        Every host and process puts both into the folder of its step; a host's belong together in order of time. Where
-        no trace bears the name of a host that left metadata, a single one belongs to the single metadata.
-        """
-        folder = f"{key.rpartition('/')[0]}/"
-        metadata, traces = self._step_folder(folder)
-        hosts = {other.node for other, _ in metadata}
-        if any(trace.host in hosts for trace in traces):
-            metadata = [(other, name) for other, name in metadata if other.node == parsed.node]
-            traces = [trace for trace in traces if trace.host == parsed.node]
-        elif len(metadata) != 1:
-            traces = []
-        names = [name for _, name in metadata]
-        if key not in names or len(traces) != len(names):
-            found = f"{len(traces)} traces for {len(names)} metadata of {parsed.node}"
-            raise TelemetryFormatError(key, f"{found}, expected one TensorFlow trace for each")
-        return sorted(traces)[names.index(key)].key
-
-    def traces_without_metadata(self) -> int:
-        """Count this host's TensorFlow traces without metadata in their step's folder: their times are not known."""
-        described: set[str] = set()
-        own: list[TraceKey] = []
-        for listed in self._objects.list(self._bucket, self._root.tensorflow, ""):
-            if listed.key.endswith(".metadata"):
-                described.add(f"{listed.key.rpartition('/')[0]}/")
-            elif (trace := parse_trace_key(listed.key)) and trace.host == self._node:
-                own.append(trace)
-        return sum(trace.folder not in described for trace in own)
-
-    def _step_folder(self, folder: str) -> tuple[list[tuple[FrameworkKey, str]], Sequence[TraceKey]]:
-        metadata: list[tuple[FrameworkKey, str]] = []
-        traces: list[TraceKey] = []
-        for listed in islice(self._objects.list(self._bucket, folder, ""), _MOST_IN_A_STEP):
-            if trace := parse_trace_key(listed.key):
-                traces.append(trace)
-                continue
-            try:
-                parsed = parse_key(listed.key)
-            except ForeignKeyError:
-                continue
-            if isinstance(parsed, FrameworkKey) and parsed.kind == TF_TRACE:
-                metadata.append((parsed, listed.key))
-        return sorted(metadata, key=lambda each: (each[0].end_us, each[1])), traces
-
-    def parse_framework(self, keys: Iterable[str] | Mapping[str, int]) -> Iterator[tuple[str, FrameworkKey]]:
-        for key in keys:
-            parsed = parse_key(key)
-            if isinstance(parsed, FrameworkKey):
-                yield key, parsed
+            parsed = parse_key(listed.key)
+        except ForeignKeyError:
+            continue
+        if isinstance(parsed, FrameworkKey) and parsed.kind == TF_TRACE:
+            metadata.append((parsed, listed.key))
+    return sorted(metadata, key=lambda each: (each[0].end_us, each[1])), traces
 
 
 def framework_names(

@@ -9,12 +9,13 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from trainguard.core.errors import RuleConfigError, RuleLoadError
+from trainguard.core.errors import ObjectMissingError, RuleConfigError, RuleLoadError
 from trainguard.core.records import NodeRecord
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.profiler.job_time import SampledNode, job_ledger
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.profiler.listing import system_minutes
 from trainguard.engine.streams.rule_runner import Evaluate, shown
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, Stream, StreamState, state_of
 from trainguard.engine.verdicts.verdict import Fire
@@ -27,7 +28,7 @@ from trainguard.formats.profile.assemble import (
     of_gpus,
     with_times,
 )
-from trainguard.formats.profile.keys import SystemKey
+from trainguard.formats.profile.keys import SystemKey, system_key
 from trainguard.formats.profile.snapshots import NO_DEVICES, DeviceSamples, Snapshots, instances_of
 from trainguard.formats.profile.system import Samples, read_system_object
 from trainguard.ledger.job import Ledger
@@ -297,16 +298,34 @@ ARRIVAL_S = 180.0
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
 
-    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
+    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
         state = state_of(record, SystemState)
-        super().__init__(record, listing.get, SystemStream(record.key.node, state, plan))
-        self._listing = listing
+        super().__init__(record, self._body, SystemStream(record.key.node, state, plan))
+        self._source = source
+        self._fetched: dict[str, bytes] = {}
         self._order = GridOrder(
             cursor=record.cursors.get(MINUTE_PARTITION),
             max_seen=record.cursors.get(NEWEST),
             pending={minute: key for key, minute in record.pending.items()},
             skipped=list(state.skipped),
         )
+
+    def _body(self, key: str) -> bytes:
+        """Return an object's bytes; one that was fetched by its minute is read once."""
+        held = self._fetched.pop(key, None)
+        return self._source.get(key) if held is None else held
+
+    def _key_of(self, minute: int) -> str:
+        return system_key(self._source.root, self.record.key.node, minute)
+
+    def _fetch(self, minute: int) -> str | None:
+        """Read the object of a minute and return its key; None when S3 has none."""
+        key = self._key_of(minute)
+        try:
+            self._fetched[key] = self._source.get(key)
+        except ObjectMissingError:
+            return None
+        return key
 
     def announce(self, messages: Sequence[Announced]) -> None:
         for message in messages:
@@ -321,12 +340,15 @@ class SystemSession(Session[SystemStream]):
         if self.stream.state.near_threshold and not in_turn:
             return False
         keys = {message.parsed.minute: message.key for message in messages if isinstance(message.parsed, SystemKey)}
-        found_again = all(key == self._listing.key_of(minute) for minute, key in keys.items())
+        found_again = all(key == self._key_of(minute) for minute, key in keys.items())
         return found_again and self._order.defers(keys, int(every_s))
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         ready = self._order.ready(
-            self._listing.minutes, fetch=self._listing.fetch, drain=drain, modified_before=modified_before
+            partial(system_minutes, self._source, self.record.key.node),
+            fetch=self._fetch,
+            drain=drain,
+            modified_before=modified_before,
         )
         for minute, key in ready:
             yield self._use(key, partial(self._read, key, minute), self._fold)

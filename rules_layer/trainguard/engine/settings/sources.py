@@ -61,7 +61,7 @@ _LONGEST_NAME = 500
 _PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\x00-\x1f]+)*/?", re.ASCII)
 
 
-def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
+def tag_source(tags: Mapping[str, str]) -> Source:
     named = {
         key.removeprefix(NAMESPACE): value
         for key, value in tags.items()
@@ -69,18 +69,18 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
     }
     choices = {name: value for name, value in named.items() if name in SETTING_READERS or about_stops(name)}
     source = Source(
-        name=f"{called}s",
+        name="tags",
         parameters={name: from_tag(value) for name, value in named.items() if name not in choices},
         choices=choices,
-        origins={name: f"{called} {NAMESPACE}{name}" for name in named},
+        origins={name: f"tag {NAMESPACE}{name}" for name in named},
     )
     for key, wanted in _EXACT.items():
         if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}:
             setting = key.removeprefix(NAMESPACE)
-            source.fault(setting, tags[key], f"{wanted}, to the letter", origin=f"{called} {key}")
+            source.fault(setting, tags[key], f"{wanted}, to the letter", origin=f"tag {key}")
     if not _PLACE.fullmatch(place := tags.get(PROFILE_TAG, "s3://profiles")):
         expected = "where the job's profile lies, s3://<bucket>/<prefix>"
-        source.fault("profile-path", place, expected, stops=True, origin=f"{called} {PROFILE_TAG}")
+        source.fault("profile-path", place, expected, stops=True, origin=f"tag {PROFILE_TAG}")
     return source
 
 

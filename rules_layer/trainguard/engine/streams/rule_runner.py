@@ -12,7 +12,7 @@ from trainguard.core.records import Status
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode, once_found, past_words
-from trainguard.engine.verdicts.losses import claims_of, loss_from, score_of_verdict, severity_of
+from trainguard.engine.verdicts.findings import claims_of, loss_from, score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.formats.profile.system import DECODE_ERRORS
 from trainguard.ledger.job import Ledger
@@ -60,7 +60,8 @@ class LastFinding(msgspec.Struct, array_like=True):
     ) -> RuleResult:
         """Return the judgement of now (``closed``: none) with what was found in ``episode`` before it."""
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + max(watermark_s - self.at, 0.0))
-        affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
+        before = None if self.affected_share is None else self.affected_share * fading
+        affected = [share for share in (now.affected_share, before) if share is not None]
         found = past_words(rule, episode.kind, episode.facts, reason=episode.reason, advice=episode.advice or None)
         held = (min(episode.start, episode.until), episode.until)
         return replace(
@@ -76,10 +77,6 @@ class LastFinding(msgspec.Struct, array_like=True):
             idle_node=episode.idle_node,
             score=self.score,
         )
-
-
-def _faded(share: float | None, fading: float) -> float | None:
-    return None if share is None else share * fading
 
 
 PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S = 900.0, 300.0

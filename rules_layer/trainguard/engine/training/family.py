@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from trainguard.core.finding import Fact
-from trainguard.core.job_policy import ALL
 from trainguard.core.ports import ReadableObjects
 from trainguard.core.records import JOB_NODE, JobRecord, JobStatus, NodeRecord, Status, StreamKey
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
@@ -16,19 +15,29 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import FamilyStreams, FamilyVerdicts, JobMoment, JobState, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.session import AnyStream, Session, state_of
-from trainguard.engine.training import keys
 from trainguard.engine.training.debug_session import DebugSession, DebugState
 from trainguard.engine.training.runs import SharedRuns
 from trainguard.engine.training.scalar_files import ScalarState
 from trainguard.engine.training.scalar_session import ScalarSession
-from trainguard.engine.training.stream import StepsState, StepStream, step_rules
+from trainguard.engine.training.stream import (
+    COMPARES_RUNS,
+    EXPECTED_KEYS,
+    SCALAR_FILES,
+    SCALARS,
+    STALLED,
+    TRAINING,
+    StepsState,
+    StepStream,
+    match_key,
+    step_rules,
+)
 from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.verdict import Fire, Verdict, combine
 from trainguard.formats.tensors.debug.json_files import MAX_INDEX_BYTES
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.ledger.node import Span
 from trainguard.planning.finish import Point
-from trainguard.rules.family_rules import TRAINING_TITLE, bare
+from trainguard.rules.family_rules import TRAINING_TITLE
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
 from trainguard.rules.training.stalled_training import (
@@ -157,10 +166,10 @@ class TrainingStreams(FamilyStreams):
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
         if stalled is not None and self.of_steps and not plan.by_event_time:
             verdict, fires = self._stall(stalled, job, plan, job_state, moment)
-            by_unit[keys.STALLED] = {JOB_NODE: verdict}
-        elif keys.STALLED in by_unit:
-            stalls = by_unit[keys.STALLED]
-            by_unit[keys.STALLED] = {unit: without_working(each, moment.busy) for unit, each in stalls.items()}
+            by_unit[STALLED] = {JOB_NODE: verdict}
+        elif STALLED in by_unit:
+            stalls = by_unit[STALLED]
+            by_unit[STALLED] = {unit: without_working(each, moment.busy) for unit, each in stalls.items()}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
             waiting = RuleResult(Status.WAITING_FOR_DATA, WAITS)
@@ -178,9 +187,9 @@ class TrainingStreams(FamilyStreams):
             rule: {unit: verdict for unit, verdict in parts.items() if unit not in without}
             for rule, parts in by_unit.items()
         }
-        compared = with_data.get(keys.COMPARES_RUNS, {})
+        compared = with_data.get(COMPARES_RUNS, {})
         if len(compared) > 1:
-            compared.pop(keys.SCALAR_FILES, None)
+            compared.pop(SCALAR_FILES, None)
         return with_data
 
     def _stall(
@@ -200,16 +209,16 @@ class TrainingStreams(FamilyStreams):
         return replace(verdict, watermark_s=at), fires
 
 
-DEFAULT_NAMES = ("training/ExplodingTensor", keys.STALLED, *(rule.name for rule in TRUSTED_RULES))
+DEFAULT_NAMES = ("training/ExplodingTensor", STALLED, *(rule.name for rule in TRUSTED_RULES))
 
 
 class TrainingFamily(Family):
     """Debug-output in one stream over all workers, and files of scalars in another; by default ``defaults`` run."""
 
-    name = keys.TRAINING
+    name = TRAINING
     title = TRAINING_TITLE
     units = "streams"
-    expected_keys = keys.EXPECTED_KEYS
+    expected_keys = EXPECTED_KEYS
     # An index file is written after its event file, and stands for it.
     events = ObjectEvents(
         wildcards=("*/debug-output/index/*.json", "*/events.out.tfevents.*"),
@@ -240,33 +249,19 @@ class TrainingFamily(Family):
     settings_types = SETTINGS_TYPES
     report = "trainguard.report.job.coverage:TRAINING_STREAMS"
     streams_type = TrainingStreams
-    parse_key = staticmethod(keys.match_key)
+    parse_key = staticmethod(match_key)
 
     def __init__(self, rules: Sequence[AnyStepRule] = TRAINING_RULES, defaults: Sequence[str] = DEFAULT_NAMES) -> None:
         self.rules: Sequence[AnyStepRule] = tuple(rules)
-        self._defaults = frozenset(defaults)
-
-    def chosen(self, job: JobRecord) -> Sequence[AnyStepRule]:
-        """Return the rules that the job's owner named or gave a parameter; without any, the documented few."""
-        named = job.training_rules
-        if named is not None and not named:
-            return ()
-        with_parameters = {setting.partition("_")[0].rpartition("/")[2].lower() for setting in job.rule_settings}
-        chosen = [
-            rule
-            for rule in self.rules
-            if (named is not None and (rule.name in named or ALL in named))
-            or bare(rule.name).lower() in with_parameters
-        ]
-        return chosen or [rule for rule in self.rules if rule.name in self._defaults]
+        self.defaults = frozenset(defaults)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
-        if record.key.stream == keys.SCALARS:
+        if record.key.stream == SCALARS:
             return ScalarSession(record, source, plan)
         return DebugSession(record, source, plan)
 
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> AnyStream:
-        kind = ScalarState if record.key.stream == keys.SCALARS else DebugState
+        kind = ScalarState if record.key.stream == SCALARS else DebugState
         return StepStream(record.key.node, state_of(record, kind), plan)
 
     def share(self, objects: ReadableObjects) -> SharedRuns:
@@ -275,9 +270,9 @@ class TrainingFamily(Family):
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return debug-output for a job whose owner named rules, unless its scalars are there to be judged."""
-        if not job.training_rules or StreamKey(job.job, keys.SCALAR_FILES, keys.SCALARS) in known:
+        if not job.training_rules or StreamKey(job.job, SCALAR_FILES, SCALARS) in known:
             return set()
-        return {StreamKey(job.job, ALL_WORKERS, keys.TRAINING)}
+        return {StreamKey(job.job, ALL_WORKERS, TRAINING)}
 
 
 TRAINING_HEALTH = TrainingFamily()

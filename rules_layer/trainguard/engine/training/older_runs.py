@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
-from trainguard.engine.training.keys import TENSORBOARD
 from trainguard.engine.training.scalar_files import (
     PIECE_BYTES,
     FileState,
@@ -27,6 +26,7 @@ from trainguard.engine.training.scalar_files import (
     compared,
     is_unread,
 )
+from trainguard.engine.training.stream import TENSORBOARD
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.rows import (
     RunValues,

@@ -12,8 +12,7 @@ import numpy as np
 from trainguard.core.errors import ObjectMissingError, ProfileSourceError, TelemetryFormatError
 from trainguard.core.ports import BucketFiles, ListedObject
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
-from trainguard.engine.training.stream import StepsState
+from trainguard.engine.training.stream import SCALAR_FOLDERS, ScalarKey, StepsState, match_scalar_key
 from trainguard.formats.tensors.scalars.names import LOSSES, METRICS, ScalarNames
 from trainguard.formats.tensors.scalars.rows import (
     Recording,

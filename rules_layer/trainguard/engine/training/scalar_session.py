@@ -14,7 +14,6 @@ from trainguard.core.records import NodeRecord
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, state_of
-from trainguard.engine.training.keys import ScalarKey, scalar_names
 from trainguard.engine.training.older_runs import OlderRun, OlderRuns
 from trainguard.engine.training.scalar_files import (
     LONGEST_REASON,
@@ -29,7 +28,7 @@ from trainguard.engine.training.scalar_files import (
     is_unread,
     uncertain_of,
 )
-from trainguard.engine.training.stream import StepSession, WatchedStep, believed
+from trainguard.engine.training.stream import ScalarKey, StepSession, WatchedStep, believed, scalar_names
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.formats.tensors.scalars.rows import MOST_SOURCES, ScalarRow, ScalarRows, in_order
 from trainguard.formats.tensors.scalars.segments import MOST_NAMES
@@ -108,7 +107,8 @@ class ScalarSession(StepSession[ScalarState]):
                 why = f"object {file.listed.key}: {sizes}: it is read again"
                 yield self._settle(file.listed.key, Counter({"rewritten_files": 1}), [], why)
         self.counters["files_left_out"] = max(self.counters["files_left_out"], left_out)
-        for found in self._older_runs.in_folders(self._listed, state):
+        # One file alone is of one run.
+        for found in self._older_runs.in_folders(self._listed, state) if len(state.files) > 1 else ():
             self._leave(found)
             yield self._settle(f"{self._files.source.root.folder}{found.newer}", Counter(), [], found.why)
 
@@ -198,12 +198,14 @@ class ScalarSession(StepSession[ScalarState]):
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
         if begun is not None:
-            self._read_again(begun, file)
+            self._restart(begun, file.listed.key)
             yield self._settle(file.listed.key, Counter(), [], None)
 
     def _separate_runs(self, file: ListedFile) -> Generator[Applied, None, bool]:
         """Leave out the files of older runs; return whether what was read before is to be read again."""
         state, again = self.stream.state, False
+        if len(state.files) < 2:
+            return False
         for found in self._older_runs.shown_by(file, self._listed, state.files):
             again = self._leave(found) or again
             yield self._settle(file.listed.key, Counter(), [], found.why)
@@ -219,13 +221,12 @@ class ScalarSession(StepSession[ScalarState]):
             known.until = found.until if known.until is None else min(known.until, found.until)
         if not any(known.taken for known in state.files.values()):
             return False
-        state.restart(found.until)
-        self.stream.restart(f"The rule started again with the newest run in {found.newer}.")
+        self._restart(found.until, found.newer)
         return True
 
-    def _read_again(self, until: int, file: ListedFile) -> None:
+    def _restart(self, until: int, newest: str) -> None:
         self.stream.state.restart(until)
-        self.stream.restart(f"The rule started again with the newest run in {file.listed.key}.")
+        self.stream.restart(f"The rule started again with the newest run in {newest}.")
 
     @staticmethod
     def _note_read(file: ListedFile, known: FileState) -> None:

@@ -216,8 +216,7 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
 
     def end(self, rule: str) -> None:
         """Keep of the newest episode what stays true: its condition holds no more, and the job goes on."""
-        over = spec_of(rule).over
-        if over is not None and self.episodes:
+        if self.episodes and (over := spec_of(rule).over) is not None:
             newest = self.episodes[-1]
             newest.kind, newest.facts = over(newest.kind, newest.facts)
 

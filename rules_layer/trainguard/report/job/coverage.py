@@ -17,7 +17,7 @@ from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.profiler.system_stream import MINUTE_PARTITION
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.training.family import AnyStepStream, TrainingStreams
-from trainguard.engine.training.keys import SCALARS, TRAINING
+from trainguard.engine.training.stream import SCALARS, TRAINING
 from trainguard.engine.verdicts.verdict import VANISHED_S
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.report.evaluated_job import EvaluatedJob, NodeCoverage, shown_time

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from trainguard.core.errors import TimelinePartError
-from trainguard.engine.profiler.listing import ProfileListing
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.profiler.listing import trace_of
 from trainguard.formats.profile import snapshots as names
 from trainguard.formats.profile.columns import FrameworkEvents, read_framework_object
 from trainguard.formats.profile.events import StepBatch
@@ -270,7 +271,7 @@ def _whole(kind: str, values: FloatArray) -> IntArray:
     return whole
 
 
-def read_framework(listing: ProfileListing, key: str, parsed: FrameworkKey) -> FrameworkEvents:
+def read_framework(source: ObjectSource, key: str, parsed: FrameworkKey) -> FrameworkEvents:
     """Read a timeline, or the TensorFlow trace that the metadata ``key`` describes.
 
     Raises TelemetryFormatError when it cannot be read or there is no trace to the metadata; ObjectMissingError when the
@@ -278,7 +279,7 @@ def read_framework(listing: ProfileListing, key: str, parsed: FrameworkKey) -> F
     """
     process = f"{parsed.node}-{parsed.process}"
     if parsed.start_us is not None:
-        key = listing.trace_of(key, parsed)
+        key = trace_of(source, key, parsed)
     return read_framework_object(
-        key, listing.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind, start_us=parsed.start_us
+        key, source.get(key), process=process, end_us=parsed.end_us, kind=parsed.kind, start_us=parsed.start_us
     )

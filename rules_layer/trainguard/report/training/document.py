@@ -7,8 +7,7 @@ import msgspec
 from trainguard.core.errors import RuleFailedError
 from trainguard.core.units import counted, listed
 from trainguard.engine.training.family import AnyStepStream, TrainingStreams
-from trainguard.engine.training.keys import TRAINING
-from trainguard.engine.training.stream import step_rules
+from trainguard.engine.training.stream import TRAINING, step_rules
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.training.digest import Model, Series, TrainingDigest
 from trainguard.report.training.heat_map import MOST_NAMED

@@ -55,7 +55,7 @@ from trainguard.rules.spec import (
     RuleSpec,
 )
 from trainguard.rules.windows import PatienceParameters, SampledRule, never_collected, warming_up
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.state.gpu_time import ACTIVE_PERCENT
 
 # The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire.
 RECENT_MIN_SHARE = 0.5

@@ -15,8 +15,7 @@ from trainguard.core.finding import Fact
 from trainguard.formats.profile import snapshots as names
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.sample_statistics import sampled
-from trainguard.state.idle_evidence import QUIET_PERCENT
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.state.gpu_time import ACTIVE_PERCENT, QUIET_PERCENT
 
 EFFECTIVE_PERCENT = 80.0
 MOST_MINUTES = 60

@@ -32,8 +32,7 @@ from trainguard.rules.low_gpu_utilization.usage import (
 from trainguard.rules.rule_inputs import NodeMinute, NodeView, share_of_paid
 from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.rules.sample_statistics import sampled
-from trainguard.state.idle_evidence import QUIET_PERCENT, is_chance
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.state.gpu_time import ACTIVE_PERCENT, QUIET_PERCENT, is_chance
 
 # A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail.
 IDLE_FINDING_S = 1_200.0

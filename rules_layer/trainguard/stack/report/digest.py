@@ -7,11 +7,10 @@ import msgspec
 from trainguard.core.errors import ObjectMissingError, ReportPartError, RunMissingError, TelemetryFormatError
 from trainguard.core.ports import ProfileObjects
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.profiler.listing import ProfileListing
 from trainguard.engine.training.family import TRAINING_HEALTH
 from trainguard.formats.profile.columns import FrameworkEvents
 from trainguard.formats.profile.keys import SystemKey
-from trainguard.formats.profile.system import Samples, read_system_object
+from trainguard.formats.profile.system import MAX_OBJECT_BYTES, Samples, read_system_object
 from trainguard.formats.tensors.debug.keys import run_files
 from trainguard.formats.tensors.scalars.names import ScalarNames
 from trainguard.report.timeline.digest import NodeDigest, read_framework
@@ -40,7 +39,7 @@ def digest_item(objects: ProfileObjects, item: DigestItem, *, now: float, has_ti
 
 def _digest_day(objects: ProfileObjects, item: DigestItem, has_time: Callable[[], bool]) -> tuple[str, bool]:
     """Read the objects of a node's day one by one into a part; return the last key, and whether it was the day's."""
-    listing = ProfileListing(objects=objects, bucket=item.bucket, root=item.root, node=item.node)
+    source = ObjectSource(objects, item.bucket, item.root, MAX_OBJECT_BYTES)
     digest = NodeDigest(item.node, item.axis)
     unread, after, done = 0, item.after, True
     for key, parsed in keys_of_item(objects, item, _listed_keys(objects, item)):
@@ -51,7 +50,7 @@ def _digest_day(objects: ProfileObjects, item: DigestItem, has_time: Callable[[]
         if parsed is None:
             continue
         try:
-            read = _read(listing, key, parsed)
+            read = _read(source, key, parsed)
         except (TelemetryFormatError, ObjectMissingError):
             unread += 1
         else:
@@ -79,11 +78,11 @@ def keys_of_item(
         yield key, parsed if parsed is not None and parsed.node == item.node else None
 
 
-def _read(listing: ProfileListing, key: str, parsed: Parsed) -> Samples | FrameworkEvents:
+def _read(source: ObjectSource, key: str, parsed: Parsed) -> Samples | FrameworkEvents:
     """Read one object; raises TelemetryFormatError, ObjectMissingError."""
     if isinstance(parsed, SystemKey):
-        return read_system_object(key, listing.get(key), node=parsed.node, minute=parsed.minute)
-    return read_framework(listing, key, parsed)
+        return read_system_object(key, source.get(key), node=parsed.node, minute=parsed.minute)
+    return read_framework(source, key, parsed)
 
 
 def _listed_keys(objects: ProfileObjects, item: DigestItem) -> Sequence[str] | None:

@@ -16,8 +16,8 @@ from trainguard.engine.profiler.family import ProfilerStreams
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import items_of
 from trainguard.engine.training.family import TrainingStreams
-from trainguard.engine.training.keys import SCALARS, TRAINING, scalar_names
 from trainguard.engine.training.scalar_files import ScalarState
+from trainguard.engine.training.stream import SCALARS, TRAINING, scalar_names
 from trainguard.formats.tensors.debug.keys import ALL_WORKERS
 from trainguard.report.timeline.series import TimeAxis, axis_for
 from trainguard.report.training.predictions import CONFUSION, names_of

@@ -17,7 +17,7 @@ from trainguard.core.units import counted, faults_counted
 from trainguard.engine.installed import FAMILIES
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
-from trainguard.engine.training.keys import scalar_names
+from trainguard.engine.training.stream import scalar_names
 from trainguard.local.analysis import evaluated_profile, report_of
 from trainguard.local.profile import Profile
 from trainguard.local.settings import BAD_JOB_FILES, GivenSettings, described_job, given_settings, read_given
