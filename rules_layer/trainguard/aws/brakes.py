@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trainguard.aws.aws_errors import translated, unless
 from trainguard.core.brakes import Brake, BrakeList, joined, read_brakes, written_brakes
 from trainguard.core.errors import PortUnavailableError, StateConflictError
@@ -94,3 +96,10 @@ class KnownBrakes:
             for each in self._known.faults:
                 self._journal.count("brakes_unread", reason=each)
         return self._known
+
+    def count_in_force(self, now: float) -> None:
+        """Count those in force at ``now``, epoch seconds."""
+        in_force = self().in_force(now)
+        if in_force:
+            reason = msgspec.json.encode(in_force).decode()
+            self._journal.count("brakes_in_force", len(in_force), reason=reason)
