@@ -16,13 +16,13 @@ from infra.central.readers import let_people_read
 from infra.config import DeploymentConfig
 from infra.constructs.dead_letters import DeadLetters
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
+from infra.constructs.extras import build_weekly_digest
 from infra.constructs.function import Ground, TrainGuardFunction
 from infra.constructs.layer import RulesLayer
 from infra.constructs.nag import acknowledge
 from infra.constructs.policy import allow, bound_roles
 from infra.constructs.storage import JobStorage
-from infra.constructs.subscribers import subscribe_address
-from infra.constructs.weekly_digest import build_weekly_digest
+from infra.constructs.topics import subscribe_address
 from infra.overlay import Overlay
 from trainguard import __version__
 from trainguard.aws.alert_channels import EVENT_SOURCE
@@ -117,15 +117,13 @@ class CentralStack(Stack):
             statements=[allow("KeepStatements", ["dynamodb:PutItem"], tables)],
             environment=storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
             timeout_s=60,
-            dead_letters=self._undelivered,
+            most_age=_MOST_AGE,
         )
-        keeper.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         keeper.call_by_rule(
             "Statements",
             "Keeps what accounts state of their jobs",
             bus=bus,
             pattern=events.EventPattern(source=[EVENT_SOURCE], detail_type=[EVENT_TYPE]),
-            most_age=_MOST_AGE,
         )
         return keeper
 
@@ -146,14 +144,12 @@ class CentralStack(Stack):
             },
             memory_mib=1_024,
             timeout_s=300,
-            dead_letters=self._undelivered,
+            most_age=_MOST_AGE,
         )
-        page.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         page.call_by_rule(
             "EachHour",
             "Draws the fleet page over all accounts",
             schedule=events.Schedule.rate(Duration.hours(1)),
-            most_age=_MOST_AGE,
         )
         return page
 

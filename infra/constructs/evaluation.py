@@ -153,15 +153,14 @@ class Evaluation(Construct):
             },
             timeout_s=60,
             memory_mib=platform.config.scheduler_memory_mb,
-            dead_letters=kept,
+            most_age=_LEAST_EVENT_AGE,
+            # The next run does all that a failed one left, so a repeat would only compete with it.
+            retries=0,
             audited=True,
         )
-        # The next run of the scheduler does all that a failed one left, so a repeat would only compete with it.
-        self.scheduler.function.configure_async_invoke(max_event_age=_LEAST_EVENT_AGE, retry_attempts=0)
         self.scheduler.call_by_rule(
             "EveryMinute",
             "Applies what waits for time rather than for an object",
             schedule=events.Schedule.rate(Duration.minutes(1)),
-            most_age=_LEAST_EVENT_AGE,
             retries=1,
         )
