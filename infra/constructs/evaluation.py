@@ -135,13 +135,14 @@ class Evaluation(Construct):
             on_failure=destinations.SqsDestination(known),
         ).node.add_dependency(reconcile)
         self.live = {"EvaluateObjects": evaluate, "ReconcileJob": reconcile}
+        read_default = allow("ReadWhenDeployed", ["ssm:GetParameter"], [settings.default.parameter_arn])
         self.scheduler = function(
             "scheduler",
             statements=[
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
                 allow("ReconcileJobs", ["lambda:InvokeFunction"], [reconcile.function_arn]),
                 settings.read_brakes(),
-                *([storage.list_canaries(), settings.read_default()] if platform.config.canary else []),
+                *([storage.list_canaries(), read_default] if platform.config.canary else []),
             ],
             environment={
                 **storage.variables("JOBS_TABLE"),

@@ -153,16 +153,13 @@ def ended_by(pod: Body) -> Optional[str]:
         return None
     if pod.get("metadata", {}).get("deletionTimestamp") or status.get("reason") in _STOPPED:
         return "stopped"
-    if any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in _conditions(status)):
+    conditions = status.get("conditions") or ()
+    if any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions):
         return "stopped"
     ends = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or ()]
     codes = [int(each.get("exitCode") or 0) for each in ends]
     code = next((each for each in codes if each), 1)
     return f"signal {code - _SIGNALS_FROM}" if code > _SIGNALS_FROM else f"exit {code}"
-
-
-def _conditions(status: Body) -> "list[Body]":
-    return list(status.get("conditions") or ())
 
 
 def group_paths(pod: Body) -> "list[str]":

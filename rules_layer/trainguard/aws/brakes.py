@@ -49,7 +49,11 @@ class SsmBrakes:
         wanted = joined(change(before.brakes))
         faults = before.faults
         for _ in range(ATTEMPTS):
-            written = self._write(written_brakes(wanted, now=now))
+            document = written_brakes(wanted, now=now)
+            with translated("ssm", "PutParameter"):
+                written = self._client().put_parameter(
+                    Name=self.parameter, Value=document, Type="String", Overwrite=True, Description=_DESCRIPTION
+                )["Version"]
             others = [self._stored(each)[1] for each in range(version + 1, written)]
             together = joined([*wanted, *(brake for other in others for brake in other.brakes)])
             faults += tuple(fault for other in others for fault in other.faults)
@@ -65,12 +69,6 @@ class SsmBrakes:
         if answer is None:
             return 0, BrakeList()
         return answer["Parameter"]["Version"], read_brakes(answer["Parameter"]["Value"])
-
-    def _write(self, document: str) -> int:
-        with translated("ssm", "PutParameter"):
-            return self._client().put_parameter(
-                Name=self.parameter, Value=document, Type="String", Overwrite=True, Description=_DESCRIPTION
-            )["Version"]
 
 
 class KnownBrakes:
