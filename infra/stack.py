@@ -10,6 +10,7 @@ from infra.constructs.captures import Captures
 from infra.constructs.dashboard import Dashboard
 from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation
 from infra.constructs.event_schemas import build_event_schemas
+from infra.constructs.extras import build_ops_items, build_verdict, build_weekly_digest
 from infra.constructs.forwarding import Forwarding
 from infra.constructs.function import Platform
 from infra.constructs.ingest import Ingest
@@ -19,16 +20,13 @@ from infra.constructs.live_sources import build_live_sources
 from infra.constructs.monitoring import Monitoring, WatchedParts
 from infra.constructs.nag import acknowledge, findings_that_stand
 from infra.constructs.network import Network
-from infra.constructs.ops_items import build_ops_items
 from infra.constructs.policy import bound_roles
 from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
 from infra.constructs.rollout import Rollout
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
-from infra.constructs.verdict import build_verdict
 from infra.constructs.webhook import Webhook
-from infra.constructs.weekly_digest import build_weekly_digest
 from infra.constructs.writers import let_accounts_write
 from infra.context import feature_flags
 from infra.overlay import Overlay

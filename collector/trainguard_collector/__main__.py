@@ -6,7 +6,7 @@ import sys
 from typing import Optional
 
 from trainguard_collector.hangs.variables import set_variables
-from trainguard_collector.names import identify, is_first_process_of_node, launched_by, with_torchrun
+from trainguard_collector.names import identify, is_first_process_of_node, with_torchrun
 from trainguard_collector.settings import INTERVALS_MS, SettingError, Settings, read_settings
 from trainguard_collector.spawn import MARK
 from trainguard_collector.wrap import run
@@ -34,7 +34,7 @@ def main() -> int:
     settings: Optional[Settings] = None
     try:
         if MARK not in environment:
-            identity = identify(environment, launcher=launched_by(environment))
+            identity = identify(environment)
             settings = read_settings(environment, identity, output=options.output, interval_ms=options.interval_ms)
     except SettingError as fault:
         if options.output or options.interval_ms:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, TypeVar
+from typing import Any, Optional, TypeVar
 
 T = TypeVar("T", "dict[str, Any]", "list[str]")
 
 RESOURCE_CONFIG = Path("/opt/ml/input/config/resourceconfig.json")
 
+# Variables with the number of a process among all of its job's.
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 _ROLE = re.compile(r"-(?:master|worker|launcher|replica)(?:-(?P<index>\d{1,4}))?$")
 _NUMBER = re.compile(r"-(?P<index>\d{1,4})$")
@@ -45,11 +47,8 @@ class Identity:
     submitted: "dict[str, str]" = field(default_factory=dict)
 
 
-class Launcher(NamedTuple):
-    """The parent of a node's ranks: when it was started (epoch seconds), and its process id."""
-
-    at: float
-    pid: int
+# The parent of a node's ranks: when it was started (epoch seconds), and its process id.
+Launcher = tuple[float, int]
 
 
 def is_first_process_of_node(environment: Mapping[str, str]) -> bool:
@@ -70,7 +69,7 @@ def identify(
     for source in (_batch, _slurm, _kubernetes, _torchrun, _mpi):
         found = found or source(environment, host)
     found = found or Identity("", host)
-    at, pid = launcher or Launcher(time.time(), os.getpid())
+    at, pid = launcher or launched_by(environment) or (time.time(), os.getpid())
     nameless = f"{host[:36]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{pid}"
     job = environment.get("TRAINGUARD_JOB") or found.job or nameless
     return replace(found, job=job_name(job), node=node_name(environment.get("TRAINGUARD_NODE") or found.node))
@@ -84,7 +83,7 @@ def launched_by(environment: Mapping[str, str]) -> Optional[Launcher]:
         import psutil
 
         parent = psutil.Process(os.getppid())
-        return Launcher(float(parent.create_time()), parent.pid)
+        return float(parent.create_time()), parent.pid
     except Exception:
         return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import unquote
 
+from trainguard_collector.hangs.stacks import runs
 from trainguard_collector.layout import timeline_key
 from trainguard_collector.objects import (
     ASK,
@@ -227,13 +228,3 @@ def _origin_us(body: bytes) -> int:
 
 def _number(text: str) -> int:
     return int(text) if text.isdecimal() else -1
-
-
-def runs(pid: int) -> bool:
-    """Return False for a process that has ended and was not waited for."""
-    if pid <= 0:
-        return False
-    with suppress(OSError):
-        status = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-        return status.rpartition(")")[2].split()[0] not in ("Z", "X")
-    return False

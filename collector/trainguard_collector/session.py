@@ -21,14 +21,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, Optional
 
 from trainguard_collector.hangs.variables import set_variables, take_back
-from trainguard_collector.names import (
-    command_line,
-    identify,
-    is_first_process_of_node,
-    job_name,
-    launched_by,
-    with_torchrun,
-)
+from trainguard_collector.names import command_line, identify, is_first_process_of_node, job_name, with_torchrun
 from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import MARK, NODE_SETTINGS, end, finish, spawn
 
@@ -123,9 +116,7 @@ def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]
         return False
     known = with_torchrun(os.environ, command_line())
     environment = {**known, "TRAINGUARD_JOB": job} if job else known
-    settings = read_settings(
-        environment, identify(environment, launcher=launched_by(environment)), output=output, interval_ms=interval_ms
-    )
+    settings = read_settings(environment, identify(environment), output=output, interval_ms=interval_ms)
     if settings is None:
         return False
     if not is_first:  # a rank beside it has the sampler

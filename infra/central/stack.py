@@ -1,8 +1,9 @@
 """The central stack: a bus for all accounts, tables of their jobs, one page, one digest, one stop rate limit."""
 
+from collections.abc import Sequence
 from typing import cast
 
-from aws_cdk import CfnOutput, Duration, Stack, Tokenization
+from aws_cdk import Aws, CfnOutput, Duration, Stack, Tokenization
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_dynamodb as dynamodb
@@ -11,18 +12,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.central.nag import findings_that_stand
-from infra.central.readers import let_people_read
 from infra.config import DeploymentConfig
 from infra.constructs.dead_letters import DeadLetters
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
+from infra.constructs.extras import build_weekly_digest
 from infra.constructs.function import Ground, TrainGuardFunction
 from infra.constructs.layer import RulesLayer
-from infra.constructs.nag import acknowledge
+from infra.constructs.nag import NO_ASYNC_DESTINATION, NO_DLQ, Accepted, acknowledge, findings_of_functions
 from infra.constructs.policy import allow, bound_roles
 from infra.constructs.storage import JobStorage
-from infra.constructs.subscribers import subscribe_address
-from infra.constructs.weekly_digest import build_weekly_digest
+from infra.constructs.topics import subscribe_address
 from infra.overlay import Overlay
 from trainguard import __version__
 from trainguard.aws.alert_channels import EVENT_SOURCE
@@ -117,15 +116,13 @@ class CentralStack(Stack):
             statements=[allow("KeepStatements", ["dynamodb:PutItem"], tables)],
             environment=storage.variables("JOBS_TABLE", "RULE_STATE_TABLE"),
             timeout_s=60,
-            dead_letters=self._undelivered,
+            most_age=_MOST_AGE,
         )
-        keeper.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         keeper.call_by_rule(
             "Statements",
             "Keeps what accounts state of their jobs",
             bus=bus,
             pattern=events.EventPattern(source=[EVENT_SOURCE], detail_type=[EVENT_TYPE]),
-            most_age=_MOST_AGE,
         )
         return keeper
 
@@ -146,14 +143,12 @@ class CentralStack(Stack):
             },
             memory_mib=1_024,
             timeout_s=300,
-            dead_letters=self._undelivered,
+            most_age=_MOST_AGE,
         )
-        page.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         page.call_by_rule(
             "EachHour",
             "Draws the fleet page over all accounts",
             schedule=events.Schedule.rate(Duration.hours(1)),
-            most_age=_MOST_AGE,
         )
         return page
 
@@ -197,3 +192,63 @@ class CentralStack(Stack):
             )
             alarm.add_alarm_action(action)
             alarm.add_ok_action(action)
+
+
+ACCOUNT_TAG, TEAM_TAG = "trainguard-account", "trainguard-team"
+
+_READ = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PartiQLSelect"]
+
+
+def let_people_read(stack: Construct, storage: JobStorage) -> None:
+    """Make two policies for roles of people, outputs of the stack; a session without the tag reads nothing."""
+    tables = [storage.jobs.table_arn, storage.rule_state.table_arn]
+    own_account = allow(
+        "ReadOwnAccount",
+        _READ,
+        tables,
+        {
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": f"${{aws:PrincipalTag/{ACCOUNT_TAG}}}/*"},
+            "Null": {"dynamodb:LeadingKeys": "false", f"aws:PrincipalTag/{ACCOUNT_TAG}": "false"},
+        },
+    )
+    own_team = allow(
+        "ReadOwnTeam",
+        ["dynamodb:Query", "dynamodb:PartiQLSelect"],
+        [f"{table}/index/{BY_TEAM_INDEX}" for table in tables],
+        {
+            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": f"${{aws:PrincipalTag/{TEAM_TAG}}}"},
+            "Null": {"dynamodb:LeadingKeys": "false", f"aws:PrincipalTag/{TEAM_TAG}": "false"},
+        },
+    )
+    for name, statement in {"ReadersOfAccount": own_account, "ReadersOfTeam": own_team}.items():
+        policy = iam.ManagedPolicy(
+            stack,
+            name,
+            description=f"Reads a part of TrainGuard's central tables in {Aws.REGION}",
+            document=iam.PolicyDocument(statements=[statement]),
+        )
+        CfnOutput(stack, f"{name}Policy", value=policy.managed_policy_arn)
+
+
+_KEPT = "The function's dead-letter queue keeps a failed event as it came, ready to be sent again."
+
+
+def findings_that_stand(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> tuple[Accepted, ...]:
+    return (
+        ("Storage/Profiles/Resource", "AwsSolutions::AwsSolutions-S1", "It holds one page and its document."),
+        (
+            "Undelivered/Resource",
+            "Serverless::Serverless-SQSRedrivePolicy",
+            "It is a dead-letter queue: what it holds waits for a person, for whom an alarm fires.",
+        ),
+        (
+            "StopLimit/AdmitStop/Function/Resource",
+            NO_DLQ,
+            "Accounts ask it synchronously: without an answer they stop nothing.",
+        ),
+        *(
+            (f"{function}/Function/EventInvokeConfig/Resource", NO_ASYNC_DESTINATION, _KEPT)
+            for function in ("Keeper/KeepStatement", "Page/DrawFleet", "WeeklyDigest/WeeklyDigest")
+        ),
+        *findings_of_functions(config, functions),
+    )

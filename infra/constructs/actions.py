@@ -11,7 +11,6 @@ from constructs import Construct
 from infra.config import STOP_SWITCH_VALUES
 from infra.constructs import fire_machine
 from infra.constructs.canary import no_canary
-from infra.constructs.delivery import DeliveryLog
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import (
@@ -24,7 +23,7 @@ from infra.constructs.policy import (
 )
 from infra.constructs.report_machine import report_machine_arn
 from infra.constructs.state_machine import state_machine
-from infra.constructs.subscribers import subscribe_address
+from infra.constructs.topics import DeliveryLog, subscribe_address
 from trainguard.aws.alert_channels import EVENT_SOURCE
 from trainguard.aws.dynamodb.bookkeeping import AGENTS, ALERTS, REQUESTS, STOPS
 

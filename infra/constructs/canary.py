@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PLANTED_HOUR_UTC = 6
 
-_MOST_AGE = Duration.minutes(10)
-
 
 def no_canary() -> sns.SubscriptionFilter:
     """Return the filter on the attribute ``Kind`` of alerts that lets all through but a canary's."""
@@ -52,16 +50,14 @@ def build_canary(stack: Construct, platform: Platform, actions: "Actions") -> Tr
         ],
         environment={**storage.variables("RULE_STATE_TABLE", "JOBS_TABLE", "PROFILE_BUCKET"), **variables},
         timeout_s=60,
-        dead_letters=platform.undelivered,
+        most_age=Duration.minutes(10),
     )
-    canary.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     minutes = (0, LOOKED_AFTER_MINUTES, *((ENDED_AFTER_MINUTES,) if image else ()))
     canary.call_by_rule(
         "Daily",
         "Calls TrainGuard's canary, which plants and looks",
         schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=",".join(map(str, minutes))),
         event={"step": "scheduled", "time": events.EventField.time},
-        most_age=_MOST_AGE,
     )
     return canary
 

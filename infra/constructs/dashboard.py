@@ -10,8 +10,7 @@ from constructs import Construct
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
-from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
-from trainguard.aws.fault_points import LATE_S
+from trainguard.aws.fault_points import LATE_S, RULE_DIMENSION, SEVERITY_DIMENSION
 
 _COLUMNS = 24
 _HEIGHT = 6

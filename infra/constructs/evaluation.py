@@ -135,13 +135,14 @@ class Evaluation(Construct):
             on_failure=destinations.SqsDestination(known),
         ).node.add_dependency(reconcile)
         self.live = {"EvaluateObjects": evaluate, "ReconcileJob": reconcile}
+        read_default = allow("ReadWhenDeployed", ["ssm:GetParameter"], [settings.default.parameter_arn])
         self.scheduler = function(
             "scheduler",
             statements=[
                 allow("FindActiveJobs", ["dynamodb:Query"], [f"{storage.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"]),
                 allow("ReconcileJobs", ["lambda:InvokeFunction"], [reconcile.function_arn]),
                 settings.read_brakes(),
-                *([storage.list_canaries(), settings.read_default()] if platform.config.canary else []),
+                *([storage.list_canaries(), read_default] if platform.config.canary else []),
             ],
             environment={
                 **storage.variables("JOBS_TABLE"),
@@ -153,15 +154,14 @@ class Evaluation(Construct):
             },
             timeout_s=60,
             memory_mib=platform.config.scheduler_memory_mb,
-            dead_letters=kept,
+            most_age=_LEAST_EVENT_AGE,
+            # The next run does all that a failed one left, so a repeat would only compete with it.
+            retries=0,
             audited=True,
         )
-        # The next run of the scheduler does all that a failed one left, so a repeat would only compete with it.
-        self.scheduler.function.configure_async_invoke(max_event_age=_LEAST_EVENT_AGE, retry_attempts=0)
         self.scheduler.call_by_rule(
             "EveryMinute",
             "Applies what waits for time rather than for an object",
             schedule=events.Schedule.rate(Duration.minutes(1)),
-            most_age=_LEAST_EVENT_AGE,
             retries=1,
         )

@@ -12,7 +12,6 @@ from trainguard.aws.alert_channels import EVENT_SOURCE, EVENT_TYPE
 from trainguard.core.canary_name import CANARY_PREFIX
 
 _NO_CANARY = {"job": [{"anything-but": {"prefix": CANARY_PREFIX}}]}
-_MOST_AGE = Duration.hours(1)
 
 
 class Forwarding(Construct):
@@ -65,15 +64,13 @@ class Forwarding(Construct):
                 "STACK_NAME": platform.config.stack_name,
             },
             timeout_s=300,
-            dead_letters=platform.undelivered,
+            most_age=Duration.hours(1),
         )
-        function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
         function.call_by_rule(
             "EachHour",
             "Asks TrainGuard each hour to state its jobs to the central account",
             schedule=events.Schedule.rate(Duration.hours(1)),
             event={"time": events.EventField.time},
-            most_age=_MOST_AGE,
         )
         function.call_by_rule(
             "EachFinding",
@@ -82,6 +79,5 @@ class Forwarding(Construct):
                 source=[EVENT_SOURCE], detail_type=[EVENT_TYPE], account=[Aws.ACCOUNT_ID], detail=_NO_CANARY
             ),
             event={"time": events.EventField.time, "job": events.EventField.from_path("$.detail.job")},
-            most_age=_MOST_AGE,
         )
         return function

@@ -100,10 +100,10 @@ class TrainGuardFunction(Construct):
     """A function of `lambdas/`, with its own role and its own log group.
 
     ``folder`` is its name in logs and metrics. ``statements`` are without those for its log, and for its traces; CDK
-    adds nothing to the role. ``dead_letters`` keeps an event whose every attempt failed, ``failures`` in its place also
-    why it failed. ``concurrency`` executions are reserved, and its highest number of them. ``metrics_namespace`` is the
-    stack's, so that several stacks do not mix. An ``audited`` one logs stops or brakes: its log is
-    kept for over a year.
+    adds nothing to the role. An event of a rule is tried again ``retries`` times within ``most_age``, and then among
+    what was not delivered; in its place ``failures`` has also why it failed. ``concurrency`` executions are reserved,
+    and its highest number of them. ``metrics_namespace`` is the stack's, so that several stacks do not mix. The log of
+    an ``audited`` one, which stops or brakes, is kept for over a year.
     """
 
     def __init__(  # noqa: PLR0913 - properties, by name
@@ -116,14 +116,16 @@ class TrainGuardFunction(Construct):
         timeout_s: int,
         memory_mib: int = 512,
         environment: Mapping[str, str] = MappingProxyType({}),
-        dead_letters: sqs.IQueue | None = None,
+        most_age: Duration | None = None,
+        retries: int = 2,
         failures: sqs.IQueue | None = None,
         concurrency: int | None = None,
         scratch_mib: int | None = None,
         audited: bool = False,
     ) -> None:
         super().__init__(scope, "".join(word.capitalize() for word in folder.split("_")))
-        self._scope, self._undelivered = scope, platform.undelivered
+        self._scope, self._undelivered, self._most_age = scope, platform.undelivered, most_age
+        dead_letters = platform.undelivered if most_age else None
         self.service_name = folder
         self.metrics_namespace = platform.config.stack_name
         self.memory_mib = memory_mib
@@ -173,13 +175,14 @@ class TrainGuardFunction(Construct):
         resource.code_signing_config_arn = platform.config.code_signing_config_arn
         if platform.placement:
             resource.vpc_config = platform.placement
+        if most_age:
+            self.function.configure_async_invoke(max_event_age=most_age, retry_attempts=retries)
 
-    def call_by_rule(  # noqa: PLR0913 - properties, by name
+    def call_by_rule(
         self,
         construct_id: str,
         description: str,
         *,
-        most_age: Duration,
         retries: int | None = None,
         schedule: events.Schedule | None = None,
         pattern: events.EventPattern | None = None,
@@ -194,7 +197,7 @@ class TrainGuardFunction(Construct):
             self.function,
             event=None if event is None else events.RuleTargetInput.from_object(event),
             dead_letter_queue=self._undelivered.of_rules,
-            max_event_age=most_age,
+            max_event_age=self._most_age,
             retry_attempts=retries,
         )
         events.Rule(

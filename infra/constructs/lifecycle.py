@@ -7,8 +7,6 @@ from constructs import Construct
 from infra.constructs.function import Platform, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs
 
-_MOST_AGE = Duration.hours(6)
-
 
 def build_lifecycle(stack: Construct, platform: Platform, fire_machine_arn: str) -> TrainGuardFunction:
     """Build `job_lifecycle`, behind SageMaker's state change events."""
@@ -36,14 +34,12 @@ def build_lifecycle(stack: Construct, platform: Platform, fire_machine_arn: str)
         },
         timeout_s=60,
         memory_mib=platform.config.lifecycle_memory_mb,
-        dead_letters=platform.undelivered,
+        most_age=Duration.hours(6),
     )
-    lifecycle.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
     changed = events.EventPattern(source=["aws.sagemaker"], detail_type=["SageMaker Training Job State Change"])
     lifecycle.call_by_rule(
         "TrainingJobStateChanged",
         "Tells TrainGuard when a training job starts, changes and ends",
         pattern=changed,
-        most_age=_MOST_AGE,
     )
     return lifecycle

@@ -17,8 +17,6 @@ RUN_FILE_KEYS = "*/wandb/*.wandb"
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
 
-_MOST_AGE = Duration.seconds(300)
-
 
 def build_live_sources(stack: Construct, platform: Platform) -> TrainGuardFunction:
     """Build `poll_source`, which `reconcile_job` asks for polls and which S3 starts for run files of W&B."""
@@ -45,7 +43,9 @@ def build_live_sources(stack: Construct, platform: Platform) -> TrainGuardFuncti
         },
         timeout_s=60,
         memory_mib=1024,
-        dead_letters=platform.undelivered,
+        most_age=Duration.seconds(300),
+        # The next run of the scheduler asks for what a failed poll left.
+        retries=0,
     )
     if RUN_FILES in services:
         key = [{"wildcard": "*/wandb/*run-*.wandb"}]
@@ -57,11 +57,8 @@ def build_live_sources(stack: Construct, platform: Platform) -> TrainGuardFuncti
                 detail_type=["Object Created"],
                 detail={"bucket": {"name": [storage.bucket_name]}, "object": {"key": key}},
             ),
-            most_age=_MOST_AGE,
             retries=2,
         )
-    # The next run of the scheduler asks for what a failed poll left.
-    poll_source.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=0)
     return poll_source
 
 

@@ -20,12 +20,10 @@ from infra.constructs.actions import Actions
 from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
-from infra.constructs.faults import UNDELIVERED, fault_points
 from infra.constructs.function import Platform, TrainGuardFunction
-from infra.constructs.measures import PERIOD, arrivals
-from infra.constructs.notices import Notices, ended_badly, recovered
+from infra.constructs.measures import PERIOD, UNDELIVERED, arrivals, fault_points
 from infra.constructs.reports import Reports
-from infra.constructs.subscribers import subscribe_address
+from infra.constructs.topics import Notices, ended_badly, recovered, subscribe_address
 from trainguard.aws.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"

@@ -44,9 +44,6 @@ class Settings(Construct):
         arn = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=self.brakes[1:])
         return allow("ReadBrakes", ["ssm:GetParameter"], [arn])
 
-    def read_default(self) -> iam.PolicyStatement:
-        return allow("ReadWhenDeployed", ["ssm:GetParameter"], [self.default.parameter_arn])
-
     def read(self) -> iam.PolicyStatement:
         named = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=f"{self.path[1:]}*")
         return allow("ReadSettings", ["ssm:GetParameter"], [self.default.parameter_arn, named])

@@ -8,7 +8,7 @@ from aws_cdk import Aws, Fn, Token
 
 from infra.config import ALL_AT_ONCE, BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
-from infra.release.parameters import BY_BUCKET, BY_REGION, references
+from infra.release.parameters import BY_BUCKET, BY_REGION, PARAMETERS, references
 
 # Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does.
 Make: TypeAlias = Callable[[DeploymentConfig], Template]
@@ -76,24 +76,10 @@ def conditions() -> dict[str, Any]:
         OWN_KEY: _given("KmsKeyArn"),
         PROFILE_KEY: _given("ProfileKeyArn"),
         TAKES_EVENTS: {"Fn::Or": [_is("ProfileBucket", ""), _is("ProfileNotifications", BY_EVENTS)]},
-        "HasAlertEmail": _given("AlertEmail"),
-        "HasOperationsEmail": _given("OperationsEmail"),
-        "HasCanary": _is("Canary", "true"),
-        "HasCanaryJob": _given("CanaryImage"),
-        "HasDashboard": _is("Dashboard", "true"),
+        **{name: _chosen(settings[0]) for name, settings in CHOICES.items()},
         "IsGradual": {"Fn::Not": [_is("Rollout", ALL_AT_ONCE)]},
         "IsTraced": _is("Tracing", "active"),
-        "HasWeeklyDigest": _is("WeeklyDigest", "true"),
-        "HasOpsItems": _is("OpsItems", "true"),
-        "HasEventSchemas": _is("EventSchemas", "true"),
         **{name: _is(name.replace("Stops", "Stop").replace("Acts", "Act"), "true") for name in _STOPPED},
-        "HasCentralBus": _given("CentralBusArn"),
-        "HasBoundary": _given("PermissionsBoundary"),
-        "HasRolePath": _given("RolePath"),
-        "HasCodeSigning": _given("CodeSigningConfigArn"),
-        "HasStopLimit": _given("StopLimitFunction"),
-        "HasOrganization": _given("OrganizationId"),
-        "IsInVpc": _given("SubnetIds"),
         _EVALUATES_BY_BUCKET: _is("Evaluate", BY_BUCKET),
     }
 
@@ -188,6 +174,12 @@ def _reference(value: object, reference: Mapping[str, object]) -> object:
         return Token.as_number(reference)
     text = Token.as_string(reference)
     return (text,) if isinstance(value, tuple) else text
+
+
+def _chosen(setting: str) -> dict[str, Sequence[object]]:
+    """Return the condition that a setting is on, or has a value."""
+    parameter = next(each.name for each in PARAMETERS if each.setting == setting)
+    return _is(parameter, "true") if isinstance(getattr(DeploymentConfig(), setting), bool) else _given(parameter)
 
 
 def _is(parameter: str, value: str) -> dict[str, Sequence[object]]:

@@ -1,16 +1,18 @@
 """Writes a release: one folder with all that a deployment without CDK needs, and an archive of it."""
 
+import hashlib
 import shutil
+import stat
 import subprocess
 import tempfile
 import tomllib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from infra.bundling import find_uv
 from infra.config import DeploymentConfig
 from infra.places import PROJECT_ROOT
-from infra.release.archives import sums, write_archive
 from infra.release.template import LAYER, release_template
 from infra.sbom import SBOM_FILE
 
@@ -76,3 +78,27 @@ def _steps(target: Path, config: DeploymentConfig, context: Mapping[str, object]
         stays=_KEPT if config.retain_data else _DELETED,
         built=f"Built with {', '.join(built)}." if built else "Built with the default settings.",
     )
+
+
+_BEGINNING = (1980, 1, 1, 0, 0, 0)
+_UNIX = 3
+_LEVEL = 6
+_COMPRESSED = frozenset({".gz", ".whl", ".zip"})
+_READABLE = (stat.S_IFREG | 0o644) << 16
+
+
+def write_archive(target: Path, folder: Path, *, below: str = "") -> None:
+    """Write a folder as a ZIP archive, the same bytes for the same files and zlib; ``below`` ends in a slash."""
+    files = sorted((file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file())
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, file in files:
+            entry = zipfile.ZipInfo(f"{below}{name}", _BEGINNING)
+            entry.create_system, entry.external_attr = _UNIX, _READABLE
+            entry.compress_type = zipfile.ZIP_STORED if file.suffix in _COMPRESSED else zipfile.ZIP_DEFLATED
+            archive.writestr(entry, file.read_bytes(), compresslevel=_LEVEL)
+
+
+def sums(folder: Path) -> str:
+    """Return a line for each file of a folder, as ``sha256sum --check`` reads it."""
+    files = sorted((file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file())
+    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n" for name, file in files)

@@ -72,6 +72,18 @@ class Parameter:
         return f"({pattern})?" if self._usual in (None, ()) else pattern
 
 
+# Beginnings of settings, labels and functions.
+_MEMORIES = (
+    ("evaluator", "evaluators", "evaluate_objects"),
+    ("report", "reports", "digest_profile and build_report"),
+    ("scheduler", "scheduler", "scheduler"),
+    ("reconcile", "reconcile_job", "reconcile_job"),
+    ("lifecycle", "job_lifecycle", "job_lifecycle"),
+    ("plan_report", "plan_report", "plan_report"),
+    ("kernel_digest", "digest_trace", "digest_trace"),
+    ("kernel_join", "join_capture", "join_capture"),
+)
+
 # Parameters by the headings of the console's form.
 _GROUPED = {
     "Where you uploaded the assets": (
@@ -203,45 +215,13 @@ _GROUPED = {
             "Evaluators at once",
             "Evaluators that the queue invokes at once. 5 in a new account, which may run ten functions at once.",
         ),
-        Parameter(
-            "evaluator_memory_mb",
-            "Memory of evaluators (MiB)",
-            "Memory of evaluate_objects, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "report_memory_mb",
-            "Memory of reports (MiB)",
-            "Memory of digest_profile and build_report, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "scheduler_memory_mb",
-            "Memory of scheduler (MiB)",
-            "Memory of scheduler, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "reconcile_memory_mb",
-            "Memory of reconcile_job (MiB)",
-            "Memory of reconcile_job, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "lifecycle_memory_mb",
-            "Memory of job_lifecycle (MiB)",
-            "Memory of job_lifecycle, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "plan_report_memory_mb",
-            "Memory of plan_report (MiB)",
-            "Memory of plan_report, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "kernel_digest_memory_mb",
-            "Memory of digest_trace (MiB)",
-            "Memory of digest_trace, in MiB. A new account allows 3,008.",
-        ),
-        Parameter(
-            "kernel_join_memory_mb",
-            "Memory of join_capture (MiB)",
-            "Memory of join_capture, in MiB. A new account allows 3,008.",
+        *(
+            Parameter(
+                f"{setting}_memory_mb",
+                f"Memory of {label} (MiB)",
+                f"Memory of {functions}, in MiB. A new account allows 3,008.",
+            )
+            for setting, label, functions in _MEMORIES
         ),
     ),
     "Keys, roles and network": (

@@ -12,8 +12,7 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.report.build import StackReports
-from trainguard.stack.report.calls import BuildCall
+from trainguard.stack.report.build import BuildCall, StackReports
 
 logger = Logger()
 environment = load_environment(("jobs_table", "node_state_table"), function="build_report")
@@ -27,17 +26,5 @@ reports = StackReports(
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with the place of the page and the number of files; with ``drop``, delete the parts of a run."""
     del context
-    call = msgspec.convert(event, BuildCall)
-    if call.run and call.drop:
-        return {"dropped": reports.drop(call.job, call.run, now=time.time())}
-    if call.run:
-        page, files = reports.full(call.job, call.run, now=time.time())
-    elif call.kind == "hang":
-        page, files = reports.of_hang(call.job, now=time.time())
-    elif call.kind == "fire":
-        page, files = reports.of_fire(call.job, now=time.time())
-    else:
-        page, files = reports.from_state(call.job, now=time.time())
-    return {"reportUri": page, "files": files}
+    return reports.answer(msgspec.convert(event, BuildCall), now=time.time())

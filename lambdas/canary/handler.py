@@ -11,31 +11,17 @@ from trainguard.aws.canary_jobs import SageMakerCanaryJobs
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
-from trainguard.aws.environment import load_environment
+from trainguard.aws.environment import CANARY, CANARY_JOB, load_environment
 from trainguard.aws.observability import PowertoolsJournal
 from trainguard.aws.s3_objects import S3ProfileObjects
 from trainguard.aws.stoppable import stop_switches
-from trainguard.core.canary_name import CANARY_MARK
 from trainguard.stack.canary import Canary, CanaryCall
 from trainguard.stack.canary_job import JobCanary
-
-# Of a deployment whose canary is a job of SageMaker's.
-OF_JOB = (
-    "canary_image",
-    "canary_role_arn",
-    "settings_path",
-    "stack_name",
-    "stop_switch_parameter",
-    "stop_switch_override_parameter",
-    "brakes_parameter",
-)
 
 logger = Logger()
 metrics = Metrics()
 is_job = "CANARY_IMAGE" in os.environ
-environment = load_environment(
-    ("rule_state_table", "jobs_table", "profile_bucket", *(OF_JOB if is_job else ())), function="canary"
-)
+environment = load_environment(CANARY_JOB if is_job else CANARY, function="canary")
 clients = Clients()
 parts: dict[str, Any] = {
     "bucket": environment.profile_bucket,
@@ -44,22 +30,10 @@ parts: dict[str, Any] = {
     "rows": DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
     "journal": PowertoolsJournal(logger=logger, metrics=metrics),
 }
-
-
-def job_canary() -> JobCanary:
-    own = SageMakerCanaryJobs(
-        sagemaker=clients.sagemaker,
-        ssm=clients.ssm,
-        parameter=f"{environment.settings_path}{CANARY_MARK}",
-        bucket=environment.profile_bucket,
-        image=environment.canary_image,
-        role_arn=environment.canary_role_arn,
-        stack=environment.stack_name,
-    )
-    return JobCanary(**parts, own=own, switches=stop_switches(environment, clients))
-
-
-canary = job_canary() if is_job else Canary(**parts)
+canary = Canary(**parts)
+if is_job:
+    own = SageMakerCanaryJobs(environment, clients)
+    canary = JobCanary(**parts, own=own, switches=stop_switches(environment, clients))
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -12,8 +12,7 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.node_states import DynamoNodeStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.s3_objects import S3ProfileObjects
-from trainguard.stack.report.calls import PlanCall
-from trainguard.stack.report.plan import ReportPlanner
+from trainguard.stack.report.plan import PlanCall, ReportPlanner
 
 RESERVE_MS = 60_000
 

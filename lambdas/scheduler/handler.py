@@ -1,17 +1,14 @@
 """Has every active job evaluated once a minute; its log has the brakes in force, and that the canary is silent."""
 
-import time
-from functools import partial
 from typing import Any
 
-import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.aws.brakes import KnownBrakes, SsmBrakes
 from trainguard.aws.clients import Clients
 from trainguard.aws.dynamodb.jobs import DynamoJobs
-from trainguard.aws.environment import load_environment
+from trainguard.aws.environment import SCHEDULE, load_environment
 from trainguard.aws.function_limits import lambda_timing
 from trainguard.aws.lambda_invocations import LambdaInvocations
 from trainguard.aws.observability import PowertoolsJournal
@@ -23,17 +20,7 @@ from trainguard.stack.canary import watch_canary
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
-environment = load_environment(
-    (
-        "jobs_table",
-        "reconcile_job_function",
-        "brakes_parameter",
-        "canary",
-        "profile_bucket",
-        "default_settings_parameter",
-    ),
-    function="scheduler",
-)
+environment = load_environment(SCHEDULE, function="scheduler")
 clients = Clients()
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 requests = LambdaInvocations(client=clients.functions, function=environment.reconcile_job_function)
@@ -45,10 +32,8 @@ brakes = KnownBrakes(SsmBrakes(client=lambda: clients.ssm, parameter=environment
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Run the scheduler once; a job for which no request is taken is counted and left to the next one."""
     del event  # a run of the scheduler carries nothing: what is to be done stands in the tables
-    in_force = brakes().in_force(time.time())
-    if in_force:
-        journal.count("brakes_in_force", len(in_force), reason=msgspec.json.encode(in_force).decode())
     timing = lambda_timing(context)
+    brakes.count_in_force(timing.now())
     active, failed = Scheduler(jobs=jobs, requests=requests, timing=timing, journal=journal).run()
     if environment.canary == "on":
         objects = S3ProfileObjects(client=clients.s3)

@@ -17,7 +17,6 @@ from trainguard.core.errors import TrainGuardError
 from trainguard.report.job_verdict import job_verdict
 
 LONGEST_NAME = 1_024
-_NEVER_KEPT = {"Cache-Control": "no-store"}
 
 logger = Logger()
 environment = load_environment(("jobs_table", "rule_state_table"), function="verdict")
@@ -43,12 +42,8 @@ def verdict() -> Response[str]:
 
 
 def _answer(status: HTTPStatus, document: Any) -> Response[str]:
-    return Response(
-        status_code=status,
-        content_type=content_types.APPLICATION_JSON,
-        body=msgspec.json.encode(document).decode(),
-        headers=_NEVER_KEPT,
-    )
+    body = msgspec.json.encode(document).decode()
+    return Response(status, content_types.APPLICATION_JSON, body, headers={"Cache-Control": "no-store"})
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -11,9 +11,9 @@ from trainguard.aws.dynamodb.jobs import DynamoJobs
 from trainguard.aws.dynamodb.rule_states import DynamoRuleStates
 from trainguard.aws.environment import load_environment
 from trainguard.aws.sns_digest import publish_digest
+from trainguard.core.timestamps import TimedEvent
 from trainguard.report.fleet.fleet import read_fleet
 from trainguard.report.fleet.weekly_digest import fleet_of_week, last_week, weekly_digest
-from trainguard.stack.report.calls import WeeklyCall
 
 logger = Logger()
 environment = load_environment(
@@ -29,7 +29,7 @@ rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_ta
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Publish the digest of the week before the event's time, so that a repeat is of the same week."""
     del context
-    now = msgspec.convert(event, WeeklyCall).time.timestamp()
+    now = msgspec.convert(event, TimedEvent).time.timestamp()
     monday = last_week(now)
     fleet = fleet_of_week(monday, stack=environment.stack_name, region=environment.alert_topic_arn.split(":")[3])
     digest = weekly_digest(

@@ -12,9 +12,10 @@ from tests.agent.clusters import ApiServer, SlurmCommands, api_server
 from tests.support.workload_cluster import MemoryDesk
 from trainguard.stack.actions.cluster_agents import AgentRequest, AgentState
 from trainguard_collector.agent.carrying_out import Agent, objection_to, states_of
-from trainguard_collector.agent.kubernetes import Api, Kubernetes
+from trainguard_collector.agent.kubernetes import Kubernetes
 from trainguard_collector.agent.resources import Platform, Request, Resource
 from trainguard_collector.agent.slurm import Slurm, hosts_of
+from trainguard_collector.kubernetes.api import Api
 
 BEGAN = 1_800_000_000.0
 ISO = "2027-01-15T08:00:00Z"

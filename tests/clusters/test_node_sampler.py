@@ -48,7 +48,7 @@ class Server:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        self.api = Api("127.0.0.1", self.http.server_port, folder / "token", None)
+        self.api = Api(f"http://127.0.0.1:{self.http.server_port}", folder)
 
 
 @pytest.fixture

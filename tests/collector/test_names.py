@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainguard_collector.names import Identity, Launcher, identify, is_first_process_of_node, with_torchrun
+from trainguard_collector.names import Identity, identify, is_first_process_of_node, with_torchrun
 
-LAUNCHER = Launcher(1_800_000_000.0, 77)
+LAUNCHER = (1_800_000_000.0, 77)
 SAGEMAKER = {"TRAINING_JOB_NAME": "bert-1", "SM_CURRENT_HOST": "algo-2", "SM_HOSTS": '["algo-1", "algo-2"]'}
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "my run", "SLURMD_NODENAME": "p5-3", "SLURM_NODEID": "1"}
 BATCH = {"AWS_BATCH_JOB_ID": "9a-b#1", "AWS_BATCH_JOB_NODE_INDEX": "1", "AWS_BATCH_JOB_NUM_NODES": "2"}
@@ -80,7 +80,7 @@ def test_runs_of_other_names_in_a_pod_are_other_jobs(
 
 
 def test_unnamed_jobs_started_in_one_second_are_distinct() -> None:
-    names = {identify({}, hostname="host", launcher=Launcher(1_800_000_000.0, pid)).job for pid in (7, 8)}
+    names = {identify({}, hostname="host", launcher=(1_800_000_000.0, pid)).job for pid in (7, 8)}
     assert len(names) == 2
     assert identify({}, hostname="host").job.endswith(f"-{os.getpid()}")
 

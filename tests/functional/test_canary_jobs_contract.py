@@ -10,7 +10,7 @@ from tests.functional.offline import offline_clients
 from tests.support.canary_jobs import MemoryCanaryJobs
 from tests.support.memory import MemoryWorld
 from trainguard.aws.canary_jobs import SageMakerCanaryJobs
-from trainguard.core.canary_name import CANARY_MARK
+from trainguard.aws.environment import Environment
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.ports import TrainingJobs
 from trainguard.core.records import JobStatus
@@ -22,15 +22,14 @@ ROLE = "arn:aws:iam::111122223333:role/CanaryJobRole"
 
 
 def adapter(clients: Any) -> SageMakerCanaryJobs:
-    return SageMakerCanaryJobs(
-        sagemaker=clients.sagemaker,
-        ssm=clients.ssm,
-        parameter=f"{SETTINGS_PATH}{CANARY_MARK}",
-        bucket=BUCKET,
-        image="111122223333.dkr.ecr.us-east-1.amazonaws.com/sleeper:1",
-        role_arn=ROLE,
-        stack="TrainGuard",
-    )
+    values = {
+        "settings_path": SETTINGS_PATH,
+        "profile_bucket": BUCKET,
+        "canary_image": "111122223333.dkr.ecr.us-east-1.amazonaws.com/sleeper:1",
+        "canary_role_arn": ROLE,
+        "stack_name": "TrainGuard",
+    }
+    return SageMakerCanaryJobs(Environment(values), clients)
 
 
 @pytest.fixture(params=["twin", "moto"])

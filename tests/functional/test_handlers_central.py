@@ -14,7 +14,7 @@ from referencing import Registry, Resource
 from tests.functional.deployment import BUCKET, Deployment
 from tests.support.fleets import MONDAY, found, job, report_row
 from trainguard.aws.dynamodb.central import records_of, statement_of
-from trainguard.aws.stop_limit import LambdaStopLimit
+from trainguard.aws.stoppable import LambdaStopLimit
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord, RuleRow, StopRecord
 from trainguard.report.document import encode_schema

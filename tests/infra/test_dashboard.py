@@ -15,7 +15,7 @@ from infra.constructs.operating_cost import unit_prices
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
-from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
+from trainguard.aws.fault_points import RULE_DIMENSION, SEVERITY_DIMENSION
 from trainguard.aws.observability import BY_RULE, BY_SEVERITY, ROUTINE, metric_name
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.running_costs.unit_prices import packaged_unit_prices

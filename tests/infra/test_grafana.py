@@ -13,9 +13,9 @@ from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 from tests.infra.test_dashboard import counted
 from tests.support.fleets import found, job
-from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
 from trainguard.aws.dynamodb.jobs import job_item
 from trainguard.aws.dynamodb.rule_states import BY_STATUS_COLUMNS, row_item
+from trainguard.aws.fault_points import RULE_DIMENSION, SEVERITY_DIMENSION
 from trainguard.aws.observability import BY_RULE, BY_SEVERITY, metric_name
 from trainguard_collector.exports.points import points
 from trainguard_collector.exports.prometheus import text

@@ -11,7 +11,7 @@ import pytest
 from infra import bundling, overlay
 from infra.bundling import BundlingError, find_uv, layer_folder
 from infra.places import PACKAGE_SOURCE, PROJECT_ROOT
-from infra.release.archives import write_archive
+from infra.release.folder import write_archive
 from infra.rules_package import NOT_DEPLOYED
 
 # Lambda takes 250 MB; numpy and its BLAS are most of it, what reads tensors is 2 MB.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.config import DeploymentConfig, DeploymentConfigError
-from infra.release.archives import write_archive
+from infra.release.folder import write_archive
 from infra.release.parameters import PARAMETERS, declarations
 from infra.release.template import MOST_BYTES
 from infra.release.versions import with_steady_names

@@ -9,9 +9,10 @@ import threading
 
 from trainguard_collector.agent.carrying_out import Agent
 from trainguard_collector.agent.desk import StackDesk
-from trainguard_collector.agent.kubernetes import Api, Kubernetes
+from trainguard_collector.agent.kubernetes import Kubernetes
 from trainguard_collector.agent.resources import Platform
 from trainguard_collector.agent.slurm import Slurm
+from trainguard_collector.kubernetes.api import Api
 
 EVERY_S = 15.0
 
@@ -36,13 +37,10 @@ def main() -> int:
     if options.platform == "slurm":
         platform: Platform = Slurm(with_nodes=options.nodes)
     else:
-        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-        if not host:
+        if not os.environ.get("KUBERNETES_SERVICE_HOST"):
             parser.error("KUBERNETES_SERVICE_HOST is not set: the agent runs in a pod of the cluster")
-        host = f"[{host}]" if ":" in host else host
-        platform = Kubernetes(
-            Api(f"https://{host}:{port}"), options.namespace, with_nodes=options.nodes, kueue=options.kueue
-        )
+        api = Api.of_pod(os.environ)
+        platform = Kubernetes(api, options.namespace, with_nodes=options.nodes, kueue=options.kueue)
     desk = StackDesk(options.table, options.stack, options.cluster)
     agent = Agent(desk, platform, desk.clock, dry_run=options.dry_run)
     if options.once:

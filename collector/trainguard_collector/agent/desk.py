@@ -40,19 +40,16 @@ class StackDesk:
 
     def requests(self) -> "list[Request]":
         found: list[Request] = []
-        start: dict[str, Any] = {}
-        while True:
-            page = self._called(
-                self._dynamodb.query,
+        with _as_os_errors("query"):
+            for page in self._dynamodb.get_paginator("query").paginate(
+                TableName=self._table,
                 KeyConditionExpression="Purpose = :partition",
                 ExpressionAttributeValues={":partition": {"S": self._read}},
                 ConsistentRead=True,
-                **start,
-            )
-            found += filter(None, map(_request, page.get("Items", ())))
-            if "LastEvaluatedKey" not in page:
-                return found
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+            ):
+                self._note_clock(page)
+                found += filter(None, map(_request, page["Items"]))
+        return found
 
     def publish(self, resource: str, state: "dict[str, Any]") -> None:
         self._put(f"state/{resource}", state, _STATE_KEPT_S)
@@ -106,10 +103,13 @@ class StackDesk:
     def _called(self, call: Any, **given: Any) -> "dict[str, Any]":
         with _as_os_errors(call.__name__):
             answer: dict[str, Any] = call(TableName=self._table, **given)
+        self._note_clock(answer)
+        return answer
+
+    def _note_clock(self, answer: "dict[str, Any]") -> None:
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         if date:
             self._ahead_s = parsedate_to_datetime(date).timestamp() - time.time()
-        return answer
 
 
 class _TakenError(Exception):

@@ -1,17 +1,12 @@
 """Jobs, Kueue's workloads and nodes of Kubernetes, over its API with the pod's own account."""
 
-import json
-import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Optional
+from urllib.parse import quote
 
 from trainguard_collector.agent.resources import ChangedError, Request, Resource, Unit
+from trainguard_collector.kubernetes.api import Api, epoch_of
+from trainguard_collector.kubernetes.pods import annotations_of
 
 # What owners write: an action, the training job that may ask for it, and anything that forbids it.
 ON_FIRE, ON_FAULT = "trainguard/on-fire", "trainguard/on-fault"
@@ -28,61 +23,6 @@ _LABELS = {
 }
 _ON_NODES = (*_LABELS, "cordon")
 _QUEUE, _JOB_UID = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/job-uid"
-
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_TIMEOUT_S = 15.0
-_PAGE = 500
-
-
-class Api:
-    """The cluster's API server; each request raises OSError, and ChangedError for a write of what has changed."""
-
-    def __init__(self, server: str, account: Path = _ACCOUNT) -> None:
-        self._server, self._token = server, account / "token"
-        authority = account / "ca.crt"
-        self._tls = ssl.create_default_context(cafile=str(authority)) if server.startswith("https:") else None
-
-    def get(self, path: str, **query: Any) -> "Optional[dict[str, Any]]":
-        """Return an object or a list; None when there is none."""
-        try:
-            return self._send("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
-        except urllib.error.HTTPError as fault:
-            if fault.code == 404:
-                return None
-            raise
-
-    def items(self, path: str, **query: Any) -> "Iterator[dict[str, Any]]":
-        """Iterate over a list, page by page; over nothing where the cluster has no such kind."""
-        more = ""
-        while True:
-            page = self.get(path, limit=_PAGE, **({"continue": more} if more else {}), **query) or {}
-            yield from page.get("items") or ()
-            more = (page.get("metadata") or {}).get("continue") or ""
-            if not more:
-                return
-
-    def patch(self, path: str, change: "dict[str, Any]") -> None:
-        try:
-            self._send("PATCH", path, change)
-        except urllib.error.HTTPError as fault:
-            if fault.code in (404, 409):
-                raise ChangedError(path) from fault
-            raise
-
-    def _send(self, method: str, path: str, body: "Optional[dict[str, Any]]" = None) -> "dict[str, Any]":
-        # The token is renewed while the agent runs.
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read_text('ascii').strip()}"}
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/merge-patch+json"
-            data = json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._server}{path}", data, headers, method=method)  # noqa: S310
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
-                found = json.loads(answer.read())
-        except (ValueError, HTTPException) as fault:
-            raise OSError(f"{method} {path}: the answer is no JSON, or a part of it") from fault
-        return found if isinstance(found, dict) else {}
 
 
 class Kubernetes:
@@ -106,7 +46,7 @@ class Kubernetes:
         if self._with_nodes:
             jobs = None
             for node in self._api.items("/api/v1/nodes"):
-                if ON_FAULT in _annotations(node):
+                if ON_FAULT in annotations_of(node):
                     jobs = self._jobs_by_owner() if jobs is None else jobs
                     yield self._node(node, self._pods_on(node["metadata"]["name"], jobs))
 
@@ -114,16 +54,16 @@ class Kubernetes:
         kind, _, rest = name.partition("/")
         namespace, _, own = rest.partition("/")
         if kind == "node":
-            node = self._api.get(f"/api/v1/nodes/{urllib.parse.quote(rest, safe='')}") if self._with_nodes else None
+            node = self._api.get(f"/api/v1/nodes/{quote(rest, safe='')}") if self._with_nodes else None
             return None if node is None else self._node(node, self._pods_on(rest, self._jobs_by_owner()))
         if self._scopes != [""] and f"/namespaces/{namespace}" not in self._scopes:
             return None
-        place = f"/namespaces/{urllib.parse.quote(namespace, safe='')}"
+        place = f"/namespaces/{quote(namespace, safe='')}"
         if kind == "job":
-            job = self._api.get(f"{self._jobs}{place}/jobs/{urllib.parse.quote(own, safe='')}")
+            job = self._api.get(f"{self._jobs}{place}/jobs/{quote(own, safe='')}")
             return None if job is None else self._job(job)
         if kind == "kueue":
-            found = self._api.get(f"{self._workloads}{place}/workloads/{urllib.parse.quote(own, safe='')}")
+            found = self._api.get(f"{self._workloads}{place}/workloads/{quote(own, safe='')}")
             return None if found is None else self._workload(found, name, found)
         return None
 
@@ -131,9 +71,11 @@ class Kubernetes:
         path, metadata, spec = found.version
         mark = {**metadata, "annotations": {ACTED: request.id}}
         if found.action in _LABELS:
-            self._api.patch(path, {"metadata": {**mark, "labels": _LABELS[found.action]}})
+            change = {"metadata": {**mark, "labels": _LABELS[found.action]}}
         else:
-            self._api.patch(path, {"metadata": mark, "spec": spec})
+            change = {"metadata": mark, "spec": spec}
+        if not self._api.patch(path, change):
+            raise ChangedError(path)
 
     def _job(self, job: "dict[str, Any]") -> Resource:
         """Return a Job; one that Kueue admits is held back by its workload, as Kueue would resume it otherwise."""
@@ -148,9 +90,9 @@ class Kubernetes:
             name=name,
             status="suspended" if suspended else "active" if status.get("active") else "over or not begun",
             runs=bool(status.get("active")) and not suspended and not status.get("completionTime"),
-            started_at=_epoch(status.get("startTime")),
-            job=_annotations(job).get(JOB, ""),
-            acted_by=_annotations(job).get(ACTED),
+            started_at=epoch_of(status.get("startTime")),
+            job=annotations_of(job).get(JOB, ""),
+            acted_by=annotations_of(job).get(ACTED),
             version=_version(f"{self._jobs}/namespaces/{metadata['namespace']}/jobs", job, {"suspend": True}),
         )
 
@@ -165,9 +107,9 @@ class Kubernetes:
             name=name,
             status="held back" if not active else "finished" if "Finished" in true else "admitted or waiting",
             runs=active and "Admitted" in true and "Finished" not in true,
-            started_at=_epoch((found.get("Admitted") or {}).get("lastTransitionTime")),
-            job=_annotations(owner).get(JOB, ""),
-            acted_by=_annotations(workload).get(ACTED),
+            started_at=epoch_of((found.get("Admitted") or {}).get("lastTransitionTime")),
+            job=annotations_of(owner).get(JOB, ""),
+            acted_by=annotations_of(workload).get(ACTED),
             version=_version(place, workload, {"active": False}),
         )
 
@@ -178,8 +120,8 @@ class Kubernetes:
             name=f"node/{node['metadata']['name']}",
             status="ready" if any(each.get("status") == "True" for each in ready) else "not ready",
             runs=True,
-            started_at=_epoch(node["metadata"].get("creationTimestamp")),
-            acted_by=_annotations(node).get(ACTED),
+            started_at=epoch_of(node["metadata"].get("creationTimestamp")),
+            acted_by=annotations_of(node).get(ACTED),
             version=_version("/api/v1/nodes", node, {"unschedulable": True}),
             units=units,
         )
@@ -190,7 +132,7 @@ class Kubernetes:
         return tuple(
             (
                 f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
-                _epoch(pod["status"].get("startTime")),
+                epoch_of(pod["status"].get("startTime")),
                 next((jobs[owner] for owner in _owners(pod) if owner in jobs), None),
             )
             for pod in pods
@@ -202,12 +144,12 @@ class Kubernetes:
         owners: dict[str, list[str]] = {}
         for scope in self._scopes:
             for workload in self._api.items(f"{self._workloads}{scope}/workloads"):
-                named = _annotations(workload).get(JOB)
+                named = annotations_of(workload).get(JOB)
                 found.update({owner: named for owner in _owners(workload) if named})
             for job in self._api.items(f"{self._jobs}{scope}/jobs"):
                 own = job["metadata"].get("uid", "")
                 owners[own] = _owners(job)
-                if named := _annotations(job).get(JOB):
+                if named := annotations_of(job).get(JOB):
                     found[own] = named
         for own, above in owners.items():
             named = next((found[each] for each in above if each in found), None)
@@ -216,17 +158,13 @@ class Kubernetes:
         return found
 
 
-def _annotations(found: "dict[str, Any]") -> "dict[str, str]":
-    return found["metadata"].get("annotations") or {}
-
-
 def _owners(found: "dict[str, Any]") -> "list[str]":
     return [each.get("uid", "") for each in found["metadata"].get("ownerReferences") or ()]
 
 
 def _has_word(workload: "dict[str, Any]") -> bool:
     """Whether its owner allows an action, or names its job: that counts for its node."""
-    return not {ON_FIRE, JOB}.isdisjoint(_annotations(workload))
+    return not {ON_FIRE, JOB}.isdisjoint(annotations_of(workload))
 
 
 def _full_name(kind: str, found: "dict[str, Any]") -> str:
@@ -234,7 +172,7 @@ def _full_name(kind: str, found: "dict[str, Any]") -> str:
 
 
 def _consent(found: "dict[str, Any]", key: str, actions: Sequence[str]) -> "dict[str, Any]":
-    annotations = _annotations(found)
+    annotations = annotations_of(found)
     action = annotations.get(key, "")
     return {"action": action if action in actions else "", "exempt": EXEMPT in annotations}
 
@@ -245,11 +183,4 @@ def _version(
     """Return path, precondition and change: the server refuses a write of another object, or of a changed one."""
     metadata = found["metadata"]
     held = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-    return f"{place}/{urllib.parse.quote(metadata['name'], safe='')}", held, spec
-
-
-def _epoch(text: Any) -> Optional[float]:
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None
+    return f"{place}/{quote(metadata['name'], safe='')}", held, spec

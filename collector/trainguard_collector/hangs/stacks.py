@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from trainguard_collector.objects import STACKS, Handover
 
@@ -21,13 +21,6 @@ _BETWEEN_S = 0.05
 _QUIET_LOOKS = 4
 
 
-class Stack(NamedTuple):
-    """Stacks of a process, and the end of the file's name that says who wrote them."""
-
-    suffix: str
-    body: bytes
-
-
 class StackTaker:
     """Takes the stacks of one process after another; ``faults`` says why py-spy did not."""
 
@@ -35,15 +28,18 @@ class StackTaker:
         self._handover = handover
         self.faults: dict[str, str] = {}
 
-    def stack(self, pid: int, *, as_text: bool = False) -> Optional[Stack]:
-        """Return a process's stacks, ``as_text`` by faulthandler alone; None where it is gone, or neither way works."""
+    def stack(self, pid: int, *, as_text: bool = False) -> "Optional[tuple[str, bytes]]":
+        """Return a process's stacks, behind the end of the file's name that says who wrote them.
+
+        ``as_text`` is by faulthandler alone; None is of a process that is gone, or where neither way works.
+        """
         program = None if as_text else _py_spy()
         body = None if program is None else self._by_py_spy(program, pid)
         if body is not None:
-            return Stack(".json", body)
+            return ".json", body
         body = by_faulthandler(self._handover.folder, pid)
         if body is not None:
-            return Stack(".txt", body)
+            return ".txt", body
         if program is None and process_state(pid):
             asked = "asked" if as_text else "installed"
             self.faults["stacks"] = f"{pid} does not answer faulthandler, and py-spy is not {asked}"
@@ -113,6 +109,11 @@ def process_state(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
     return ""
+
+
+def runs(pid: int) -> bool:
+    """Return False for a process that has ended and was not waited for."""
+    return pid > 0 and process_state(pid) not in ("", "Z", "X")
 
 
 def _py_spy() -> Optional[str]:

@@ -39,7 +39,8 @@ class Standstill:
         if progressed or self._changed_at is None:
             self._end_pause(at, has_begun=has_begun)
             return False
-        if self.is_open or not has_begun or at - self._changed_at < self._bound_s(is_excused=is_excused):
+        bound_s = LONGEST_S if is_excused else min(max(LEAST_S, PAUSE_RATIO * self._longest_s), LONGEST_S)
+        if self.is_open or not has_begun or at - self._changed_at < bound_s:
             return False
         self.is_open = True
         return True
@@ -50,6 +51,3 @@ class Standstill:
             pause_s = at - self._changed_at
             self._longest_s = max(self._longest_s, pause_s) if has_begun else pause_s
         self._changed_at, self._was_excused, self.is_open = at, False, False
-
-    def _bound_s(self, *, is_excused: bool) -> float:
-        return LONGEST_S if is_excused else min(max(LEAST_S, PAUSE_RATIO * self._longest_s), LONGEST_S)

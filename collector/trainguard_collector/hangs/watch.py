@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 import psutil
 
 from trainguard_collector.hangs.dumps import Dumps
-from trainguard_collector.hangs.stacks import StackTaker
+from trainguard_collector.hangs.stacks import StackTaker, runs
 from trainguard_collector.hangs.standstill import LEAST_STEPS, Standstill
 from trainguard_collector.layout import hang_key
+from trainguard_collector.names import RANKS
 from trainguard_collector.objects import ASK, PAUSE, SHARED, TIMELINE, WRITER, Handover
-from trainguard_collector.outgoing import runs
 
 LOOK_S = 5.0
 # No stack is begun later.
@@ -29,19 +29,7 @@ MOST_PROCESSES = 128
 _FINISH_S = 5.0
 _TAIL = 16_384
 _STEP = re.compile(rb'"name":"Step:ModeKeys\.([A-Z]+)"[^\n]*?"step_num":"(\d+)"')
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _LOCAL_RANK = "LOCAL_RANK"
-
-
-class Process(NamedTuple):
-    """A training process; ``rank`` in the job, None where it has none."""
-
-    pid: int
-    rank: Optional[int]
-
-    @property
-    def stem(self) -> str:
-        return f"stack_process_{self.pid}" if self.rank is None else f"stack_rank_{self.rank}"
 
 
 class Timelines:
@@ -155,12 +143,12 @@ class HangWatch:
     def _take(self, at: int, pids: "list[int]") -> None:
         try:
             until = time.monotonic() + STACKS_S
-            for process in training_processes(self._observed, pids, self._timelines.ranks)[:MOST_PROCESSES]:
+            for pid, rank in training_processes(self._observed, pids, self._timelines.ranks)[:MOST_PROCESSES]:
                 if time.monotonic() >= until:
                     break
-                found = self._stacks.stack(process.pid, as_text=process.rank is None)
+                found = self._stacks.stack(pid, as_text=rank is None)
                 if found is not None:
-                    self._handover.put(hang_key(self._node, at, f"{process.stem}{found.suffix}"), found.body)
+                    self._handover.put(hang_key(self._node, at, stem_of(pid, rank) + found[0]), found[1])
         except Exception as fault:
             self._own["stacks"] = f"{type(fault).__name__}: {fault}"[:300]
         self._wake()
@@ -181,16 +169,22 @@ def ask(pipe: Path, at: int) -> None:
             os.close(file)
 
 
-def training_processes(observed: Optional[int], pids: "list[int]", ranks: "dict[int, int]") -> "list[Process]":
-    """Return the processes that record, and of those at and below ``observed`` with a rank the first of each rank."""
-    found = {pid: Process(pid, ranks.get(pid, _rank(_environment(pid)))) for pid in pids}
-    known = {each.rank for each in found.values()}
+def stem_of(pid: int, rank: Optional[int]) -> str:
+    return f"stack_process_{pid}" if rank is None else f"stack_rank_{rank}"
+
+
+def training_processes(
+    observed: Optional[int], pids: "list[int]", ranks: "dict[int, int]"
+) -> "list[tuple[int, Optional[int]]]":
+    """Return ids and ranks: of processes that record, and at and below ``observed`` of the first of each rank."""
+    found = {pid: ranks.get(pid, _rank(_environment(pid))) for pid in pids}
+    known = set(found.values())
     for pid, environment in _ranked(observed):
         rank = _rank(environment)
         if pid not in found and rank not in known:
-            found[pid] = Process(pid, rank)
+            found[pid] = rank
             known.add(rank)
-    return sorted(found.values(), key=lambda each: (each.rank is None, each.rank, each.pid))
+    return sorted(found.items(), key=lambda each: (each[1] is None, each[1], each[0]))
 
 
 def _ranked(observed: Optional[int]) -> "Iterator[tuple[int, dict[str, str]]]":
@@ -216,12 +210,12 @@ def _environment(pid: int) -> "dict[str, str]":
     with suppress(OSError):
         words = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
         pairs = (word.partition("=") for word in words)
-        return {name: value for name, _, value in pairs if name in _RANKS or name == _LOCAL_RANK}
+        return {name: value for name, _, value in pairs if name in RANKS or name == _LOCAL_RANK}
     return {}
 
 
 def _rank(environment: "Mapping[str, str]") -> Optional[int]:
-    values = (environment.get(name, "") for name in _RANKS)
+    values = (environment.get(name, "") for name in RANKS)
     return next((int(value) for value in values if value.isdecimal() and len(value) < 8), None)
 
 

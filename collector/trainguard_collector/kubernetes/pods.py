@@ -3,9 +3,9 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, Optional
 
+from trainguard_collector.kubernetes.api import epoch_of
 from trainguard_collector.names import ACCOUNT_TAG, USER_TAG, Identity, job_name, node_name
 
 Body = Mapping[str, Any]
@@ -139,15 +139,8 @@ def needs_gpus_named(pod: Body) -> bool:
 def began_at(pod: Body) -> Optional[float]:
     """Return when the pod's first container began, epoch seconds; None while none runs."""
     states = [each.get("state") or {} for each in pod.get("status", {}).get("containerStatuses") or ()]
-    times = [_epoch(each["running"].get("startedAt")) for each in states if isinstance(each.get("running"), dict)]
+    times = [epoch_of(each["running"].get("startedAt")) for each in states if isinstance(each.get("running"), dict)]
     return min((each for each in times if each is not None), default=None)
-
-
-def _epoch(text: object) -> Optional[float]:
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None
 
 
 def ended_by(pod: Body) -> Optional[str]:
@@ -160,16 +153,13 @@ def ended_by(pod: Body) -> Optional[str]:
         return None
     if pod.get("metadata", {}).get("deletionTimestamp") or status.get("reason") in _STOPPED:
         return "stopped"
-    if any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in _conditions(status)):
+    conditions = status.get("conditions") or ()
+    if any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions):
         return "stopped"
     ends = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or ()]
     codes = [int(each.get("exitCode") or 0) for each in ends]
     code = next((each for each in codes if each), 1)
     return f"signal {code - _SIGNALS_FROM}" if code > _SIGNALS_FROM else f"exit {code}"
-
-
-def _conditions(status: Body) -> "list[Body]":
-    return list(status.get("conditions") or ())
 
 
 def group_paths(pod: Body) -> "list[str]":

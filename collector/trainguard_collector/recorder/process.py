@@ -4,12 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from trainguard_collector.names import identify, launched_by
+from trainguard_collector.names import RANKS, identify
 from trainguard_collector.recorder.harmless import module
 from trainguard_collector.session import note_ignored, running_settings, start
 from trainguard_collector.settings import Settings, read_settings
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
@@ -31,7 +30,7 @@ def find_rank(environment: Mapping[str, str]) -> Rank:
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return Rank(distributed.get_rank(), distributed.get_world_size())
-    rank = next((environment[name] for name in _RANKS if environment.get(name, "").isdecimal()), "")
+    rank = next((environment[name] for name in RANKS if environment.get(name, "").isdecimal()), "")
     world = next((environment[name] for name in _SIZES if environment.get(name, "").isdecimal()), "")
     if (
         not world
@@ -57,4 +56,4 @@ def recording_settings(output: Optional[str], job: Optional[str], *, with_sample
             note_ignored(given, output, None, job)
         return given
     environment = {**os.environ, "TRAINGUARD_JOB": job} if job else dict(os.environ)
-    return read_settings(environment, identify(environment, launcher=launched_by(environment)), output=output)
+    return read_settings(environment, identify(environment), output=output)

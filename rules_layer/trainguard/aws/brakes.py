@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trainguard.aws.aws_errors import translated, unless
 from trainguard.core.brakes import Brake, BrakeList, joined, read_brakes, written_brakes
 from trainguard.core.errors import PortUnavailableError, StateConflictError
@@ -47,7 +49,11 @@ class SsmBrakes:
         wanted = joined(change(before.brakes))
         faults = before.faults
         for _ in range(ATTEMPTS):
-            written = self._write(written_brakes(wanted, now=now))
+            document = written_brakes(wanted, now=now)
+            with translated("ssm", "PutParameter"):
+                written = self._client().put_parameter(
+                    Name=self.parameter, Value=document, Type="String", Overwrite=True, Description=_DESCRIPTION
+                )["Version"]
             others = [self._stored(each)[1] for each in range(version + 1, written)]
             together = joined([*wanted, *(brake for other in others for brake in other.brakes)])
             faults += tuple(fault for other in others for fault in other.faults)
@@ -63,12 +69,6 @@ class SsmBrakes:
         if answer is None:
             return 0, BrakeList()
         return answer["Parameter"]["Version"], read_brakes(answer["Parameter"]["Value"])
-
-    def _write(self, document: str) -> int:
-        with translated("ssm", "PutParameter"):
-            return self._client().put_parameter(
-                Name=self.parameter, Value=document, Type="String", Overwrite=True, Description=_DESCRIPTION
-            )["Version"]
 
 
 class KnownBrakes:
@@ -94,3 +94,10 @@ class KnownBrakes:
             for each in self._known.faults:
                 self._journal.count("brakes_unread", reason=each)
         return self._known
+
+    def count_in_force(self, now: float) -> None:
+        """Count those in force at ``now``, epoch seconds."""
+        in_force = self().in_force(now)
+        if in_force:
+            reason = msgspec.json.encode(in_force).decode()
+            self._journal.count("brakes_in_force", len(in_force), reason=reason)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from trainguard.aws.aws_errors import error_code, translated, unless
+from trainguard.aws.clients import Clients
+from trainguard.aws.environment import Environment
 from trainguard.aws.sagemaker import UNKNOWN_JOB, job_status, stop_training_job
-from trainguard.core.canary_name import CANARY_TAG
+from trainguard.core.canary_name import CANARY_MARK, CANARY_TAG
 from trainguard.core.records import JobStatus
 from trainguard.core.text import LONGEST_SENTENCE, one_line
 from trainguard.stack.canary_job import JOB_LIMIT_S
 
 if TYPE_CHECKING:
-    from mypy_boto3_sagemaker import SageMakerClient
     from mypy_boto3_sagemaker.type_defs import ResourceConfigTypeDef
-    from mypy_boto3_ssm import SSMClient
 
 # The smallest type with a price in the table.
 INSTANCE_TYPE: Final = "ml.m5.large"
@@ -27,22 +27,12 @@ _REFUSALS = frozenset({"ValidationException", "ResourceLimitExceeded", "Resource
 
 
 class SageMakerCanaryJobs:
-    """Creates, describes and stops them; see `CanaryJobs`. ``parameter`` holds the mark, ``bucket`` their output."""
+    """Creates, describes and stops them; see `CanaryJobs`."""
 
-    def __init__(
-        self,
-        *,
-        sagemaker: "SageMakerClient",
-        ssm: "SSMClient",
-        parameter: str,
-        bucket: str,
-        image: str,
-        role_arn: str,
-        stack: str,
-    ) -> None:
-        self._sagemaker, self._ssm = sagemaker, ssm
-        self._parameter, self._bucket = parameter, bucket
-        self._image, self._role_arn, self._stack = image, role_arn, stack
+    def __init__(self, environment: Environment, clients: Clients) -> None:
+        self._environment = environment
+        self._sagemaker, self._ssm = clients.sagemaker, clients.ssm
+        self._parameter = f"{environment.settings_path}{CANARY_MARK}"
 
     def marked(self) -> str:
         with translated("ssm", "GetParameter"):
@@ -54,18 +44,18 @@ class SageMakerCanaryJobs:
 
     def create(self, job: str, tags: Mapping[str, str]) -> str | None:
         """Create the job without a way into any network: it sleeps until it is stopped."""
-        given = {**tags, CANARY_TAG: self._stack}
+        given = {**tags, CANARY_TAG: self._environment.stack_name}
         with translated("SageMaker", "CreateTrainingJob"):
             try:
                 self._sagemaker.create_training_job(
                     TrainingJobName=job,
                     AlgorithmSpecification={
-                        "TrainingImage": self._image,
+                        "TrainingImage": self._environment.canary_image,
                         "TrainingInputMode": "File",
                         "ContainerEntrypoint": ["sleep", str(2 * JOB_LIMIT_S)],
                     },
-                    RoleArn=self._role_arn,
-                    OutputDataConfig={"S3OutputPath": f"s3://{self._bucket}"},
+                    RoleArn=self._environment.canary_role_arn,
+                    OutputDataConfig={"S3OutputPath": f"s3://{self._environment.profile_bucket}"},
                     ResourceConfig=_MACHINE,
                     StoppingCondition={"MaxRuntimeInSeconds": JOB_LIMIT_S},
                     EnableNetworkIsolation=True,

@@ -60,6 +60,40 @@ EVALUATION = (
     "brakes_parameter",
 )
 
+# Variables of ``scheduler``.
+SCHEDULE = (
+    "jobs_table",
+    "reconcile_job_function",
+    "brakes_parameter",
+    "canary",
+    "profile_bucket",
+    "default_settings_parameter",
+)
+# Variables of ``decide_stop``.
+DECISION = (
+    "stop_switch_parameter",
+    "stop_switch_override_parameter",
+    "brakes_parameter",
+    "jobs_table",
+    "rule_state_table",
+    "bookkeeping_table",
+    "stop_budget_table",
+    "max_stops_per_hour",
+    "stoppable_resources",
+)
+# Variables of ``canary``, and the further ones where it is a job of SageMaker's.
+CANARY = ("rule_state_table", "jobs_table", "profile_bucket")
+CANARY_JOB = (
+    *CANARY,
+    "canary_image",
+    "canary_role_arn",
+    "settings_path",
+    "stack_name",
+    "stop_switch_parameter",
+    "stop_switch_override_parameter",
+    "brakes_parameter",
+)
+
 
 def load_environment(names: tuple[str, ...], environ: Mapping[str, str] = os.environ, *, function: str) -> Environment:
     """Read variables of ``function``; raises EnvironmentConfigError with all that are missing or empty."""

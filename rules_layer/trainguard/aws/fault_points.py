@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 from trainguard.core.ports import Journal
 
+# Dimensions of the product's metrics, which the dashboard names without what writes them.
+RULE_DIMENSION, SEVERITY_DIMENSION = "RuleName", "Severity"
+
 FAULT_FIELD = "fault"
 
 AT_ONCE = 9

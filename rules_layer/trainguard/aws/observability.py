@@ -8,8 +8,7 @@ from typing import Literal
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-from trainguard.aws.dimensions import RULE_DIMENSION, SEVERITY_DIMENSION
-from trainguard.aws.fault_points import FAULT_FIELD, FAULT_POINTS
+from trainguard.aws.fault_points import FAULT_FIELD, FAULT_POINTS, RULE_DIMENSION, SEVERITY_DIMENSION
 
 WINDOW_S = 3_600.0
 # Of an execution environment within an hour.

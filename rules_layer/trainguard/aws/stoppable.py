@@ -1,13 +1,18 @@
-"""What a job runs on, as AWS Batch and EC2 describe it, and the calls that stop it and check the stop."""
+"""What a job runs on, as AWS Batch and EC2 describe it, what limits its stop, and the calls that stop and check."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from trainguard.aws.aws_errors import translated, unless
 from trainguard.aws.brakes import SsmBrakes
 from trainguard.aws.clients import Clients
+from trainguard.aws.dynamodb.cluster_desk import DynamoClusterDesk
+from trainguard.aws.dynamodb.fire_path import region_of
 from trainguard.aws.environment import Environment
 from trainguard.aws.sagemaker import SageMakerTrainingJobs, stop_training_job
 from trainguard.aws.ssm import SsmStopSwitch
@@ -18,6 +23,10 @@ from trainguard.stack.actions.fire_row import Fire
 from trainguard.stack.actions.request import StopResult
 from trainguard.stack.actions.stop_resources import ResourceDecision, StopServices
 from trainguard.stack.actions.stop_switch import StopSwitches
+from trainguard.stack.organisation.stop_limit import Admission, StopRequest
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
 
 _GROUP_TAG = "aws:autoscaling:groupName"
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
@@ -85,8 +94,9 @@ def stop_switches(environment: Environment, clients: Clients) -> Callable[[], St
     return lambda: replace(switch.read(), brakes=brakes.read())
 
 
-def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk) -> StopServices:
+def stop_services(environment: Environment, clients: Clients) -> StopServices:
     """Return what a decision about a stop asks; each service is met at the first question alone."""
+    desk = DynamoClusterDesk(client=clients.dynamodb, table=environment.bookkeeping_table)
     return StopServices(
         training_job=SageMakerTrainingJobs(client=lambda: clients.sagemaker).describe,
         resources={
@@ -98,6 +108,42 @@ def stop_services(environment: Environment, clients: Clients, desk: ClusterDesk)
         switches=stop_switches(environment, clients),
         kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},
     )
+
+
+# Bytes of a failed function's answer.
+_SHOWN = 300
+
+
+class LambdaStopLimit:
+    """Asks the central account's function, by ARN, whether the organisation admits one more stop."""
+
+    def __init__(self, *, client: "LambdaClient", function: str) -> None:
+        self._client = client
+        self._function = function
+
+    def ask(self, request: StopRequest) -> Admission:
+        """Return the answer; raises PortUnavailableError for none and for one that is no admission."""
+        with translated("Lambda", "Invoke"):
+            answer = self._client.invoke(FunctionName=self._function, Payload=msgspec.json.encode(request))
+            body = answer["Payload"].read()
+        if "FunctionError" in answer:
+            raise PortUnavailableError(
+                "Lambda", "Invoke", f"{self._function} failed: {body[:_SHOWN].decode(errors='replace')}"
+            )
+        try:
+            return msgspec.json.decode(body, type=Admission)
+        except msgspec.MsgspecError as fault:
+            raise PortUnavailableError(
+                "Lambda", "Invoke", f"{self._function} answered no admission: {fault}"
+            ) from fault
+
+
+def central_limit(clients: Clients) -> LambdaStopLimit | None:
+    """Return the limit of a member of an organisation; the function may lie in another Region."""
+    function = os.environ.get("STOP_LIMIT_FUNCTION")
+    if not function:
+        return None
+    return LambdaStopLimit(client=clients.in_region(region_of(function)).questions, function=function)
 
 
 _STOPPED_JOB = frozenset({"Stopping", "Stopped"})

@@ -1,6 +1,9 @@
 """Times in what leaves the engine: ISO 8601, in UTC. Light to import."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_YEAR = 9998
@@ -12,10 +15,15 @@ def iso_time(epoch_s: float) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def check_event_time(moment: datetime) -> None:
-    """Raise ValueError for a year in which the week before an event, or an object's key, has no name."""
-    if not EPOCH.year <= moment.year <= LAST_YEAR:
-        raise ValueError(f"the year is {moment.year}, expected {EPOCH.year} to {LAST_YEAR}")
+class TimedEvent(msgspec.Struct, frozen=True):
+    """An event with its time: that of a schedule says which week is over."""
+
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a year in which the week before an event, or an object's key, has no name."""
+        if not EPOCH.year <= self.time.year <= LAST_YEAR:
+            raise ValueError(f"the year is {self.time.year}, expected {EPOCH.year} to {LAST_YEAR}")
 
 
 def epoch_of(iso: str) -> float:

@@ -8,8 +8,8 @@ they neither hide one that passed nor stand for a planted one. `canary_job` plan
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated, Literal
+from datetime import UTC
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from trainguard.core.layout import REPORT_JSON, ProfileRoot
 from trainguard.core.ports import Journal, ProfileObjects, ReadableObjects
 from trainguard.core.records import JobRecord, RuleRow
 from trainguard.core.stores import Jobs, RuleStates
-from trainguard.core.timestamps import check_event_time
+from trainguard.core.timestamps import TimedEvent
 from trainguard.formats.profile.keys import system_key
 from trainguard.rules.low_gpu_utilization.rule import LOW_GPU
 
@@ -110,14 +110,10 @@ LOOKED_AFTER_MINUTES, ENDED_AFTER_MINUTES = 15, 30
 Step = Literal["plant", "look", "end"]
 
 
-class CanaryCall(msgspec.Struct, frozen=True):
+class CanaryCall(TimedEvent, frozen=True):
     """A step, and the time of the event that asks for it; ``scheduled`` leaves the step to the time."""
 
     step: Step | Literal["scheduled"]
-    time: Annotated[datetime, msgspec.Meta(tz=True)]
-
-    def __post_init__(self) -> None:
-        check_event_time(self.time)
 
     @property
     def due(self) -> Step:

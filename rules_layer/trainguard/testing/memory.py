@@ -97,6 +97,13 @@ def _is_further(stored: RuleRow, published: RuleRow) -> bool:
     return final and published.evaluated_through == stored.evaluated_through
 
 
+_ONCE_KNOWN = ("instance_count", "created_at", "started_at", "ended_at", "expires_at")
+_OF_STATUS = (
+    *("status", "secondary_status", "active", "closing", "polled_fast"),
+    *("close_asks", "close_asked_at", "left_at", "file_fault"),
+)
+
+
 class MemoryJobs:
     """Twin of DynamoJobs."""
 
@@ -126,24 +133,9 @@ class MemoryJobs:
             stored = frozen_record(stored, ended_at=None)
         if update.active:
             stored = frozen_record(stored, expires_at=None)
-        known = {
-            name: value
-            for name in ("instance_count", "created_at", "started_at", "ended_at", "expires_at")
-            if (value := getattr(update, name)) is not None
-        }
-        self._records[record.job] = frozen_record(
-            stored,
-            status=update.status,
-            secondary_status=update.secondary_status,
-            active=update.active,
-            closing=update.closing,
-            polled_fast=update.polled_fast,
-            close_asks=update.close_asks,
-            close_asked_at=update.close_asked_at,
-            left_at=update.left_at,
-            file_fault=update.file_fault,
-            **known,
-        )
+        known = {name: value for name in _ONCE_KNOWN if (value := getattr(update, name)) is not None}
+        changed = {name: getattr(update, name) for name in _OF_STATUS}
+        self._records[record.job] = frozen_record(stored, **known, **changed)
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
         stored = self._records.get(job)

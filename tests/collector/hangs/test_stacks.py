@@ -60,9 +60,9 @@ def test_registered_process_writes_its_stack_each_time(start: Start, taker: Stac
     for _ in range(2):
         found = taker.stack(process.pid)
         assert found is not None
-        assert (found.suffix, is_stacks(found.body)) == (".txt", True)
-        assert [each.function for each in main_thread(found.body, "stack").frames] == ["waits_for_data", "<module>"]
-        assert found.body.count(b"waits_for_data") == 1
+        assert (found[0], is_stacks(found[1])) == (".txt", True)
+        assert [each.function for each in main_thread(found[1], "stack").frames] == ["waits_for_data", "<module>"]
+        assert found[1].count(b"waits_for_data") == 1
     assert process.poll() is None
 
 
@@ -137,8 +137,8 @@ def test_stack_of_py_spy_has_no_values(
     stand_in(tmp_path, monkeypatch, f"echo '{json.dumps(told)}'")
     found = taker.stack(start().pid)
     assert found is not None
-    assert (found.suffix, b"s3cret" in found.body) == (".json", False)
-    assert str(main_thread(found.body, "stack").frames[0]) == "a.py:3 f"
+    assert (found[0], b"s3cret" in found[1]) == (".json", False)
+    assert str(main_thread(found[1], "stack").frames[0]) == "a.py:3 f"
     assert taker.faults == {}
 
 
@@ -163,6 +163,6 @@ def test_failing_py_spy_is_told_and_faulthandler_asked(
     stand_in(tmp_path, monkeypatch, script)
     found = taker.stack(start().pid)
     assert found is not None
-    assert found.suffix == ".txt"
+    assert found[0] == ".txt"
     assert told in taker.faults["stacks"]
     assert not list(tmp_path.glob("*.draft"))

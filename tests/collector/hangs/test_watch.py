@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainguard_collector.hangs.stacks import Stack, StackTaker
-from trainguard_collector.hangs.watch import HangWatch, Process, training_processes
+from trainguard_collector.hangs.stacks import StackTaker
+from trainguard_collector.hangs.watch import HangWatch, stem_of, training_processes
 from trainguard_collector.objects import ASK, PAUSE, WRITER, Handover
 from trainguard_collector.outgoing import Outgoing
 
@@ -32,9 +32,9 @@ class Node:
         self.wakes: list[float] = []
         self.watch = HangWatch(Handover(folder, 10**9), "node-1", lambda: self.wakes.append(self.at))
 
-    def _stack(self, pid: int) -> Stack:
+    def _stack(self, pid: int) -> tuple[str, bytes]:
         self.stacks.append(pid)
-        return Stack(".json", b"[]")
+        return ".json", b"[]"
 
     def pass_s(self, seconds: int) -> None:
         for _ in range(0, seconds, 5):
@@ -201,17 +201,17 @@ def test_ranks_are_found_without_their_workers(tree: Tree, monkeypatch: pytest.M
     monkeypatch.setattr("os.getppid", os.getpid)
     monkeypatch.setattr("os.getpid", lambda: -1)
     pids = tree("a:RANK=4,LOCAL_RANK=0;b:RANK=5,LOCAL_RANK=1", "worker:X=1")
-    assert training_processes(None, [], {}) == [Process(pids["a"], 4), Process(pids["b"], 5)]
+    assert training_processes(None, [], {}) == [(pids["a"], 4), (pids["b"], 5)]
 
 
 def test_launcher_with_a_rank_of_its_own_is_left_out(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getppid", os.getpid)
     monkeypatch.setattr("os.getpid", lambda: -1)
     pids = tree("launcher:RANK=1", "a:RANK=9,LOCAL_RANK=0")
-    assert training_processes(None, [], {}) == [Process(pids["a"], 9)]
+    assert training_processes(None, [], {}) == [(pids["a"], 9)]
     recorded = training_processes(None, [pids["launcher"], pids["top"]], {pids["launcher"]: 9})
-    assert recorded == [Process(pids["launcher"], 9), Process(pids["top"], None)]
-    assert recorded[1].stem == f"stack_process_{pids['top']}"
+    assert recorded == [(pids["launcher"], 9), (pids["top"], None)]
+    assert stem_of(*recorded[1]) == f"stack_process_{pids['top']}"
 
 
 def test_process_that_vanishes_while_looked_at_is_left_out() -> None:

@@ -15,13 +15,11 @@ from trainguard.aws.dynamodb.attributes import (
     record_of,
     text,
 )
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.table import OfTable, decoding
 from trainguard.core.finding import Severity
 from trainguard.core.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from trainguard.aws.dynamodb.attributes import Item
 
 # What alerts reached, an entry each; stops of the last hour; names met in an hour, an entry each.
@@ -41,11 +39,8 @@ def entry_key(purpose: str, name: str) -> "Item":
     return {"Purpose": text(purpose), "Id": text(name)}
 
 
-class DynamoBookkeeping:
+class DynamoBookkeeping(OfTable):
     """See `Bookkeeping`."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def meet(self, at: float, most: int) -> bool:
         return self._table.update(

@@ -4,17 +4,14 @@ A cluster's role may read ``requests/<cluster>`` and write ``agents/<cluster>``,
 """
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from trainguard.aws.dynamodb.attributes import integer, text
 from trainguard.aws.dynamodb.bookkeeping import AGENTS, REQUESTS, entry_key
-from trainguard.aws.dynamodb.table import Table
+from trainguard.aws.dynamodb.table import OfTable
 from trainguard.stack.actions.cluster_agents import AgentAnswer, AgentRequest, AgentState
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 T = TypeVar("T")
 
@@ -24,11 +21,8 @@ REQUEST_KEPT_S = 86_400
 _NEW = "attribute_not_exists(#Id)"
 
 
-class DynamoClusterDesk:
+class DynamoClusterDesk(OfTable):
     """See `ClusterDesk`."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def state(self, cluster: str, resource: str) -> AgentState | None:
         return self._read(AGENTS + cluster, f"state/{resource}", AgentState)

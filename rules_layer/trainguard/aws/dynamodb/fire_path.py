@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainguard.aws.dynamodb import attributes
 from trainguard.aws.dynamodb.attributes import Columns, flag, integer, map_of, moment, record_of, text
 from trainguard.aws.dynamodb.bookkeeping import ALERTS, STOPS, entry_key
-from trainguard.aws.dynamodb.table import Table, decoding, row_key
+from trainguard.aws.dynamodb.table import OfTable, decoding, row_key
 from trainguard.core.errors import StateConflictError
 from trainguard.core.records import AlertKind
 from trainguard.stack.actions.fire_row import Fire, Recorded
@@ -15,8 +15,6 @@ from trainguard.stack.actions.request import StopDecision
 from trainguard.stack.actions.stop_rate_limit import Stop, admit
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 
@@ -34,11 +32,8 @@ _OWN = "(#FireId = :fire OR (attribute_not_exists(#FireId) AND attribute_exists(
 _NOT_MADE = "(attribute_not_exists(#StopMade) OR #StopMade <> :true OR #StopFireId <> :fire)"
 
 
-class DynamoFireRows:
+class DynamoFireRows(OfTable):
     """Writes the columns of the fire path; see `FireRows`."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def mark(self, fire: Fire) -> None:
         key = row_key(fire.job, fire.rule)
@@ -108,11 +103,8 @@ KEPT_S = 90 * 86_400
 LEASE_S = 45
 
 
-class DynamoSentAlerts:
+class DynamoSentAlerts(OfTable):
     """Claims on the channels of alerts, and marks of what became of them."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def claim(self, alert_id: str, channel: Channel, *, now: float) -> Claim:
         claimed, sent = _columns(channel)
@@ -174,11 +166,8 @@ ATTEMPTS = 4
 _STOPS = map_of(record_of(Stop, {"job": ("Job", attributes.TEXT), "at": ("At", attributes.TIME)}))
 
 
-class DynamoStopBudget:
+class DynamoStopBudget(OfTable):
     """The stops of the last hour, with fire, job and time; ``table`` may be another stack's ARN, in its Region."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
         version = 0

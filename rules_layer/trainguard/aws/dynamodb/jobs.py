@@ -20,14 +20,12 @@ from trainguard.aws.dynamodb.attributes import (
     written,
 )
 from trainguard.aws.dynamodb.stored_form import stored_job
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.table import OfTable, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.core.records import OUTSIDE_ARN, JobRecord, JobStatus
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 
@@ -40,11 +38,8 @@ _EXISTS = "attribute_exists(#TrainingJobName)"
 _MOVED = ("tuning-job/", "met-jobs/")
 
 
-class DynamoJobs:
+class DynamoJobs(OfTable):
     """Store of Jobs items; changes of a job without an item are dropped, as half an item is worse than none."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def load(self, job: str) -> JobRecord | None:
         item = self._table.get(_key(job))

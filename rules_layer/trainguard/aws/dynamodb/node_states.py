@@ -19,26 +19,21 @@ from trainguard.aws.dynamodb.attributes import (
     written,
 )
 from trainguard.aws.dynamodb.stored_form import FINDING, stored_node
-from trainguard.aws.dynamodb.table import Table, decoding
+from trainguard.aws.dynamodb.table import OfTable, decoding
 from trainguard.core.errors import StateConflictError
 from trainguard.core.finding import Finding
 from trainguard.core.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 
-class DynamoNodeStates:
+class DynamoNodeStates(OfTable):
     """Store of NodeState items; Version is the only lock.
 
     ``mark_sent`` does not move it, so a writer that loaded the item before may put a mark back to unsent. That costs
     one more StartExecution, which is refused by its name.
     """
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def load(self, key: StreamKey) -> NodeRecord | None:
         item = self._table.get(_key(key))

@@ -16,13 +16,11 @@ from trainguard.aws.dynamodb.attributes import (
     written,
 )
 from trainguard.aws.dynamodb.stored_form import FACT_COLUMN, FINDING, fact_columns, stored_row
-from trainguard.aws.dynamodb.table import Table, decoding, row_key
+from trainguard.aws.dynamodb.table import OfTable, decoding, row_key
 from trainguard.core.finding import Finding, Progress
 from trainguard.core.records import RuleRow, Status, StopRecord
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from trainguard.aws.dynamodb.attributes import AttributeValue, Item
 
 # Rows that have fired, by status and time: people ask it what fires now.
@@ -34,11 +32,8 @@ BY_STATUS_COLUMNS = ("Severity", "Kind", "Action")
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
 
 
-class DynamoRuleStates:
+class DynamoRuleStates(OfTable):
     """Store of RuleState rows."""
-
-    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
-        self._table = Table(client=client, name=table)
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
         """Write rows, each only if the stored one is not evaluated further, or as far and final where this is not.

@@ -58,6 +58,13 @@ def decoding(item: str, codec: int = 0) -> Iterator[None]:
         raise StateCodecError(item, codec, str(error)) from error
 
 
+class OfTable:
+    """An adapter of one table."""
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+
 class Table:
     def __init__(self, *, client: "DynamoDBClient", name: str) -> None:
         self._client = client

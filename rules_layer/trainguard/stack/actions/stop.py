@@ -43,54 +43,34 @@ class StopPreconditions:
 
 def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str | None:
     """Return why the finding may be over at ``now``, epoch seconds; None where it stands."""
-    ended = _of_episode(case, known.job)
-    if ended is not None:
-        return ended
+    if known.job is None:
+        return f"TrainGuard no longer knows job {case.job}"
+    if known.job.episodes.get(case.rule, 0) != case.episode:
+        return f"the finding of {case.rule} is over: its episode {case.episode} has ended"
     if known.row is None:
         return f"the row of {case.rule} is gone"
-    if case.attempt == "final":
-        return _of_final(case, known.row, now)
-    return _of_age(case, now) or _of_fire(case, known.row) or _of_first(case, known, now)
+    return _of_final(case, known.row, now) if case.attempt == "final" else _of_first(case, known, known.row, now)
 
 
-def _of_episode(case: StopCase, job: JobRecord | None) -> str | None:
-    if job is None:
-        return f"TrainGuard no longer knows job {case.job}"
-    if job.episodes.get(case.rule, 0) != case.episode:
-        return f"the finding of {case.rule} is over: its episode {case.episode} has ended"
-    return None
-
-
-def _of_age(case: StopCase, now: float) -> str | None:
-    age_s = now - epoch_of(case.fired_at)
+def _of_first(case: StopCase, known: StopPreconditions, of_rule: RuleRow, now: float) -> str | None:
+    """Return the objection of the fire's age, and of the rows published right after it."""
+    fired_at = epoch_of(case.fired_at)
+    age_s = now - fired_at
     if age_s < -MAX_CLOCK_LEAD_S:
         return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
-    if age_s <= MAX_FIRE_AGE_S:
-        return None
-    return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
-
-
-def _of_fire(case: StopCase, row: RuleRow) -> str | None:
-    if row.fire_id != case.fire_id:
+    if age_s > MAX_FIRE_AGE_S:
+        return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
+    if of_rule.fire_id != case.fire_id:
         return f"the row of {case.rule} is not that of this fire"
-    return None
-
-
-def _of_first(case: StopCase, known: StopPreconditions, now: float) -> str | None:
-    """Return the objection of published rows right after the fire."""
-    fired_at = epoch_of(case.fired_at)
     seen = []
-    for row, ahead_s in (
-        (known.row, 0.0 if case.node == JOB_NODE else NODES_APART_S),
-        (known.node_row, 0.0),
-    ):
+    for row, ahead_s in ((of_rule, 0.0 if case.node == JOB_NODE else NODES_APART_S), (known.node_row, 0.0)):
         if row is None or row.evaluated_through is None:
             continue
         later_s = row.evaluated_through - fired_at
         if row.status is not Status.FIRED and later_s > ahead_s:
             return _no_longer(row)
         seen.append(row.status is Status.FIRED and later_s >= 0.0)
-    if now - fired_at > UNSEEN_AGE_S and not any(seen):
+    if age_s > UNSEEN_AGE_S and not any(seen):
         return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
 

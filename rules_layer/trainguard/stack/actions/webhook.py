@@ -5,7 +5,6 @@ markup escaped.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainguard.core.records import AlertKind
@@ -28,100 +27,77 @@ _OPSGENIE_PRIORITY = {"critical": "P1", "high": "P2", "medium": "P3", "low": "P4
 _DESCRIPTION, _SLACK_TEXT = 15_000, 3_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What all bodies are made of; all alerts of a fire have one ``key``."""
-
-    key: str
-    kind: str
-    subject: str
-    severity: str
-    text: str
-    job: str
-    rule: str
-    node: str
-    link: str | None
-
-    @property
-    def is_over(self) -> bool:
-        return self.kind == AlertKind.CLEARED.value
-
-
 def webhook_event(service: WebhookService, stack: str, alert: Alert) -> dict[str, Any]:
     """Return the detail of the event for an alert: the ``body``, and what it closes in Opsgenie."""
-    if service == "json":
-        return {"stack": stack, "body": alert.document}
-    told = _told(alert)
-    if service == "opsgenie" and told.is_over:
-        return {"stack": stack, CLOSES: told.key, "body": {"source": "TrainGuard", "note": told.subject}}
-    return {"stack": stack, "body": {"slack": _slack, "pagerduty": _pagerduty, "opsgenie": _opsgenie}[service](told)}
-
-
-def _told(alert: Alert) -> _Told:
-    document, of = alert.document, alert.attributes
     # A bare alert has the execution's input as its document.
-    link = document.get("report_link") or document.get("reportLink")
-    return _Told(
-        key=str(document.get("fire_id") or document.get("fireId") or alert.alert_id),
-        kind=of["Kind"],
-        subject=alert.subject,
-        severity=of["Severity"],
-        text=alert.text,
-        job=of["Job"],
-        rule=of["Rule"],
-        node=str(document.get("node")),
-        link=mail_place(str(link)) if str(link).startswith("https://") else None,
-    )
+    document = alert.document
+    if service == "json":
+        return {"stack": stack, "body": document}
+    link = str(document.get("report_link") or document.get("reportLink"))
+    report = mail_place(link) if link.startswith("https://") else ""
+    if service == "slack":
+        return {"stack": stack, "body": _slack(alert, report)}
+    # All alerts of a fire have one key.
+    key = str(document.get("fire_id") or document.get("fireId") or alert.alert_id)
+    is_over = alert.attributes["Kind"] == AlertKind.CLEARED.value
+    if service == "opsgenie" and is_over:
+        return {"stack": stack, CLOSES: key, "body": {"source": "TrainGuard", "note": alert.subject}}
+    if is_over:
+        return {"stack": stack, "body": {"event_action": "resolve", "dedup_key": key}}
+    body = {"pagerduty": _pagerduty, "opsgenie": _opsgenie}[service](alert, key, report)
+    return {"stack": stack, "body": body}
 
 
-def _details(told: _Told) -> dict[str, str]:
-    return {"rule": told.rule, "kind": told.kind, "node": told.node, "severity": told.severity}
+def _details(alert: Alert) -> dict[str, str]:
+    of = alert.attributes
+    node = str(alert.document.get("node"))
+    return {"rule": of["Rule"], "kind": of["Kind"], "node": node, "severity": of["Severity"]}
 
 
-def _pagerduty(told: _Told) -> Mapping[str, Any]:
+def _pagerduty(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
     """Return an event of the Events API v2; the connection adds ``routing_key``."""
-    if told.is_over:
-        return {"event_action": "resolve", "dedup_key": told.key}
+    details, job = _details(alert), alert.attributes["Job"]
     return {
         "event_action": "trigger",
-        "dedup_key": told.key,
+        "dedup_key": key,
         "client": "TrainGuard",
         "payload": {
-            "summary": told.subject,
-            "severity": _PAGERDUTY_SEVERITY.get(told.severity, "warning"),
-            "source": told.job,
-            "component": told.node,
-            "group": told.job,
-            "class": told.rule,
-            "custom_details": {**_details(told), "text": told.text},
+            "summary": alert.subject,
+            "severity": _PAGERDUTY_SEVERITY.get(details["severity"], "warning"),
+            "source": job,
+            "component": details["node"],
+            "group": job,
+            "class": details["rule"],
+            "custom_details": {**details, "text": alert.text},
         },
-        "links": [{"href": told.link, "text": "Report"}] if told.link else [],
+        "links": [{"href": report, "text": "Report"}] if report else [],
     }
 
 
-def _opsgenie(told: _Told) -> Mapping[str, Any]:
+def _opsgenie(alert: Alert, key: str, report: str) -> Mapping[str, Any]:
+    details = _details(alert)
     return {
-        "message": told.subject,
-        "alias": told.key,
-        "description": told.text[:_DESCRIPTION],
-        "entity": told.job,
+        "message": alert.subject,
+        "alias": key,
+        "description": alert.text[:_DESCRIPTION],
+        "entity": alert.attributes["Job"],
         "source": "TrainGuard",
-        "priority": _OPSGENIE_PRIORITY.get(told.severity, "P3"),
-        "tags": ["TrainGuard", told.rule],
-        "details": {**_details(told), **({"report": told.link} if told.link else {})},
+        "priority": _OPSGENIE_PRIORITY.get(details["severity"], "P3"),
+        "tags": ["TrainGuard", details["rule"]],
+        "details": {**details, **({"report": report} if report else {})},
     }
 
 
-def _slack(told: _Told) -> Mapping[str, Any]:
+def _slack(alert: Alert, report: str) -> Mapping[str, Any]:
     """Return a message whose blocks are plain texts, in which Slack looks for no mention and no link."""
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(told.subject)},
-        {"type": "section", "text": _plain(told.text)},
+        {"type": "header", "text": _plain(alert.subject)},
+        {"type": "section", "text": _plain(alert.text)},
     ]
-    report = f"<{chat_escaped(told.link).replace('|', '%7C')}|Report>" if told.link else ""
-    if 0 < len(report) <= _SLACK_TEXT:
-        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": report}})
-    return {"text": chat_line(told.subject), "blocks": blocks}
+    link = f"<{chat_escaped(report).replace('|', '%7C')}|Report>" if report else ""
+    if 0 < len(link) <= _SLACK_TEXT:
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": link}})
+    return {"text": chat_line(alert.subject), "blocks": blocks}
 
 
 def _plain(text: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from trainguard.core.ports import ListedObject, ProfileObjects
 from trainguard.kernels.captures.digest import FORMAT
 from trainguard.kernels.captures.keys import (
     DIGESTS,
-    Capture,
     TraceObject,
     capture_folder,
     captures_of,
@@ -72,24 +71,18 @@ class TraceItem(msgspec.Struct, frozen=True, kw_only=True):
         return digest_key(ProfileRoot.of_job(self.prefix, self.job), trace, form)
 
 
-class PlannedSnapshots(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory snapshots, as `trainguard.kernels.captures.keys.Snapshots` describes them."""
+class PlannedTraces(msgspec.Struct, frozen=True, kw_only=True):
+    """Traces, or ``snapshots`` as `trainguard.kernels.captures.keys.Snapshots` describes them, when they were planned.
+
+    The last one was written ``at`` epoch seconds.
+    """
 
     version: str = ""
     at: float = 0.0
     left_out: int = 0
     replaced: int = 0
     items: list[TraceItem] = []
-
-
-class PlannedTraces(msgspec.Struct, frozen=True, kw_only=True):
-    """Traces as they were when they were planned; ``at`` is when the last one was written, epoch seconds."""
-
-    version: str
-    at: float
-    left_out: int
-    items: list[TraceItem]
-    snapshots: PlannedSnapshots | None = None
+    snapshots: "PlannedTraces | None" = None
 
 
 class PlannedCapture(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,35 +103,31 @@ def plan_capture(objects: ProfileObjects, call: CaptureCall) -> PlannedCapture:
     # None where its traces are gone, and of snapshots alone.
     capture = next((each for each in of_traces if each.name == call.capture), None)
     snapshots = _snapshots(call, listed) if call.snapshots else None
-    traces = [] if capture is None else _items(call, capture.traces, capture.folder, _rows(len(capture.traces)))
-    planned = PlannedTraces(
-        version="" if capture is None else capture.version,
-        at=_at(capture, snapshots),
-        left_out=0 if capture is None else capture.left_out,
-        items=traces,
-        snapshots=snapshots,
-    )
+    if capture is None:
+        planned = PlannedTraces(at=0.0 if snapshots is None else snapshots.at, snapshots=snapshots)
+    else:
+        planned = PlannedTraces(
+            version=capture.version,
+            at=capture.at,
+            left_out=capture.left_out,
+            items=_items(call, capture.traces, capture.folder, _rows(len(capture.traces))),
+            snapshots=snapshots,
+        )
     objects.put(call.bucket, place + TRACES, msgspec.json.encode(planned), LISTS_TYPE)
     digests = {each.key for each in objects.list(call.bucket, call.root.report + DIGESTS, "")}
-    items = [*traces, *([] if snapshots is None else snapshots.items)]
+    items = [*planned.items, *([] if snapshots is None else snapshots.items)]
     missing = [item for item in items if item.digest("brief") not in digests]
     objects.put(call.bucket, place + ITEMS, msgspec.json.encode(missing), LISTS_TYPE)
     few = missing if len(missing) <= INLINE_ITEMS else []
     return PlannedCapture(bucket=call.bucket, key=place + ITEMS, count=len(missing), items=few)
 
 
-def _at(capture: Capture | None, snapshots: PlannedSnapshots | None) -> float:
-    if capture is not None:
-        return capture.at
-    return 0.0 if snapshots is None else snapshots.at
-
-
-def _snapshots(call: CaptureCall, listed: Mapping[str, Sequence[ListedObject]]) -> PlannedSnapshots:
+def _snapshots(call: CaptureCall, listed: Mapping[str, Sequence[ListedObject]]) -> PlannedTraces:
     before = math.inf if call.before is None else call.before
     found = snapshots_of(call.root, {folder: listed[folder] for folder in call.snapshots}, before)
     if found is None:
-        return PlannedSnapshots()
-    return PlannedSnapshots(
+        return PlannedTraces()
+    return PlannedTraces(
         version=found.version,
         at=found.at,
         left_out=found.left_out,

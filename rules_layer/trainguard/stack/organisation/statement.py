@@ -7,14 +7,13 @@ A statement holds all of it, so that the newest one is right whatever was lost, 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from trainguard.core.errors import PortUnavailableError
 from trainguard.core.records import JobRecord, RuleRow
-from trainguard.core.timestamps import check_event_time, epoch_of
+from trainguard.core.timestamps import TimedEvent, epoch_of
 from trainguard.report.document import encode_schema, report_schema
 from trainguard.report.fleet.fleet import Fleet
 
@@ -87,14 +86,10 @@ class StatedEvent(msgspec.Struct, frozen=True):
         return at
 
 
-class StatementCall(msgspec.Struct, frozen=True):
+class StatementCall(TimedEvent, frozen=True):
     """Asks for the statement of one ``job``, on which a finding was published, or of all that did something."""
 
-    time: Annotated[datetime, msgspec.Meta(tz=True)]
     job: str | None = None
-
-    def __post_init__(self) -> None:
-        check_event_time(self.time)
 
     def wanted(self, jobs: Iterable[JobRecord]) -> list[JobRecord]:
         """Return the jobs that are active or did something in the hours before."""

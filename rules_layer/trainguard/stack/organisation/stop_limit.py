@@ -42,11 +42,13 @@ def admission(request: StopRequest, budget: StopBudget, *, limit: int, now: floa
     return Admission(budget.take(fire_id, job, now=now, limit=limit), limit)
 
 
-def within_organisation(decision: StopDecision, request: StopRequest, stop_limit: StopLimit | None) -> StopDecision:
+def within_organisation(
+    stop_limit: StopLimit | None, asker: str, fire_id: str, decision: StopDecision, job: str
+) -> StopDecision:
     """Return the decision, or a refusal where a stop finds no room within the limit; raises PortUnavailableError."""
     if stop_limit is None or not decision.stop:
         return decision
-    answer = stop_limit.ask(request)
+    answer = stop_limit.ask(StopRequest(asker, fire_id, job))
     if answer.admitted:
         return decision
     why = f"the organisation makes at most {answer.limit} stops an hour, and the last hour has had them"

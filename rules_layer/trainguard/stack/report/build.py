@@ -12,6 +12,9 @@ Of runs planned within a second of S3's clock, the last one to write stays.
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from trainguard.core.errors import (
     ObjectMissingError,
@@ -55,6 +58,15 @@ MOST_NAMED = 10
 _Body = tuple[str, bytes]
 
 
+class BuildCall(msgspec.Struct, frozen=True):
+    """The job to report on, from the parts of ``run``, or from its state; ``drop`` deletes the parts."""
+
+    job: str
+    run: str | None = None
+    drop: bool = False
+    kind: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class StackReports:
     """Writes reports, from state or from the parts of a run, and deletes the parts."""
@@ -62,6 +74,17 @@ class StackReports:
     jobs: Jobs
     nodes: NodeStates
     objects: ProfileObjects
+
+    def answer(self, call: BuildCall, *, now: float) -> dict[str, Any]:
+        """Return the place of the page and the number of files; with ``drop``, how many parts were deleted."""
+        if call.run and call.drop:
+            return {"dropped": self.drop(call.job, call.run, now=now)}
+        if call.run:
+            page, files = self.full(call.job, call.run, now=now)
+        else:
+            write = {"hang": self.of_hang, "fire": self.of_fire}.get(call.kind or "", self.from_state)
+            page, files = write(call.job, now=now)
+        return {"reportUri": page, "files": files}
 
     def of_fire(self, name: str, *, now: float) -> tuple[str, int]:
         """Write the report as `from_state` does, unless the full report was started before."""

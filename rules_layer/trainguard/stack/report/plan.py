@@ -31,6 +31,14 @@ _MICROSECONDS = 1_000_000
 _ITEMS_TYPE = "application/json"
 
 
+class PlanCall(msgspec.Struct, frozen=True):
+    """The job to plan a report of, the execution, and how far an earlier call has listed its objects."""
+
+    job: str
+    run: str
+    listing: Listing | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedReport:
     """Number of items, their list's place, and few items themselves; with ``more`` call again with ``listing``."""

@@ -1,14 +1,42 @@
-"""Tells operators of events of AWS: free, where an alarm would read a metric for each."""
+"""What topics send and get: mails to addresses, notices of AWS to operators, and the log of alerts not delivered."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from aws_cdk import ArnFormat, Aws, Stack, Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.dead_letters import DeadLetters
+from infra.constructs.function import Platform, log_group, role_with
+from infra.constructs.policy import allow
+
+_ADDRESS_BY_PARAMETER = "Address"
+
+
+def subscribe_address(
+    topic: sns.Topic,
+    address: str,
+    *,
+    undelivered: sqs.IQueue,
+    filter_policy: Mapping[str, sns.SubscriptionFilter] | None = None,
+) -> None:
+    """Subscribe a mail address under an id of its own; ``undelivered`` gets what SNS cannot deliver."""
+    sns.Subscription(
+        topic,
+        _ADDRESS_BY_PARAMETER if Token.is_unresolved(address) else address,
+        topic=topic,
+        protocol=sns.SubscriptionProtocol.EMAIL,
+        endpoint=address,
+        dead_letter_queue=undelivered,
+        filter_policy=filter_policy,
+    )
+
 
 BAD_ENDS = ("FAILED", "TIMED_OUT", "ABORTED")
 
@@ -64,3 +92,42 @@ def recovered(alarm_arns: list[str]) -> events.EventPattern:
         resources=alarm_arns,
         detail={"state": {"value": ["OK"]}, "previousState": {"value": ["ALARM"]}},
     )
+
+
+_LOGGED = (
+    sns.LoggingProtocol.HTTP,
+    sns.LoggingProtocol.SQS,
+    sns.LoggingProtocol.LAMBDA,
+    sns.LoggingProtocol.FIREHOSE,
+    sns.LoggingProtocol.APPLICATION,
+)
+
+
+class DeliveryLog(Construct):
+    """The role by which SNS logs failed deliveries of a topic, and the log, under SNS's name for it."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, platform: Platform, topic: sns.Topic) -> None:
+        super().__init__(scope, construct_id)
+        config = platform.config
+        folder = f"sns/{Aws.REGION}/{Aws.ACCOUNT_ID}"
+        # The topic names its role, so the role cannot name the topic: it reaches the logs of the stack's topics.
+        own = Stack.of(self).format_arn(
+            service="logs",
+            resource="log-group",
+            resource_name=f"{folder}/{config.stack_name}-*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        role = role_with(
+            self,
+            "Role",
+            config=config,
+            principal=iam.ServicePrincipal(
+                "sns.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
+            statements=[
+                allow("LogFailures", ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [own])
+            ],
+        )
+        for protocol in _LOGGED if platform.overlay.logs_deliveries else ():
+            topic.add_logging_config(protocol=protocol, failure_feedback_role=role)
+        self.log_group: logs.LogGroup = log_group(self, "Failures", config, name=f"{folder}/{topic.topic_name}/Failure")
