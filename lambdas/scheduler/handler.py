@@ -1,5 +1,6 @@
 """Has every active job evaluated once a minute; its log has the brakes in force, and that the canary is silent."""
 
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
